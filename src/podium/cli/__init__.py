@@ -1,0 +1,70 @@
+"""The command line: read options, call the library, print. stdout is data, stderr is talk.
+
+Commands live in modules beside this one and are imported when they are called: `podium --help` loads none of them.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+from podium import __version__
+from podium.errors import PodiumError
+
+# command -> (module in podium.cli, object in it, line shown by `podium --help`)
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
+    "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
+    "data": ("data", "data", "Prepare and inspect datasets."),
+    "job": ("job", "job", "Run a PyTorchJob or a Job YAML on this machine."),
+    "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML on this machine."),
+    "models": ("models", "models", "List, compare, promote, roll back and verify models."),
+    "storage": ("storage", "storage", "Check a bucket or directory."),
+    "predict": ("predict", "predict", "Classify pictures with the champion."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[name]
+        command = getattr(import_module(f"podium.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="podium")
+def app() -> None:
+    """Tune, train and promote a model: on this machine today, on Kubeflow tomorrow."""
+
+
+def main() -> None:
+    """Run the command line; errors become two lines on stderr and an exit code, never a traceback."""
+    try:
+        app(standalone_mode=False)
+    except PodiumError as error:
+        click.secho("error: ", fg="red", nl=False, err=True)
+        click.echo(error.message, err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

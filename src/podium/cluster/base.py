@@ -1,0 +1,90 @@
+"""What every cluster can do: five verbs over Kubernetes-shaped objects."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+Manifest = dict[str, Any]
+"""An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
+
+KINDS = ("PyTorchJob", "Job", "Experiment", "Trial")
+"""Kinds a cluster knows. Trials are made by Experiments and are read only."""
+
+
+class Cluster(ABC):
+    """A place that runs PyTorchJobs, Jobs and Experiments.
+
+    Leaving the context (or close) releases what the client holds. A local cluster stops everything it still runs
+    then; objects on a real one live on.
+    """
+
+    url: str
+
+    @abstractmethod
+    def create(self, manifest: Manifest) -> Manifest:
+        """Start an object and return it as stored.
+
+        Raises:
+            InvalidInput: The manifest breaks a rule; nothing was started.
+            Conflict: An object of this kind and name exists.
+        """
+
+    @abstractmethod
+    def get(self, kind: str, name: str) -> Manifest:
+        """Return the object with its present status.
+
+        Raises:
+            NotFound: There is none.
+        """
+
+    @abstractmethod
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
+        """Return the objects of a kind that carry all given labels, oldest first."""
+
+    @abstractmethod
+    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
+        """Yield the object now and on every change of its status; end after its last state was yielded.
+
+        The last state of a job or trial is Succeeded, Failed (or EarlyStopped, MetricsUnavailable); an object that
+        was deleted ends the iteration too.
+
+        Args:
+            kind: One of KINDS.
+            name: The object's name.
+            timeout: Seconds; None waits as long as it takes.
+
+        Raises:
+            NotFound: There is none at the start.
+            Failed: The timeout passed.
+        """
+
+    @abstractmethod
+    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+        """Yield the log lines of one replica, without line ends.
+
+        Args:
+            kind: PyTorchJob, Job or Trial (of a trial: its job's).
+            name: The object's name.
+            replica: ``master-0``, ``worker-1`` …; the one that reports metrics if None.
+            follow: Go on until the replica has ended.
+
+        Raises:
+            NotFound: There is no such object or replica.
+        """
+
+    @abstractmethod
+    def delete(self, kind: str, name: str) -> None:
+        """Stop the object and forget it; returns when none of its processes or pods is left, or after 30 s.
+
+        Deleting what is not there is no error.
+        """
+
+    def close(self) -> None:  # noqa: B027  nothing to release by default
+        """Release what the client holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,71 @@
+"""Every error podium raises on purpose.
+
+An error says what must hold, what was given and, as a hint, what to do::
+
+    PodiumError             exit 1: something failed
+    ├── InvalidInput        exit 2: the user's input breaks a rule; nothing was changed
+    ├── NotFound            a key, object or version that is not there
+    ├── Conflict            a conditional write lost, or a name is taken
+    ├── Damaged             bytes that do not match their checksum
+    └── Failed              a job, trial, step or run ended badly
+"""
+
+from typing import Any
+
+
+class PodiumError(Exception):
+    """Base of all errors shown to users without a traceback.
+
+    Args:
+        message: What must hold and what was given, in one sentence.
+        hint: What to do about it; printed on a line of its own.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class InvalidInput(PodiumError):
+    """The input breaks a rule; nothing was changed."""
+
+    exit_code = 2
+
+
+class NotFound(PodiumError):
+    """What was asked for does not exist."""
+
+
+class Conflict(PodiumError):
+    """Somebody else was faster, or the name is taken."""
+
+
+class Damaged(PodiumError):
+    """Bytes do not match the checksum recorded for them."""
+
+
+class Failed(PodiumError):
+    """Something that was started ended badly."""
+
+
+def require(holds: bool, law: str, hint: str | None = None, **given: Any) -> None:
+    """Raise InvalidInput unless a law holds.
+
+    Args:
+        holds: Whether it does.
+        law: The law as an expression, for example ``workers >= 1``.
+        hint: What to do if it does not hold.
+        **given: The values that decide, by name.
+
+    Raises:
+        InvalidInput: "`workers >= 1` must hold, but got workers=0".
+    """
+    if not holds:
+        values = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise InvalidInput(f"`{law}` must hold, but got {values}", hint)

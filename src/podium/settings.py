@@ -1,0 +1,38 @@
+"""Where things lie on this machine, decided once from the environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Places podium uses when the user names none."""
+
+    home: Path
+    """Holds ``runs/`` and ``store/``; PODIUM_HOME, else ``podium-work`` under the working directory."""
+
+    cache: Path
+    """Downloads that can be made again; PODIUM_CACHE, else ``$XDG_CACHE_HOME/podium``."""
+
+    @property
+    def runs(self) -> Path:
+        """One directory a run, readable files inside."""
+        return self.home / "runs"
+
+    @property
+    def storage(self) -> str:
+        """URL of the default storage, a directory."""
+        return f"file://{self.home / 'store'}"
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
+        """Read PODIUM_HOME, PODIUM_CACHE and XDG_CACHE_HOME.
+
+        Args:
+            environ: The environment; the process's own if None.
+        """
+        env = os.environ if environ is None else environ
+        cache = env.get("PODIUM_CACHE") or str(Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium")
+        return cls(home=Path(env.get("PODIUM_HOME") or "podium-work").absolute(), cache=Path(cache).absolute())
