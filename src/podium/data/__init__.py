@@ -1,1 +1,1 @@
-"""The dataset artifact: where images come from, how they are checked, how they lie on disk."""
+"""Datasets: where they come from, how their files are read, and the one artifact every trainer reads."""

@@ -1,0 +1,137 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podium.data import artifact
+from podium.errors import Damaged, InvalidInput, NotFound
+
+
+@pytest.fixture
+def parts(tiny_dataset: Path) -> dict[str, artifact.Part]:
+    return {part: artifact.load(tiny_dataset, part) for part in artifact.PARTS}
+
+
+def write(target: Path, parts: dict[str, artifact.Part]) -> artifact.DatasetInfo:
+    return artifact.write(target, parts, name="tiny", classes=tuple("0123456789"), source="a test")
+
+
+def test_what_is_written_is_read_back(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+    info = write(tmp_path / "copy", parts)
+    assert artifact.describe(tmp_path / "copy") == info
+    for name, part in parts.items():
+        again = artifact.load(f"file://{tmp_path}/copy", name)
+        np.testing.assert_array_equal(again.images, part.images)
+        np.testing.assert_array_equal(again.labels, part.labels)
+        assert again.images.flags.writeable, "torch.from_numpy warns about read-only memory"
+
+
+def test_the_info_says_what_the_arrays_hold(tiny_dataset: Path, parts: dict[str, artifact.Part]) -> None:
+    info = artifact.describe(tiny_dataset)
+    scaled = parts["train"].images / 255
+    assert (info.mean, info.std) == (pytest.approx(scaled.mean()), pytest.approx(scaled.std()))
+    assert info.parts["train"].count == 400
+    assert info.parts["train"].class_counts == tuple(np.bincount(parts["train"].labels))
+    assert json.loads((tiny_dataset / "dataset.json").read_text())["format"] == "podium.dataset/1"
+
+
+def test_equal_data_has_an_equal_digest_and_other_data_another(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+    first, second = write(tmp_path / "a", parts), write(tmp_path / "b", parts)
+    parts["test"].images[0, 0, 0] ^= 1
+    assert first.digest == second.digest != write(tmp_path / "c", parts).digest
+
+
+@pytest.mark.parametrize("harm", ["flip a bit", "cut the end", "add a byte"])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, parts: dict[str, artifact.Part], harm: str) -> None:
+    write(tmp_path / "d", parts)
+    file = tmp_path / "d" / "train-images.npy"
+    data = bytearray(file.read_bytes())
+    data[5000] ^= 1 if harm == "flip a bit" else 0
+    file.write_bytes({"flip a bit": data, "cut the end": data[:-1], "add a byte": data + b"\0"}[harm])
+    with pytest.raises(Damaged, match=r"train-images\.npy does not match its checksum"):
+        artifact.load(tmp_path / "d", "train")
+    assert len(artifact.load(tmp_path / "d", "validation").labels) == 100
+
+
+def test_an_edited_dataset_json_is_refused(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+    write(tmp_path / "d", parts)
+    file = tmp_path / "d" / "dataset.json"
+    known = json.loads(file.read_text())
+    known["parts"]["test"]["labels"]["sha256"] = "0" * 64
+    file.write_text(json.dumps(known))
+    with pytest.raises(Damaged, match="digest does not follow"):
+        artifact.describe(tmp_path / "d")
+    file.write_text(file.read_text()[:100])
+    with pytest.raises(Damaged, match="cannot be read"):
+        artifact.describe(tmp_path / "d")
+    file.write_text('{"format": "something/2"}')
+    with pytest.raises(InvalidInput, match="something/2"):
+        artifact.describe(tmp_path / "d")
+
+
+def test_a_missing_dataset_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(NotFound) as caught:
+        artifact.load(tmp_path / "nowhere", "train")
+    assert "podium data prepare" in str(caught.value)
+    with pytest.raises(InvalidInput, match="train, validation, test"):
+        artifact.load(tmp_path, "training")
+
+
+def test_a_dataset_is_replaced_but_other_things_are_left_alone(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+    target = tmp_path / "d"
+    first = write(target, parts)
+    parts["train"] = artifact.Part(images=parts["train"].images[:50], labels=parts["train"].labels[:50])
+    assert write(target, parts).digest == artifact.describe(target).digest != first.digest
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
+    with pytest.raises(InvalidInput, match="left alone"):
+        write(tmp_path / "thesis", parts)
+    assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "years of work"
+
+
+def test_parts_that_fit_nothing_are_refused_and_nothing_is_written(
+    tmp_path: Path, parts: dict[str, artifact.Part]
+) -> None:
+    eleven = replace(parts["test"], labels=parts["test"].labels + np.uint8(1))
+    with pytest.raises(InvalidInput, match=r"every label has a class.*label=10"):
+        write(tmp_path / "d", {**parts, "test": eleven})
+    with pytest.raises(InvalidInput, match="every part has an image"):
+        write(tmp_path / "d", {**parts, "test": artifact.Part(images=eleven.images[:0], labels=eleven.labels[:0])})
+    with pytest.raises(InvalidInput, match="one label an image"):
+        replace(parts["test"], labels=parts["test"].labels[1:])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, tiny_dataset: Path) -> None:
+    """A limit on the size of files stands in for the full disk: the kernel refuses the write just the same."""
+    program = """
+import resource, signal, sys
+from pathlib import Path
+from podium.data import artifact
+from podium.errors import PodiumError
+parts = {part: artifact.load(sys.argv[1], part) for part in artifact.PARTS}
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    artifact.write(Path(sys.argv[2]), parts, name="tiny", classes=tuple("0123456789"), source="a test")
+except PodiumError as error:
+    print(error)
+"""
+    command = [sys.executable, "-c", program, str(tiny_dataset), str(tmp_path / "d")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "could not be written" in done.stdout, done.stderr
+    assert "hint: free some space" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_a_dataset_imports_numpy_and_nothing_heavy() -> None:
+    program = "import sys, podium.data.artifact; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    heavy = {"torch", "torchvision", "PIL", "kfp", "minio", "click", "onnxruntime", "requests", "urllib3"}
+    assert not heavy & set(done.stdout.split())
