@@ -1,4 +1,4 @@
-"""Every SDK podium builds on, in one process: their pins contradict each other (kubeflow-katib < 5 ≤ protobuf ≥ 6 kfp)."""
+"""Every SDK podium builds on, in one process: kubeflow-katib asks for protobuf < 5 and kfp for ≥ 6."""
 
 from importlib.metadata import requires, version
 

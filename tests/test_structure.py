@@ -1,0 +1,89 @@
+"""The rules of docs/architecture.md, held against the code."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = {"components": "components", "experiments": "experiments", "pipelines": "pipelines", "trainer": "trainer"}
+HEAVY = set("torch torchvision kfp kubernetes kubeflow minio optuna onnx onnxruntime scipy numpy".split())
+
+# Who may import which rooms of podium; a room may always import itself, errors and settings.
+ALLOWED = {
+    "trainer": {"data", "metrics", "storage"},
+    "storage": set(),
+    "metrics": set(),
+    "data": {"storage"},
+    "scoring": set(),
+    "registry": {"storage"},
+    "manifests": {"metrics"},
+}
+
+
+def sources() -> Iterator[tuple[str, Path]]:
+    """Yield (room, file): the room is the first name below podium."""
+    for folder in FOLDERS:
+        yield from ((folder, file) for file in (ROOT / folder).rglob("*.py"))
+    for file in (ROOT / "src" / "podium").rglob("*.py"):
+        yield file.relative_to(ROOT / "src" / "podium").with_suffix("").parts[0], file
+
+
+def imported_rooms(tree: ast.AST) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {f"{node.module}.{alias.name}" if node.module == "podium" else node.module for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("podium.")}
+
+
+def test_the_package_list_in_pyproject_is_every_package_there_is() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    src = ROOT / "src"
+    found = {".".join(file.parent.relative_to(src).parts) for file in (src / "podium").rglob("__init__.py")}
+    for folder in FOLDERS:
+        found |= {
+            ".".join(["podium", *file.parent.relative_to(ROOT).parts]) for file in (ROOT / folder).rglob("__init__.py")
+        }
+    assert listed == found
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}: {room} imports podium.{other}"
+        for room, file in sources()
+        if room in ALLOWED
+        for other in imported_rooms(ast.parse(file.read_text()))
+        if other not in ALLOWED[room] | {room, "errors", "settings", "__version__"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = """if True:
+        import sys
+        from podium.cli import app
+        try:
+            app(["--help"])
+        finally:
+            print(*sys.modules, file=sys.stderr)
+    """
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {name.split(".")[0] for name in result.stderr.split()}
+    assert "Usage:" in result.stdout
+    assert not loaded & (HEAVY | {"rich", "plotly", "jinja2", "yaml"})
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("requirements*.txt")), ids=lambda file: file.name)
+def test_pins_are_exact_and_name_no_index(file: Path) -> None:
+    lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    assert lines
+    for line in lines:
+        assert re.match(r"^[\w.-]+(\[[\w,-]+\])?==[\w.+!]+( ; .+)?$", line), line
