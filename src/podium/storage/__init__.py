@@ -1,20 +1,51 @@
 """Bytes under keys: ``file://`` directories and ``s3://`` or ``minio://`` buckets behind one interface.
 
-A URL chooses the implementation; callers never ask which one they hold.
+A URL chooses the implementation; callers never ask which one they hold. Nothing heavy is imported before
+the first S3 URL is opened.
 """
 
-from podium.storage.base import Entry, Storage
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-__all__ = ["Entry", "Storage", "connect"]
+from podium.errors import InvalidInput, require
+from podium.storage.base import Entry, Storage, check_key
+
+__all__ = ["Entry", "Storage", "check_key", "connect"]
 
 
-def connect(url: str) -> Storage:
+def connect(url: str | Path, *, create: bool = False) -> Storage:
     """Open a storage.
 
     Args:
         url: ``file:///dir``, a bare path, ``s3://bucket/prefix`` or ``minio://bucket/prefix``.
+            Where the server is and who asks is read from the environment (``podium.storage.s3config``).
+        create: Make the bucket if it is not there; directories appear with their first object anyway.
 
     Raises:
         InvalidInput: The scheme is unknown or the URL names no bucket.
+        PodiumError: create was asked for and the server refused.
     """
-    raise NotImplementedError
+    text = str(url)
+    if "://" not in text:
+        return _files(text)
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        require(
+            parts.netloc in ("", "localhost"), "a file URL names no host", f"write file:///{parts.netloc}…", url=url
+        )
+        return _files(unquote(text.removeprefix("file://").removeprefix("localhost")))
+    if parts.scheme in ("s3", "minio"):
+        from podium.storage.s3 import S3Storage
+
+        return S3Storage.open(text, create=create)
+    raise InvalidInput(
+        f"a storage URL must start with file://, s3:// or minio://, but got {text!r}",
+        "a plain path is fine too",
+    )
+
+
+def _files(path: str) -> Storage:
+    from podium.storage.files import FileStorage
+
+    require(bool(path), "a storage path is not empty", "for example ./store or s3://bucket/prefix", path=path)
+    return FileStorage(Path(path))

@@ -1,10 +1,16 @@
 """What every storage can do."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from podium.errors import InvalidInput
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes moved since the last call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +37,15 @@ class Storage(ABC):
     """As given to connect, normalised, without a trailing slash."""
 
     @abstractmethod
-    def put(self, key: str, source: bytes | Path, *, if_absent: bool = False, if_match: str | None = None) -> Entry:
+    def put(
+        self,
+        key: str,
+        source: bytes | Path,
+        *,
+        if_absent: bool = False,
+        if_match: str | None = None,
+        progress: Progress | None = None,
+    ) -> Entry:
         """Write an object, atomically.
 
         Args:
@@ -39,6 +53,7 @@ class Storage(ABC):
             source: The bytes, or a file to stream.
             if_absent: Write only if the key does not exist.
             if_match: Write only if the object's etag is still this one.
+            progress: Told of every chunk.
 
         Raises:
             Conflict: The condition did not hold; nothing was written.
@@ -53,7 +68,15 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def fetch(self, key: str, target: Path) -> Entry:
+    def read(self, key: str) -> tuple[bytes, Entry]:
+        """Read a whole object together with the etag of exactly these bytes, for a later ``if_match``.
+
+        Raises:
+            NotFound: There is no such key.
+        """
+
+    @abstractmethod
+    def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
         """Stream an object into a file; the file appears whole or not at all.
 
         Raises:
@@ -69,9 +92,48 @@ class Storage(ABC):
         """Yield every object whose key starts with prefix, in key order."""
 
     @abstractmethod
+    def children(self, prefix: str) -> Iterator[str]:
+        """Yield in order the names X for which some key starts with ``<prefix>/X/``, without reading below them."""
+
+    @abstractmethod
     def delete(self, key: str) -> None:
         """Remove an object; removing what is not there is no error."""
 
     def join(self, key: str) -> str:
         """Return the URL of a key (or of a prefix: connect accepts it again)."""
         return f"{self.url}/{key}" if key else self.url
+
+
+_BAD_SEGMENT = re.compile(r"^$|^\.\.?$|^\.podium")
+_BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+def check_key(key: str) -> str:
+    """Return a key that every storage can hold.
+
+    Raises:
+        InvalidInput: It is empty, absolute, longer than 900 bytes, climbs with ``..``, holds empty parts, control
+            characters or backslashes, or a part that starts with ``.podium`` (kept for our own use).
+    """
+    if (
+        any(_BAD_SEGMENT.match(part) for part in key.split("/"))
+        or _BAD_CHARACTER.search(key)
+        or len(key.encode()) > 900
+        or any(len(part.encode()) > 200 for part in key.split("/"))
+    ):
+        raise InvalidInput(
+            f"a key must be a relative path like models/mnist/weights, but got {key!r}",
+            "no leading slash, no empty or '..' parts, none that starts with '.podium', at most 900 bytes",
+        )
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return a prefix that stays inside the storage.
+
+    Raises:
+        InvalidInput: It is absolute or climbs.
+    """
+    if prefix.startswith("/") or ".." in prefix.split("/"):
+        raise InvalidInput(f"a prefix must be relative and must not climb, but got {prefix!r}")
+    return prefix

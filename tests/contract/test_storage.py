@@ -1,0 +1,231 @@
+"""What every storage does, whatever its URL: run over a directory and over real S3 servers."""
+
+import hashlib
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from podium.errors import Conflict, InvalidInput, NotFound
+from podium.storage import Storage, connect
+
+
+def test_what_was_put_is_what_one_gets(storage: Storage) -> None:
+    storage.put("a/b.bin", b"\x00\xff" * 1000)
+    assert storage.get("a/b.bin") == b"\x00\xff" * 1000
+
+
+def test_an_empty_object_is_an_object(storage: Storage) -> None:
+    storage.put("empty", b"")
+    assert storage.get("empty") == b""
+    assert storage.head("empty").size == 0  # type: ignore[union-attr]
+
+
+def test_a_file_travels_there_and_back(storage: Storage, tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "deep" / "out"
+    source.write_bytes(bytes(range(256)) * 4096)
+    moved: list[int] = []
+    entry = storage.put("file", source, progress=moved.append)
+    assert entry.size == sum(moved) == 1 << 20
+    moved.clear()
+    assert storage.fetch("file", target, progress=moved.append) == entry
+    assert sum(moved) == 1 << 20
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_a_file_of_many_parts_travels_there_and_back(storage: Storage, tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    block = hashlib.sha256(b"seed").digest() * 32768
+    source.write_bytes(b"".join(bytes([i]) + block for i in range(21)))
+    entry = storage.put("big", source)
+    assert entry.size == source.stat().st_size
+    assert storage.fetch("big", target).etag == entry.etag
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_fetching_replaces_an_older_file_and_leaves_nothing_beside_it(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"older and longer")
+    storage.put("key", b"new")
+    storage.fetch("key", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out"]
+
+
+def test_a_missing_key_is_not_found(storage: Storage, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no/such"):
+        storage.get("no/such")
+    with pytest.raises(NotFound, match="no/such"):
+        storage.fetch("no/such", tmp_path / "out")
+    assert storage.head("no/such") is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_prefix_of_other_keys_is_not_an_object(storage: Storage) -> None:
+    storage.put("a/b/c", b"1")
+    assert storage.head("a/b") is None
+    with pytest.raises(NotFound):
+        storage.get("a/b")
+    storage.delete("a/b")
+    assert storage.get("a/b/c") == b"1"
+
+
+def test_head_agrees_with_put_and_list(storage: Storage) -> None:
+    entry = storage.put("x/y", b"123")
+    assert storage.head("x/y").etag == entry.etag  # type: ignore[union-attr]
+    (listed,) = storage.list("x/")
+    assert (listed.key, listed.size, listed.etag) == ("x/y", 3, entry.etag)
+    assert listed.modified.tzinfo is not None
+
+
+def test_reading_gives_the_etag_that_putting_gave(storage: Storage) -> None:
+    entry = storage.put("x", b"1")
+    content, seen = storage.read("x")
+    assert (content, seen.etag, seen.size) == (b"1", entry.etag, 1)
+
+
+def test_the_etag_changes_with_the_content(storage: Storage) -> None:
+    seen = [storage.put("k", bytes([i % 7, i])).etag for i in range(20)]
+    assert len(set(seen)) == 20
+
+
+def test_listing_goes_by_string_prefix_in_key_order(storage: Storage) -> None:
+    keys = ["a", "b-c", "b/c", "b/c-d", "b/c.d/e", "b0", "bé/ü", "c/x"]
+    for key in reversed(keys):
+        if key != "b/c":
+            storage.put(key, key.encode())
+    expected = sorted(key for key in keys if key != "b/c")
+    assert [entry.key for entry in storage.list()] == expected
+    assert [entry.key for entry in storage.list("b")] == [key for key in expected if key.startswith("b")]
+    assert [entry.key for entry in storage.list("b/c")] == ["b/c-d", "b/c.d/e"]
+    assert list(storage.list("zzz")) == []
+
+
+def test_children_are_the_next_names_only(storage: Storage) -> None:
+    for key in ["m/v/1/x", "m/v/1/y/z", "m/v/2/x", "m/v/file", "m/other"]:
+        storage.put(key, b"")
+    assert list(storage.children("m/v")) == ["1", "2"]
+    assert list(storage.children("m")) == ["v"]
+    assert list(storage.children("")) == ["m"]
+    assert list(storage.children("none")) == []
+
+
+def test_deleting_is_final_and_can_be_repeated(storage: Storage) -> None:
+    storage.put("a/b", b"1")
+    storage.delete("a/b")
+    storage.delete("a/b")
+    storage.delete("never/was")
+    assert storage.head("a/b") is None
+    assert list(storage.list()) == []
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a//b", "a/", "../a", "a/../b", "./a", "a\nb", "a\\b", ".podium-x", "k" * 901]
+)
+def test_a_key_that_some_storage_could_not_hold_is_refused_everywhere(storage: Storage, key: str) -> None:
+    with pytest.raises(InvalidInput, match="key must be"):
+        storage.put(key, b"")
+
+
+@pytest.mark.parametrize("key", ["with space", "a+b", "50%", "q?x=1&y", "#hash", "ünï/кот", "a=b,c;d", "~t(1)'!*"])
+def test_unusual_characters_survive(storage: Storage, key: str) -> None:
+    storage.put(key, b"1")
+    assert storage.get(key) == b"1"
+    assert [entry.key for entry in storage.list()] == [key]
+    storage.delete(key)
+    assert storage.head(key) is None
+
+
+def test_if_absent_writes_once(storage: Storage) -> None:
+    storage.put("lock", b"first", if_absent=True)
+    with pytest.raises(Conflict, match="lock"):
+        storage.put("lock", b"second", if_absent=True)
+    assert storage.get("lock") == b"first"
+
+
+def test_if_absent_holds_for_files_of_many_parts_too(storage: Storage, tmp_path: Path) -> None:
+    source = tmp_path / "big"
+    source.write_bytes(b"x" * (21 << 20))
+    storage.put("big", b"first")
+    with pytest.raises(Conflict):
+        storage.put("big", source, if_absent=True)
+    assert storage.get("big") == b"first"
+
+
+def test_if_match_writes_only_over_what_was_seen(storage: Storage) -> None:
+    first = storage.put("pointer", b"1")
+    second = storage.put("pointer", b"2", if_match=first.etag)
+    with pytest.raises(Conflict):
+        storage.put("pointer", b"3", if_match=first.etag)
+    assert storage.get("pointer") == b"2"
+    storage.put("pointer", b"4", if_match=second.etag)
+    storage.delete("pointer")
+    with pytest.raises(Conflict):
+        storage.put("pointer", b"5", if_match=second.etag)
+    assert storage.head("pointer") is None
+
+
+def test_one_of_many_threads_wins_if_absent(storage: Storage) -> None:
+    def attempt(number: int) -> int | None:
+        try:
+            storage.put("race", str(number).encode(), if_absent=True)
+        except Conflict:
+            return None
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = [number for number in pool.map(attempt, range(16)) if number is not None]
+    assert len(winners) == 1
+    assert storage.get("race") == str(winners[0]).encode()
+
+
+def _count(url: str, times: int) -> None:
+    storage = connect(url)
+    for _ in range(times):
+        while True:
+            content, entry = storage.read("counter")
+            try:
+                storage.put("counter", str(int(content) + 1).encode(), if_match=entry.etag)
+                break
+            except Conflict:
+                continue
+
+
+def test_processes_counting_with_if_match_lose_no_step(storage: Storage) -> None:
+    storage.put("counter", b"0")
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=_count, args=(storage.url, 5)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    assert storage.get("counter") == b"20"
+
+
+def test_a_reader_beside_a_writer_sees_whole_objects_only(storage: Storage) -> None:
+    contents = [bytes([i]) * 200_000 for i in range(8)]
+    storage.put("key", contents[0])
+
+    def write() -> None:
+        for _ in range(3):
+            for content in contents:
+                storage.put("key", content)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        reads = 0
+        while not writing.done() or reads < 3:
+            assert storage.get("key") in contents
+            reads += 1
+        writing.result()
+
+
+def test_a_prefix_is_a_storage_of_its_own(storage: Storage, reopen: Callable[[str], Storage]) -> None:
+    storage.put("runs/1/model", b"m")
+    inner = reopen(storage.join("runs/1"))
+    assert inner.get("model") == b"m"
+    inner.put("more", b"x")
+    assert [entry.key for entry in inner.list()] == ["model", "more"]
+    assert storage.get("runs/1/more") == b"x"
