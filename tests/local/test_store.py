@@ -1,0 +1,113 @@
+"""Objects on disk: atomic, watchable, and honest about who is alive."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from podium.errors import Conflict, Failed, InvalidInput, NotFound
+from podium.local.store import Store
+
+
+def job(name: str, **labels: str) -> dict:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": {}}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_a_created_object_reads_back_with_metadata_filled_in(store: Store) -> None:
+    created = store.create(job("a"))
+    assert created == store.read("Job", "a")
+    assert created["metadata"]["namespace"] == "default"
+    assert len(created["metadata"]["uid"]) == 36
+
+
+def test_a_second_object_of_one_name_is_a_conflict(store: Store) -> None:
+    store.create(job("a"))
+    with pytest.raises(Conflict, match="Job a exists"):
+        store.create(job("a"))
+
+
+def test_what_is_missing_is_not_found_and_the_hint_names_what_is_there(store: Store) -> None:
+    store.create(job("a"))
+    with pytest.raises(NotFound, match="hint: there are: a"):
+        store.read("Job", "b")
+
+
+def test_an_unknown_kind_is_refused(store: Store) -> None:
+    with pytest.raises(InvalidInput, match="kind is one of"):
+        store.read("Pod", "a")
+
+
+def test_objects_are_listed_oldest_first_and_by_label(store: Store) -> None:
+    for name in "cab":
+        store.create(job(name, color="red" if name != "a" else "blue"))
+    assert [one["metadata"]["name"] for one in store.list("Job")] == ["c", "a", "b"]
+    assert [one["metadata"]["name"] for one in store.list("Job", {"color": "red"})] == ["c", "b"]
+
+
+def test_an_update_that_changes_nothing_is_not_written(store: Store) -> None:
+    store.create(job("a"))
+    assert store.update("Job", "a", lambda one: None)["metadata"]["resourceVersion"] == "1"
+    assert store.update("Job", "a", lambda one: one.update(status={"active": 1}))["metadata"]["resourceVersion"] == "2"
+
+
+def test_updates_from_many_threads_are_all_kept(store: Store) -> None:
+    store.create(job("a") | {"status": {"n": 0}})
+
+    def bump(one: dict) -> None:
+        one["status"]["n"] += 1
+
+    threads = [threading.Thread(target=lambda: [store.update("Job", "a", bump) for _ in range(20)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.read("Job", "a")["status"]["n"] == 80
+
+
+def test_a_watcher_sees_the_changes_of_another_store_and_the_end(store: Store, tmp_path: Path) -> None:
+    store.create(job("a"))
+    seen = []
+    for one in Store(tmp_path).changes("Job", "a", timeout=10):
+        seen.append(one["metadata"]["resourceVersion"])
+        if len(seen) == 1:
+            store.update("Job", "a", lambda one: one.update(status={"active": 1}))
+        else:
+            store.remove("Job", "a")
+    assert seen == ["1", "2"]
+    assert not list((tmp_path / "jobs").iterdir())
+
+
+def test_a_watch_gives_up_at_its_timeout(store: Store) -> None:
+    store.create(job("a"))
+    with pytest.raises(Failed, match=r"did not end within 0.1 s"):
+        list(store.changes("Job", "a", timeout=0.1))
+
+
+def test_an_object_is_supervised_until_its_process_is_killed(store: Store, tmp_path: Path) -> None:
+    source = (
+        "import sys, time; from pathlib import Path; from podium.local.store import Store\n"
+        "store = Store(Path(sys.argv[1])); store.create({'kind': 'Job', 'metadata': {'name': 'a'}}); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", source, str(tmp_path)]) as process:
+        deadline = time.monotonic() + 20
+        while not store.exists("Job", "a") and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert store.is_supervised("Job", "a")
+        process.kill()
+    assert not store.is_supervised("Job", "a")
+
+
+def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None:
+    store.create(job("a"))
+    assert store.is_supervised("Job", "a")
+    store.close()
+    assert not store.is_supervised("Job", "a")
+    assert not list((tmp_path / "supervisors").iterdir())
