@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from podium.errors import Failed
+
 Manifest = dict[str, Any]
 """An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
 
@@ -79,6 +81,27 @@ class Cluster(ABC):
 
         Deleting what is not there is no error.
         """
+
+    def abandon(self, kind: str, name: str) -> None:
+        """Ask once for the object's removal, without waiting: for a process that is about to be killed.
+
+        Under Kubeflow Pipelines a cancelled step has a few tenths of a second (observed). Best effort: errors are
+        those of delete, and nothing is retried.
+        """
+        self.delete(kind, name)
+
+    def failure(self, kind: str, name: str) -> Failed:
+        """Return the error to raise for an object that failed: what ended badly, its last lines, what to do.
+
+        Args:
+            kind: One of KINDS.
+            name: The object's name.
+        """
+        conditions = self.get(kind, name).get("status", {}).get("conditions") or []
+        said = [one.get("message") or one.get("reason") for one in conditions if one["type"] == "Failed"]
+        text = f"{kind} {name} failed" + "".join(f": {one}" for one in said if one)
+        lines = [] if kind == "Experiment" else list(self.logs(kind, name))[-15:]
+        return Failed("\n".join([text, *(f"  | {line}" for line in lines)]))
 
     def close(self) -> None:  # noqa: B027  nothing to release by default
         """Release what the client holds."""
