@@ -1,0 +1,87 @@
+"""Conditions of a status: one reader for every kind, and the training operator's rule for writing them."""
+
+from typing import Any, NamedTuple
+
+from podium.cluster.base import Manifest
+
+_ORDER = {
+    # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
+    "PyTorchJob": ("Failed", "Succeeded", "Suspended", "Restarting", "Running", "Created"),
+    "Job": ("Failed", "FailureTarget", "Complete", "Suspended"),
+    "Experiment": ("Failed", "Succeeded", "Restarting", "Running", "Created"),
+    "Trial": ("EarlyStopped", "MetricsUnavailable", "Killed", "Failed", "Succeeded", "Running", "Created"),
+}
+_LAST = {"Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable"}
+
+
+class State(NamedTuple):
+    """Where an object stands, in one word and the words of whoever wrote it."""
+
+    phase: str
+    """Created, Running, Restarting, Suspended, Succeeded, Failed; a trial also Killed, EarlyStopped, MetricsUnavailable."""
+
+    reason: str
+    message: str
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing changes any more (but for a restarted Experiment)."""
+        return self.phase in _LAST
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended well."""
+        return self.phase == "Succeeded"
+
+
+def status_of(manifest: Manifest) -> State:
+    """Read the state of a PyTorchJob, Job, Experiment or Trial from its conditions.
+
+    Only conditions with status "True" count: a finished PyTorchJob keeps a Running condition that is "False".
+    """
+    status = manifest.get("status") or {}
+    true = {one["type"]: one for one in status.get("conditions") or [] if one.get("status") == "True"}
+    for phase in _ORDER[manifest["kind"]]:
+        if phase in true:
+            name = {"Complete": "Succeeded", "FailureTarget": "Running"}.get(phase, phase)
+            return State(name, true[phase].get("reason") or "", true[phase].get("message") or "")
+    if manifest["kind"] == "Job" and status.get("active"):
+        return State("Running", "", f"{status['active']} pod(s) active")
+    return State("Created", "", "")
+
+
+def set_condition(status: dict[str, Any], kind: str, value: bool, reason: str, message: str, now: str) -> None:
+    """Set a condition as the training operator and Katib do.
+
+    A failed status never changes again; an unchanged status and reason keeps its times; Running and Restarting
+    replace each other; the end turns Running to "False" (kubeflow/trainer release-1.9: pkg/util/status.go).
+
+    Args:
+        status: The object's status, altered in place.
+        kind: The condition's type.
+        value: Whether it holds.
+        reason: One CamelCase word.
+        message: One sentence.
+        now: The time as Kubernetes writes it.
+    """
+    conditions = status.setdefault("conditions", [])
+    if any(one["type"] == "Failed" and one["status"] == "True" for one in conditions):
+        return
+    new = {"type": kind, "status": "True" if value else "False", "reason": reason, "message": message}
+    new |= {"lastUpdateTime": now, "lastTransitionTime": now}
+    current = next((one for one in conditions if one["type"] == kind), None)
+    if current and current["status"] == new["status"]:
+        if current["reason"] == reason:
+            return
+        new["lastTransitionTime"] = current["lastTransitionTime"]
+    status["conditions"] = [*_without(conditions, kind), new]
+
+
+def _without(conditions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    replaced = {kind} | {"Restarting": {"Running"}, "Running": {"Restarting"}}.get(kind, set())
+    kept = [dict(one) for one in conditions if one["type"] not in replaced]
+    if kind in ("Failed", "Succeeded"):
+        for one in kept:
+            if one["type"] == "Running":
+                one["status"] = "False"
+    return kept

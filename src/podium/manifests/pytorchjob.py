@@ -1,0 +1,189 @@
+"""PyTorchJob manifests: a dataclass in, a dict out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from podium.cluster.base import Manifest
+from podium.errors import require
+from podium.manifests.names import is_dns_1035
+
+CONTAINER = "pytorch"
+"""The container the operator looks for in every replica."""
+
+RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+CLEAN_POD_POLICIES = ("Running", "All", "None")
+
+
+class SecretKey(NamedTuple):
+    """One value of a Secret: by reference only, never the value."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PyTorchJobSpec:
+    """A PyTorchJob of one Master and any number of Workers that run the same program."""
+
+    name: str | None = None
+    """metadata.name; None in a trial template, where Katib gives the name."""
+
+    namespace: str | None = None
+    """metadata.namespace; None leaves it to the cluster."""
+
+    image: str
+    """Container image; a local cluster maps it to an environment."""
+
+    command: tuple[str, ...]
+    """Program of every replica; never left to the image, Katib would have to ask its registry."""
+
+    args: tuple[str, ...] = ()
+    """Arguments of every replica."""
+
+    workers: int = 0
+    """Worker replicas beside the one Master."""
+
+    processes_per_worker: int | None = None
+    """spec.nprocPerNode for a command that is torchrun; None is the operator's default, auto."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment of every replica."""
+
+    secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
+    """Environment taken from Secrets."""
+
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Requests of every replica, for example ``{"cpu": "2", "memory": "4Gi"}``."""
+
+    gpus_per_worker: int = 0
+    """nvidia.com/gpu of every replica, Master included; requests and limits are equal."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the job and its pods."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the job."""
+
+    owner: Mapping[str, Any] | None = None
+    """Owner reference: apiVersion, kind, name, uid."""
+
+    restart_policy: str = "OnFailure"
+    """OnFailure restarts in place; ExitCode only after exit codes of 128 and more; Never; Always."""
+
+    backoff_limit: int | None = 3
+    """Restarts after which the job fails; None restarts for ever."""
+
+    active_deadline_seconds: int | None = None
+    """Seconds from the start after which the job fails."""
+
+    ttl_seconds_after_finished: int | None = None
+    """Seconds from the end after which the job is deleted."""
+
+    clean_pod_policy: str = "Running"
+    """What is stopped when the Master has succeeded: Running replicas, All (pods and their logs too), None."""
+
+    service_account: str | None = None
+    """Service account of the pods."""
+
+    image_pull_policy: str | None = None
+    """Always, IfNotPresent, Never; None is the cluster's default."""
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            require(is_dns_1035(self.name), "name is lower case letters, digits and -, a letter first", name=self.name)
+            longest = len(f"{self.name}-worker-{max(self.workers - 1, 0)}")
+            require(longest <= 63, "len(name) + len('-worker-N') <= 63", "choose a shorter name", name=self.name)
+        require(bool(self.image), "image is not empty", image=self.image)
+        require(bool(self.command), "command is not empty", "give the whole command line", command=self.command)
+        require(self.workers >= 0, "workers >= 0", workers=self.workers)
+        require(self.gpus_per_worker >= 0, "gpus_per_worker >= 0", gpus_per_worker=self.gpus_per_worker)
+        processes = self.processes_per_worker
+        require(processes is None or processes >= 1, "processes_per_worker >= 1", processes_per_worker=processes)
+        require(
+            self.restart_policy in RESTART_POLICIES,
+            f"restart_policy is one of {', '.join(RESTART_POLICIES)}",
+            restart_policy=self.restart_policy,
+        )
+        require(
+            self.clean_pod_policy in CLEAN_POD_POLICIES,
+            f"clean_pod_policy is one of {', '.join(CLEAN_POD_POLICIES)}",
+            clean_pod_policy=self.clean_pod_policy,
+        )
+
+
+def build(spec: PyTorchJobSpec) -> Manifest:
+    """Write the manifest; Master and Workers come from one pod template.
+
+    Returns:
+        A dict as in YAML. Without spec.name it is a trial template: no name, no namespace.
+    """
+    from kubeflow.training import models
+    from kubernetes.client import ApiClient
+
+    replicas = {"Master": 1} | ({"Worker": spec.workers} if spec.workers else {})
+    processes = spec.processes_per_worker
+    job = models.KubeflowOrgV1PyTorchJob(
+        api_version="kubeflow.org/v1",
+        kind="PyTorchJob",
+        metadata=models.V1ObjectMeta(
+            name=spec.name,
+            namespace=spec.namespace,
+            labels=dict(spec.labels) or None,
+            annotations=dict(spec.annotations) or None,
+            owner_references=[_owner(spec.owner)] if spec.owner else None,
+        ),
+        spec=models.KubeflowOrgV1PyTorchJobSpec(
+            nproc_per_node=None if processes is None else str(processes),
+            run_policy=models.KubeflowOrgV1RunPolicy(
+                active_deadline_seconds=spec.active_deadline_seconds,
+                backoff_limit=spec.backoff_limit,
+                clean_pod_policy=spec.clean_pod_policy,
+                ttl_seconds_after_finished=spec.ttl_seconds_after_finished,
+            ),
+            pytorch_replica_specs={
+                kind: models.KubeflowOrgV1ReplicaSpec(
+                    replicas=count, restart_policy=spec.restart_policy, template=_template(spec)
+                )
+                for kind, count in replicas.items()
+            },
+        ),
+    )
+    manifest: Manifest = ApiClient().sanitize_for_serialization(job)
+    if not manifest["metadata"]:
+        del manifest["metadata"]
+    return manifest
+
+
+def _owner(owner: Mapping[str, Any]) -> Any:
+    from kubernetes.client import V1OwnerReference
+
+    return V1OwnerReference(api_version=owner["apiVersion"], kind=owner["kind"], name=owner["name"], uid=owner["uid"])
+
+
+def _template(spec: PyTorchJobSpec) -> Any:
+    from kubeflow.training import models
+
+    gpus = {"nvidia.com/gpu": str(spec.gpus_per_worker)} if spec.gpus_per_worker else {}
+    env = [models.V1EnvVar(name=name, value=value) for name, value in spec.env.items()]
+    for name, secret in spec.secret_env.items():
+        reference = models.V1SecretKeySelector(name=secret.name, key=secret.key)
+        env.append(models.V1EnvVar(name=name, value_from=models.V1EnvVarSource(secret_key_ref=reference)))
+    container = models.V1Container(
+        name=CONTAINER,
+        image=spec.image,
+        image_pull_policy=spec.image_pull_policy,
+        command=list(spec.command),
+        args=list(spec.args) or None,
+        env=env or None,
+        resources=models.V1ResourceRequirements(requests=dict(spec.resources) | gpus or None, limits=gpus or None)
+        if spec.resources or gpus
+        else None,
+    )
+    # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive for ever
+    # (kubeflow/katib#2527).
+    labels = dict(spec.labels) | {"sidecar.istio.io/inject": "false"}
+    return models.V1PodTemplateSpec(
+        metadata=models.V1ObjectMeta(labels=labels),
+        spec=models.V1PodSpec(containers=[container], service_account_name=spec.service_account),
+    )
