@@ -1,0 +1,169 @@
+"""Experiments made from a template: other name, counts, image, flags, workers, labels."""
+
+import copy
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from podium.errors import require
+from podium.manifests.experiment.schema import default_primary_labels
+
+_PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
+
+
+def customise(
+    manifest: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    image: str | None = None,
+    flags: Mapping[str, str | None] | None = None,
+    max_trials: int | None = None,
+    parallel_trials: int | None = None,
+    max_failed_trials: int | None = None,
+    goal: float | None = None,
+    workers: int | None = None,
+    resources: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a copy of an Experiment with some things changed; what is None stays.
+
+    Args:
+        manifest: An Experiment, for example from load().
+        name: metadata.name.
+        namespace: metadata.namespace.
+        image: Of the primary container in every replica.
+        flags: Flags of the trainer by name (``--data``): replaced where the template has them, else added at the end;
+            a flag whose value is None is removed. In a container whose command Katib hands to a shell, a value with
+            blanks or other special characters is quoted.
+        max_trials: spec.maxTrialCount; parallelTrialCount and maxFailedTrialCount are lowered to it if they are above.
+        parallel_trials: spec.parallelTrialCount.
+        max_failed_trials: spec.maxFailedTrialCount.
+        goal: spec.objective.goal.
+        workers: Replicas of a PyTorchJob trial beside the master; 0 removes the Worker.
+        resources: ``limits`` and ``requests`` of the primary container in every replica.
+        labels: Added to the Experiment's and to each trial's job.
+        annotations: Added to the Experiment's.
+        owner: An ownerReference.
+
+    Raises:
+        InvalidInput: A value makes no sense here.
+    """
+    changed: dict[str, Any] = copy.deepcopy(dict(manifest))
+    metadata, spec = changed.setdefault("metadata", {}), changed.setdefault("spec", {})
+    for field, value in (("name", name), ("namespace", namespace)):
+        if value is not None:
+            metadata[field] = value
+    _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
+    if goal is not None:
+        spec.setdefault("objective", {})["goal"] = goal
+    if owner:
+        metadata["ownerReferences"] = [dict(owner)]
+    template = spec.get("trialTemplate") or {}
+    trial = template.get("trialSpec") or {}
+    if labels:
+        for holder in (metadata, trial.setdefault("metadata", {})):
+            holder["labels"] = {**(holder.get("labels") or {}), **labels}
+    if annotations:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    if workers is not None:
+        _set_workers(trial, workers)
+    for container, wrapped in primary_containers(changed):
+        if image is not None:
+            container["image"] = image
+        if resources is not None:
+            container["resources"] = copy.deepcopy(dict(resources))
+        _set_flags(container, flags or {}, quoted=wrapped)
+    return changed
+
+
+def pod_specs(trial: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (replica type, pod spec) of a Job ("") or PyTorchJob ("Master", "Worker")."""
+    spec = trial.get("spec") or {}
+    if trial.get("kind") == "Job":
+        templates = {"": spec.get("template")}
+    else:
+        replicas = spec.get("pytorchReplicaSpecs") or {}
+        templates = {kind: (replica or {}).get("template") for kind, replica in replicas.items()}
+    for kind, template in templates.items():
+        if isinstance(template, dict) and isinstance(template.get("spec"), dict):
+            yield kind, template["spec"]
+
+
+def primary_containers(experiment: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield each replica's primary container and whether Katib wraps its command into a shell."""
+    spec = experiment.get("spec") or {}
+    template = spec.get("trialTemplate") or {}
+    trial = template.get("trialSpec") or {}
+    kind = ((spec.get("metricsCollectorSpec") or {}).get("collector") or {}).get("kind", "StdOut")
+    labelled = default_primary_labels(trial.get("kind", ""))
+    for replica, pod in pod_specs(trial):
+        for container in pod.get("containers") or []:
+            if container.get("name") == template.get("primaryContainerName"):
+                reports = labelled is None or replica == "Master"
+                yield container, reports and kind in ("StdOut", "File", "TensorFlowEvent", "Custom")
+
+
+def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, failed: int | None) -> None:
+    given = {"maxTrialCount": most, "parallelTrialCount": parallel, "maxFailedTrialCount": failed}
+    spec.update({field: value for field, value in given.items() if value is not None})
+    if most is not None:
+        for field in ("parallelTrialCount", "maxFailedTrialCount"):
+            if given[field] is None and spec.get(field) is not None:
+                spec[field] = min(spec[field], most)
+        if most < 3:
+            spec.setdefault("parallelTrialCount", most)  # Katib's default of 3 would be above it
+
+
+def _set_workers(trial: dict[str, Any], workers: int) -> None:
+    replicas = (trial.get("spec") or {}).get("pytorchReplicaSpecs")
+    require(workers >= 0, "workers >= 0", workers=workers)
+    require(
+        replicas is not None or workers == 0,
+        "a trial with workers is a PyTorchJob",
+        workers=workers,
+        kind=trial.get("kind"),
+    )
+    if not replicas:
+        return
+    if workers == 0:
+        replicas.pop("Worker", None)
+    else:
+        replicas.setdefault("Worker", copy.deepcopy(replicas.get("Master") or {}))["replicas"] = workers
+
+
+def _set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quoted: bool) -> None:
+    if not flags:
+        return
+    field = "args" if container.get("args") or not container.get("command") else "command"
+    if field == "command" and container.get("command"):
+        container["args"], field = [], "args"
+    for flag, value in flags.items():
+        require(flag.startswith("--"), "a flag begins with --", flag=flag)
+        for holder in ("command", "args"):
+            if container.get(holder):
+                container[holder] = _without(container[holder], flag)
+        if value is not None:
+            text = f"{flag}={value}"
+            plain = _PLAIN.fullmatch(re.sub(r"\$\{trialParameters\..+?\}", "", text))
+            container[field] = [*(container.get(field) or []), text if plain or not quoted else shlex.quote(text)]
+    if container.get("args") == []:
+        del container["args"]
+
+
+def _without(arguments: list[str], flag: str) -> list[str]:
+    kept: list[str] = []
+    skip = False
+    for place, argument in enumerate(arguments):
+        following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+        bare = argument.strip("'")
+        if skip:
+            skip = False
+        elif bare == flag:
+            skip = not following.startswith("-")
+        elif not bare.startswith(f"{flag}="):
+            kept.append(argument)
+    return kept

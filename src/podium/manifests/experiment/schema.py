@@ -1,0 +1,73 @@
+"""The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib: pkg/apis/controller)."""
+
+from podium.manifests.experiment.rules import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
+
+_PAIR = {"name": TEXT, "value": TEXT}
+_ALGORITHM = {"algorithmName": TEXT, "algorithmSettings": [_PAIR]}
+
+EXPERIMENT: Schema = {
+    "apiVersion": TEXT,
+    "kind": TEXT,
+    "metadata": {"name": TEXT, "namespace": TEXT, "labels": OBJECT, "annotations": OBJECT, "ownerReferences": [OBJECT]},
+    "spec": {
+        "objective": {
+            "type": TEXT,
+            "goal": NUMBER,
+            "objectiveMetricName": TEXT,
+            "additionalMetricNames": [TEXT],
+            "metricStrategies": [_PAIR],
+        },
+        "algorithm": _ALGORITHM,
+        "earlyStopping": _ALGORITHM,
+        "parallelTrialCount": INT,
+        "maxTrialCount": INT,
+        "maxFailedTrialCount": INT,
+        "resumePolicy": TEXT,
+        "parameters": [
+            {
+                "name": TEXT,
+                "parameterType": TEXT,
+                "feasibleSpace": {"min": TEXT, "max": TEXT, "step": TEXT, "list": [TEXT], "distribution": TEXT},
+            }
+        ],
+        "nasConfig": OBJECT,
+        "metricsCollectorSpec": {
+            "collector": {"kind": TEXT, "customCollector": OBJECT},
+            "source": {
+                "fileSystemPath": {"path": TEXT, "kind": TEXT, "format": TEXT},
+                "filter": {"metricsFormat": [TEXT]},
+                "httpGet": OBJECT,
+            },
+        },
+        "trialTemplate": {
+            "retain": BOOL,
+            "primaryContainerName": TEXT,
+            "primaryPodLabels": OBJECT,
+            "successCondition": TEXT,
+            "failureCondition": TEXT,
+            "trialParameters": [{"name": TEXT, "description": TEXT, "reference": TEXT}],
+            "trialSpec": {"apiVersion": TEXT, "kind": TEXT, "metadata": {"labels": OBJECT, "annotations": OBJECT}},
+            "configMap": {"configMapName": TEXT, "configMapNamespace": TEXT, "templatePath": TEXT},
+        },
+    },
+}
+
+JOB_KINDS = {"Job": "batch/v1", "PyTorchJob": "kubeflow.org/v1"}
+"""Kinds of trial that run everywhere podium runs, and their apiVersion."""
+
+_KUBEFLOW_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "MPIJob", "PaddleJob", "JAXJob")
+_CONDITION = 'status.conditions.#(type=="{}")#|#(status=="True")#'
+
+
+def default_conditions(kind: str) -> tuple[str, str] | None:
+    """Return Katib's success and failure condition for a kind of job; None for a kind it does not know."""
+    if kind in ("Job", "TrainJob"):
+        return _CONDITION.format("Complete"), _CONDITION.format("Failed")
+    if kind in _KUBEFLOW_KINDS:
+        return _CONDITION.format("Succeeded"), _CONDITION.format("Failed")
+    return None
+
+
+def default_primary_labels(kind: str) -> dict[str, str] | None:
+    """Return the labels by which Katib knows the pod that reports metrics; None: every pod does."""
+    return {"training.kubeflow.org/job-role": "master"} if kind in _KUBEFLOW_KINDS else None

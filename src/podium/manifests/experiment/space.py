@@ -1,0 +1,152 @@
+"""The search space of an Experiment: parameters with checked bounds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from podium.manifests.experiment.rules import Findings
+from podium.metrics import number
+
+LOG = ("logUniform", "logNormal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One dimension of a search space."""
+
+    name: str
+    """As in ``spec.parameters[].name``."""
+
+    kind: str
+    """``double``, ``int``, ``discrete`` or ``categorical``."""
+
+    low: float = 0.0
+    """Smallest value of a double or int."""
+
+    high: float = 0.0
+    """Largest value of a double or int, itself possible."""
+
+    step: float | None = None
+    """Distance between neighbouring values; None for a double without one, 1 for an int."""
+
+    distribution: str = "uniform"
+    """``uniform``, ``logUniform``, ``normal`` or ``logNormal``."""
+
+    choices: tuple[str, ...] = ()
+    """Values of a discrete or categorical parameter, as given."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it has bounds rather than a list."""
+        return self.kind in ("double", "int")
+
+    def grid(self) -> list[str]:
+        """Return every value of a stepped or listed parameter as text, in order."""
+        if not self.numeric:
+            return list(self.choices)
+        step = self.step or 1.0
+        count = math.floor((self.high - self.low) / step + 1e-9) + 1
+        return [self.text(self.low + place * step) for place in range(count)]
+
+    def text(self, value: float) -> str:
+        """Write a value of a double or int the way a trial sees it; steps leave no rounding dust."""
+        if self.kind == "int":
+            return str(round(value))
+        return repr(float(f"{value:.12g}")) if self.step else repr(float(value))
+
+
+def read_space(parameters: Sequence[Mapping[str, Any]], findings: Findings) -> list[Parameter]:
+    """Read ``spec.parameters``; what Katib accepts there but cannot search in is noted as stuck.
+
+    Args:
+        parameters: Structurally sound, as admission left them.
+        findings: Grows by the broken rules.
+    """
+    space: list[Parameter] = []
+    names: set[str] = set()
+    for place, given in enumerate(parameters):
+        path = f"spec.parameters[{place}]"
+        name = given.get("name") or ""
+        findings.require(bool(name), f"{path}.name", "a parameter has a name", name, level="stuck")
+        findings.require(name not in names, f"{path}.name", "names are unique", name, "remove one", level="stuck")
+        names.add(name)
+        feasible = given.get("feasibleSpace") or {}
+        if given.get("parameterType") in ("double", "int"):
+            read = _read_numeric(given, feasible, path, findings)
+        else:
+            read = _read_listed(given, feasible, path, findings)
+        if read:
+            space.append(read)
+    return space
+
+
+def _read_numeric(
+    given: Mapping[str, Any], feasible: Mapping[str, Any], path: str, findings: Findings
+) -> Parameter | None:
+    kind, before = given["parameterType"], len(findings)
+    found: dict[str, float] = {}
+    for field in ("min", "max", "step"):
+        text = feasible.get(field)
+        if text in (None, ""):
+            continue
+        value = number(text)
+        where = f"{path}.feasibleSpace.{field}"
+        whole = kind == "double" or (value is not None and value == int(value))
+        if findings.require(
+            value is not None and whole, where, f"{field} of {_a(kind)} is {_a(kind)}", text, level="stuck"
+        ):
+            found[field] = value if value is not None else 0.0
+    distribution = feasible.get("distribution") or "uniform"
+    if "min" in found and "max" in found:
+        bounds = f"min={feasible['min']}, max={feasible['max']}"
+        where = f"{path}.feasibleSpace"
+        findings.require(found["min"] <= found["max"], where, "min <= max", bounds, level="stuck")
+        hint = "there is no logarithm of 0: begin at a small positive number"
+        log = distribution in LOG
+        findings.require(
+            not log or found["min"] > 0, f"{where}.min", f"min > 0 for {distribution}", bounds, hint, "stuck"
+        )
+    findings.require(
+        found.get("step", 1) > 0, f"{path}.feasibleSpace.step", "step > 0", found.get("step"), level="stuck"
+    )
+    if len(findings) > before or not {"min", "max"} <= set(found):
+        return None
+    step = found.get("step", 1.0 if kind == "int" else None)
+    return Parameter(
+        name=given["name"], kind=kind, low=found["min"], high=found["max"], step=step, distribution=distribution
+    )
+
+
+def _read_listed(
+    given: Mapping[str, Any], feasible: Mapping[str, Any], path: str, findings: Findings
+) -> Parameter | None:
+    choices = feasible.get("list") or []
+    where = f"{path}.feasibleSpace.list"
+    if not findings.require(bool(choices), where, "a list has at least one value", choices, level="stuck"):
+        return None
+    twice = sorted({value for value in choices if choices.count(value) > 1})
+    findings.require(not twice, where, "values are unique", twice, "remove the repeated ones", level="stuck")
+    kind = given.get("parameterType")
+    if kind not in ("discrete", "categorical") or not given.get("name"):
+        return None
+    return Parameter(name=given["name"], kind=kind, choices=tuple(dict.fromkeys(choices)))
+
+
+def count_points(space: Sequence[Parameter]) -> int:
+    """Return how many points a grid over the space has."""
+    return math.prod(
+        len(p.choices) if not p.numeric else math.floor((p.high - p.low) / (p.step or 1.0) + 1e-9) + 1 for p in space
+    )
+
+
+def first_values(parameter: Parameter, count: int = 3) -> list[str]:
+    """Return a few values a trial may get, the ends first; every value of a list."""
+    if not parameter.numeric:
+        return list(parameter.choices)
+    return list(islice(dict.fromkeys([parameter.text(parameter.low), parameter.text(parameter.high)]), count))
+
+
+def _a(kind: str) -> str:
+    return "an int" if kind == "int" else "a number"

@@ -1,0 +1,132 @@
+"""Readers of an Experiment's and a Trial's status, Katib's or ours."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from podium.metrics import objective_value
+
+TRIAL_ENDS = ("Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable")
+"""Conditions that end a trial, in the order Katib looks at them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow:
+    """What there is to say about one trial."""
+
+    name: str
+    """Of the trial and of its job."""
+
+    state: str
+    """``Pending``, ``Running`` or one of TRIAL_ENDS."""
+
+    parameters: dict[str, str]
+    """Value by search parameter."""
+
+    metrics: dict[str, dict[str, str]]
+    """``min``, ``max`` and ``latest`` by metric; empty until the trial has ended."""
+
+    value: float | None
+    """The objective by its strategy; None unless it is a finite number."""
+
+    seconds: float | None
+    """From start to end, or until now; None before the start."""
+
+    message: str
+    """Of the last condition."""
+
+
+def condition(status: Mapping[str, Any], kind: str) -> dict[str, Any] | None:
+    """Return the condition of a type if its status is True."""
+    for entry in status.get("conditions") or []:
+        if entry.get("type") == kind and entry.get("status") == "True":
+            return dict(entry)
+    return None
+
+
+def is_ended(experiment: Mapping[str, Any]) -> bool:
+    """Tell whether an Experiment has Succeeded or Failed."""
+    status = experiment.get("status") or {}
+    return condition(status, "Succeeded") is not None or condition(status, "Failed") is not None
+
+
+def objective_of(experiment: Mapping[str, Any]) -> tuple[str, bool, str]:
+    """Return (metric, whether more is better, strategy) of an Experiment or Trial."""
+    objective = experiment["spec"]["objective"]
+    name, maximize = objective["objectiveMetricName"], objective["type"] == "maximize"
+    chosen = {entry["name"]: entry["value"] for entry in objective.get("metricStrategies") or []}
+    return name, maximize, chosen.get(name, "max" if maximize else "min")
+
+
+def trial_row(trial: Mapping[str, Any]) -> TrialRow:
+    """Read one Trial object."""
+    status = trial.get("status") or {}
+    metrics = read_metrics(status.get("observation"))
+    name, _, strategy = objective_of(trial)
+    conditions = status.get("conditions") or []
+    return TrialRow(
+        name=trial["metadata"]["name"],
+        state=trial_state(status),
+        parameters=read_assignments(trial["spec"].get("parameterAssignments")),
+        metrics=metrics,
+        value=objective_value(metrics.get(name, {}), strategy),
+        seconds=_seconds(status),
+        message=conditions[-1].get("message", "") if conditions else "",
+    )
+
+
+def trial_state(status: Mapping[str, Any]) -> str:
+    """Return a trial's state; an early-stopped one keeps Running, as in Katib."""
+    for kind in (*TRIAL_ENDS, "Running"):
+        if condition(status, kind):
+            return kind
+    return "Pending"
+
+
+def leaderboard(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> list[TrialRow]:
+    """Return the trials, best first; those without a number last, in the order given."""
+    rows = [trial_row(trial) for trial in trials]
+    sign = -1.0 if maximize else 1.0
+    return sorted(rows, key=lambda row: (row.value is None, 0.0 if row.value is None else sign * row.value))
+
+
+def best_trial(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> TrialRow | None:
+    """Return the best trial that succeeded or was stopped early, the first of equals.
+
+    Katib's own currentOptimalTrial may name a trial whose objective was no number; this never does.
+    """
+    rows = [row for row in leaderboard(trials, maximize=maximize) if row.state in ("Succeeded", "EarlyStopped")]
+    return rows[0] if rows and rows[0].value is not None else None
+
+
+def optimal_trial(experiment: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return ``status.currentOptimalTrial`` as {"name", "parameters", "metrics"}; None if there is none yet."""
+    best = (experiment.get("status") or {}).get("currentOptimalTrial") or {}
+    if not best.get("bestTrialName"):
+        return None
+    return {
+        "name": best["bestTrialName"],
+        "parameters": read_assignments(best.get("parameterAssignments")),
+        "metrics": read_metrics(best.get("observation")),
+    }
+
+
+def read_assignments(assignments: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
+    """Turn ``[{"name": …, "value": …}]`` into a dict."""
+    return {entry["name"]: entry["value"] for entry in assignments or []}
+
+
+def read_metrics(observation: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
+    """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
+    metrics = (observation or {}).get("metrics") or []
+    return {entry["name"]: {fold: entry.get(fold, "") for fold in ("min", "max", "latest")} for entry in metrics}
+
+
+def _seconds(status: Mapping[str, Any]) -> float | None:
+    start = status.get("startTime")
+    if not start:
+        return None
+    began = datetime.fromisoformat(start)
+    end = status.get("completionTime")
+    return round(((datetime.fromisoformat(end) if end else datetime.now(began.tzinfo)) - began).total_seconds(), 3)
