@@ -1,0 +1,94 @@
+"""``python -m podium.trainer``: read the flags, take a place in the world, train, save."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from podium.trainer import checkpoint, data, output, processor, world
+from podium.trainer.config import TrainConfig, parse
+from podium.trainer.loop import Training
+
+from podium.errors import PodiumError
+from podium.metrics import format_metrics
+from podium.storage import Storage, connect
+
+PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a training and return the exit code.
+
+    1: failed for good; 2: bad input; 143: stopped by SIGTERM, 144: another process is gone. The last two resume.
+    """
+    try:
+        config = parse(argv)
+        dataset = data.load(config)
+        threads = processor.set_threads(config)
+        with world.join(config) as here:
+            train(config, dataset, here, threads)
+    except PodiumError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads: int) -> None:
+    """Train, or resume, or report what is already finished; then write the model directory."""
+    storage = connect(config.output) if config.output else None
+    known, state = here.from_first(lambda: look_up(storage, config, dataset.digest))
+    if known is not None:
+        if here.rank == 0:
+            say_again(known)
+        return
+    training = Training(config, dataset.to(here.device), here, say)
+    if state is not None:
+        training.resume(state)
+    here.share_first([*training.model.parameters(), *training.model.buffers()])
+    signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
+    told = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
+    training.run(lambda state: checkpoint.save(storage, {**state, **told}) if storage else None)
+    if here.rank == 0:
+        finish(training, storage, threads, told["fingerprint"])
+
+
+def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[Any, Any]:
+    """Return the metrics if this training is finished, else None; and the state to go on from, or None."""
+    if storage is None:
+        return None, None
+    return output.finished(storage, config, digest), checkpoint.load(storage, config, digest)
+
+
+def finish(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:
+    """Write the model of a finished training."""
+    config, progress, model = training.config, training.progress, training.best_model()
+    best = {name: progress.best[name] for name in ("accuracy", "loss", "epoch")}
+    metrics = {**best, "epochs": progress.history, "dataset": training.dataset.digest, "fingerprint": fingerprint}
+    environment = output.describe_environment(
+        threads=threads, precision=training.precision, device=str(training.world.device),
+        processes=training.world.size, backend=config.backend)  # fmt: skip
+    if storage is not None:
+        output.write(storage, model, training.dataset.validation.images.cpu(), config, metrics, environment)
+    if config.save_model:
+        torch.save(model.state_dict(), PLAIN_WEIGHTS)
+
+
+def say_again(metrics: dict[str, Any]) -> None:
+    """Print the metric lines of a training that had already ended: its collector may have missed them."""
+    print("notice: this training is finished, nothing to do", file=sys.stderr)
+    for record in metrics["epochs"]:
+        say(format_metrics(accuracy=record["accuracy"], loss=record["loss"]))
+
+
+def say(line: str) -> None:
+    """Print a line at once: a collector reads it while the training runs."""
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code) if code in (world.PeerLost.exit_code,) else sys.exit(code)

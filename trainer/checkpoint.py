@@ -1,0 +1,60 @@
+"""Nothing is lost: a checkpoint after every epoch, found again by the same command.
+
+Random numbers need no saving: order of the images and dropout of every step follow from (seed, epoch, step, rank).
+"""
+
+import hashlib
+import io
+import json
+import sys
+from typing import Any
+
+import torch
+from podium.trainer.config import TrainConfig
+
+from podium.errors import InvalidInput, NotFound
+from podium.storage import Storage
+
+KEY = "checkpoint.pt"
+
+
+def fingerprint(config: TrainConfig, digest: str) -> str:
+    """Return what two trainings must share to end with the same weights."""
+    text = json.dumps({**config.decisive, "digest": digest}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def save(storage: Storage, state: dict[str, Any]) -> None:
+    """Write a checkpoint; it appears whole or not at all."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    storage.put(KEY, buffer.getvalue())
+
+
+def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] | None:
+    """Return the state to go on from, or None to start at the beginning.
+
+    Raises:
+        InvalidInput: The checkpoint belongs to another training.
+    """
+    try:
+        blob = storage.get(KEY)
+    except NotFound:
+        return None
+    try:
+        state = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
+        theirs, told = state["fingerprint"], state["config"]
+    except Exception as error:  # torch.load raises anything on damaged bytes
+        print(f"notice: {storage.join(KEY)} cannot be read ({type(error).__name__}): starting anew", file=sys.stderr)
+        return None
+    if theirs != fingerprint(config, digest):
+        refuse(storage, told, config)
+    return state
+
+
+def refuse(storage: Storage, told: dict[str, Any], config: TrainConfig) -> None:
+    """Raise InvalidInput that names what differs between a stored training and this one."""
+    pairs = {name: (told.get(name), value) for name, value in config.decisive.items() if told.get(name) != value}
+    changes = ", ".join(f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items()) or "the dataset's digest"
+    raise InvalidInput(f"--output {storage.url} holds another training: {changes}",
+                       "choose another --output, delete that one, or repeat its flags to resume it")  # fmt: skip

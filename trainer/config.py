@@ -1,0 +1,177 @@
+"""What a training is told. One dataclass; the flags of ``python -m podium.trainer`` are derived from it."""
+
+import argparse
+import ast
+import inspect
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NoReturn
+
+from podium.errors import InvalidInput, require
+
+MODELS = ("tutorial", "fast", "best")
+BACKENDS = ("gloo", "nccl", "mpi")
+PRECISIONS = ("auto", "fp32", "bf16")
+OPTIMIZERS = ("adadelta", "sgd", "adamw")
+SCHEDULES = ("step", "onecycle")
+
+# What a model changes of the defaults below; a flag given by the user wins over both.
+RECIPES: dict[str, dict[str, Any]] = {
+    "tutorial": {},
+    "fast": {},
+    "best": {},
+}
+
+# These change neither the weights nor the numbers, so a checkpoint may be resumed with other values of them.
+FREE = frozenset({"data", "output", "dataset", "test_batch_size", "log_interval", "save_model", "backend", "threads"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything that decides a training; defaults are those of the tutorial."""
+
+    data: str = ""
+    """Dataset to train on: a directory or URI that `podium data prepare` wrote."""
+
+    output: str = ""
+    """Directory or URI for model, metrics and checkpoint; the same command resumes from it."""
+
+    dataset: str = ""
+    """Name the dataset must have, for example mnist; any if empty."""
+
+    model: str = "tutorial"
+    """Network and recipe: tutorial, fast (99 % soonest) or best (highest accuracy)."""
+
+    epochs: int = 5
+    """Passes over the training part."""
+
+    batch_size: int = 64
+    """Images a step over all processes together, so that N processes take the same steps as one."""
+
+    test_batch_size: int = 1000
+    """Images a step of the evaluation."""
+
+    optimizer: str = "adadelta"
+    """adadelta, sgd (with Nesterov momentum) or adamw."""
+
+    lr: float = 1.0
+    """Learning rate; the peak of it under the onecycle schedule."""
+
+    schedule: str = "step"
+    """step (lr times gamma after each epoch) or onecycle (up, then down to zero, changed every step)."""
+
+    gamma: float = 0.7
+    """Factor of the step schedule."""
+
+    warmup: float = 0.2
+    """Share of the steps in which the onecycle schedule rises."""
+
+    momentum: float = 0.9
+    """Momentum of sgd."""
+
+    weight_decay: float = 0.0
+    """Decay of the weights (not of biases and normalisations)."""
+
+    label_smoothing: float = 0.0
+    """Probability spread over the wrong classes."""
+
+    dropout: float = 0.5
+    """Dropout before the last layer; half of it before the first dense layer of the tutorial's network."""
+
+    no_cuda: bool = False
+    """Stay on the processor even if there is a GPU."""
+
+    precision: str = "auto"
+    """fp32, bf16 (mixed) or auto: bf16 where the processor or GPU computes it in hardware."""
+
+    threads: int = 0
+    """Processor threads; 0: OMP_NUM_THREADS if set, else the cores divided by the processes here."""
+
+    seed: int = 1
+    """Decides initial weights, order of the images and dropout."""
+
+    log_interval: int = 10
+    """Steps between two lines of progress."""
+
+    save_model: bool = False
+    """Also write the weights to mnist_model.pt in the working directory, as the tutorial does."""
+
+    backend: str = "gloo"
+    """How processes talk: gloo, nccl or mpi."""
+
+    def __post_init__(self) -> None:
+        """Check every rule that needs no data and no hardware.
+
+        Raises:
+            InvalidInput: A rule is broken.
+        """
+        for name, known in (("model", MODELS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES),
+                            ("precision", PRECISIONS), ("backend", BACKENDS)):  # fmt: skip
+            value = getattr(self, name)
+            require(value in known, f"--{name} is one of {', '.join(known)}", f"for example --{name} {known[0]}",
+                    **{name: value})  # fmt: skip
+        for name in ("epochs", "batch_size", "test_batch_size", "log_interval"):
+            self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
+        for name in ("lr", "gamma"):
+            self._number(name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}")
+        for name in ("momentum", "label_smoothing", "dropout", "warmup"):
+            self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")
+        for name in ("weight_decay", "seed", "threads"):
+            self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
+
+    def _number(self, name: str, holds: bool, law: str, hint: str) -> None:
+        value = getattr(self, name)
+        require(holds and math.isfinite(value), f"--{name.replace('_', '-')} {law}", hint, **{name: value})
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The fields that decide the resulting weights."""
+        return {name: value for name, value in asdict(self).items() if name not in FREE}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are InvalidInput like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidInput(message, "see python -m podium.trainer --help")
+
+
+def parse(argv: Sequence[str] | None = None) -> TrainConfig:
+    """Read the flags.
+
+    Args:
+        argv: The arguments; those of the process if None.
+
+    Raises:
+        InvalidInput: An unknown flag, a value that is no number, or a rule of TrainConfig broken.
+    """
+    given = vars(_parser().parse_args(argv))
+    recipe = RECIPES.get(given.get("model", TrainConfig.model), {})
+    return TrainConfig(**{**recipe, **given})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m podium.trainer", description="Train a classifier on a prepared dataset.",
+                     epilog="example: python -m podium.trainer --data data/mnist --output model --epochs 1",
+                     allow_abbrev=False, argument_default=argparse.SUPPRESS)  # fmt: skip
+    help_texts = _field_docs()
+    for item in fields(TrainConfig):
+        flag, text = f"--{item.name.replace('_', '-')}", help_texts[item.name].replace("%", "%%")
+        if item.type is bool:
+            parser.add_argument(flag, action="store_true", help=text)
+        else:
+            default = item.default or "none"
+            parser.add_argument(flag, type=item.type, metavar="X", help=f"{text} (default: {default})")
+    return parser
+
+
+def _field_docs() -> dict[str, str]:
+    """Return the docstring under each field: the flags' help."""
+    body = ast.parse(inspect.getsource(TrainConfig)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for item, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(text, ast.Expr):
+            docs[item.target.id] = ast.literal_eval(text.value)
+    return docs

@@ -1,0 +1,237 @@
+"""The training itself: steps, evaluation, the best weights so far, and going on where an earlier process stopped."""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from podium.trainer import data, models, processor, recipe
+from podium.trainer.config import TrainConfig
+from podium.trainer.world import GradientSum, PeerLost, World, peers
+from torch import Tensor, nn
+
+from podium.errors import Failed, PodiumError
+from podium.metrics import format_metrics
+
+
+class Stopped(PodiumError):
+    """SIGTERM: the step was finished and the state saved."""
+
+    exit_code = 143  # 128..255: restartPolicy ExitCode starts such a replica again
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a training has come; with model and optimizer everything a checkpoint holds."""
+
+    epoch: int = 1
+    """The epoch that runs, from 1."""
+
+    step: int = 0
+    """Steps of it that are done."""
+
+    losses: list[float] = field(default_factory=list)
+    """This process's share of the loss of each of them."""
+
+    seconds: float = 0.0
+    """Time spent training in this epoch."""
+
+    history: list[dict[str, float]] = field(default_factory=list)
+    """The finished epochs: epoch, accuracy, loss, train_loss, seconds."""
+
+    best: dict[str, float] = field(default_factory=dict)
+    """The one of them whose weights are kept: highest accuracy, then lowest loss, on the validation part."""
+
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    """Those weights, on the processor."""
+
+
+class Training:
+    """One process's part of a training.
+
+    Args:
+        config: What to do.
+        dataset: On the device of the world.
+        world: The processes that take part.
+        say: Prints a line of progress; only called in rank 0.
+    """
+
+    def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None]) -> None:
+        self.config, self.dataset, self.world, self.say = config, dataset, world, say
+        self.model = models.build(config, classes=dataset.classes, mean=dataset.mean, std=dataset.std)
+        self.model.to(world.device)
+        self.optimizer = recipe.make_optimizer(config, self.model)
+        self.gradients = GradientSum(self.model, world)
+        self.precision = processor.pick_precision(config, world.device)
+        self.steps = math.ceil(len(dataset.train) / config.batch_size)
+        self.progress = Progress()
+        self.stop = False  # set by a signal handler
+
+    def state(self) -> dict[str, Any]:
+        """Return everything a process needs to go on from here."""
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), **vars(self.progress)}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.progress = Progress(**{name: state[name] for name in vars(self.progress)})
+
+    def run(self, save: Callable[[dict[str, Any]], None]) -> None:
+        """Train to the last epoch.
+
+        Args:
+            save: Stores a state; called after each epoch but the last, and before stopping early on SIGTERM or
+                because another process is gone. Only called in rank 0.
+
+        Raises:
+            Failed: A loss is not finite.
+            Stopped: `stop` was set.
+            PeerLost: Another process is gone.
+        """
+        while self.progress.epoch <= self.config.epochs:
+            try:
+                self.run_epoch()
+            except (Stopped, PeerLost):
+                if self.world.rank == 0:
+                    save(self.state())
+                raise
+            if self.world.rank == 0 and self.progress.epoch <= self.config.epochs:
+                save(self.state())
+
+    def run_epoch(self) -> None:
+        """Train the rest of the running epoch, evaluate, report."""
+        progress, config = self.progress, self.config
+        generator = data.stream(config.seed, progress.epoch)
+        batches = data.batches(len(self.dataset.train), config.batch_size, generator)
+        losses = torch.zeros(self.steps, device=self.world.device)
+        losses[: progress.step] = torch.tensor(progress.losses)
+        before = progress.seconds - time.perf_counter()
+        self.model.train()
+        try:
+            for batch in batches[progress.step :]:
+                losses[progress.step] = self.step(batch)
+                progress.step += 1
+                if (progress.step - 1) % config.log_interval == 0:
+                    self.report_step(losses, len(batch))
+                if self.stop:
+                    raise Stopped("stopped by SIGTERM after a finished step", "the same command resumes it")
+        finally:
+            progress.losses = losses[: progress.step].tolist()
+            progress.seconds = before + time.perf_counter()
+        self.end_epoch(self.world.sum(losses).cpu())
+
+    def step(self, batch: Tensor) -> Tensor:
+        """Take one step.
+
+        Args:
+            batch: Indices of the global batch.
+
+        Returns:
+            This process's share of the mean loss over the global batch, still on the device.
+        """
+        progress, config, train = self.progress, self.config, self.dataset.train
+        mine, weight = data.share(batch, self.world.rank, self.world.size)
+        mine = mine.to(self.world.device, non_blocking=True)
+        done = (progress.epoch - 1) * self.steps + progress.step
+        self.seed_dropout(done)
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.learning_rate(config, done, self.steps)
+        self.optimizer.zero_grad(set_to_none=True)
+        with processor.autocast(self.precision, self.world.device):
+            logits = self.model(train.images[mine])
+        loss = weight * F.cross_entropy(logits.float(), train.labels[mine], reduction="sum",
+                                        label_smoothing=config.label_smoothing)  # fmt: skip
+        with peers():
+            loss.backward()
+        self.gradients.wait()
+        self.optimizer.step()
+        return loss.detach()
+
+    def seed_dropout(self, done: int) -> None:
+        """Let the random numbers of a step follow from seed, step and rank, whatever happened before."""
+        seed = ((self.config.seed * 1_000_003 + done) * 4099 + self.world.rank) % 2**63
+        device = self.world.device
+        is_cuda = device.type == "cuda"
+        (torch.cuda.default_generators[device.index] if is_cuda else torch.default_generator).manual_seed(seed)
+
+    def report_step(self, losses: Tensor, batch: int) -> None:
+        """Print a line of progress; alone, also see that the loss is finite.
+
+        With others that has to wait for the end of the epoch, where all of them see the same losses.
+        """
+        progress, count = self.progress, len(self.dataset.train)
+        mine = (batch + self.world.size - 1 - self.world.rank) // self.world.size or batch
+        loss = losses[progress.step - 1].item() * batch / mine
+        if self.world.size == 1 and not math.isfinite(loss):
+            self.require_finite_steps(losses[: progress.step])
+        if self.world.rank == 0 and math.isfinite(loss):
+            seen = (progress.step - 1) * self.config.batch_size
+            self.say(f"Train Epoch: {progress.epoch} [{seen}/{count} ({seen / count:.0%})]\ttrain_loss={loss:.4f}")
+
+    def end_epoch(self, losses: Tensor) -> None:
+        """Evaluate, keep the weights if they are the best so far, report, and move on to the next epoch."""
+        progress, epoch = self.progress, self.progress.epoch
+        self.require_finite_steps(losses)
+        accuracy, loss = evaluate(self.model, self.dataset.validation, self.config.test_batch_size, self.world)
+        self.require_finite(loss, f"the validation after epoch {epoch}")
+        record = {"epoch": epoch, "accuracy": accuracy, "loss": loss,
+                  "train_loss": losses.mean().item(), "seconds": round(progress.seconds, 3)}  # fmt: skip
+        progress.history.append(record)
+        best = progress.best
+        if not best or (accuracy, -loss) > (best["accuracy"], -best["loss"]):
+            progress.best = record
+            progress.weights = {name: tensor.cpu().clone() for name, tensor in self.model.state_dict().items()}
+        if self.world.rank == 0:
+            self.say(format_metrics(accuracy=accuracy, loss=loss))
+        progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
+
+    def require_finite_steps(self, losses: Tensor) -> None:
+        """Raise Failed that names the first of the epoch's steps whose loss is not a finite number."""
+        bad = (~losses.isfinite()).nonzero().flatten().tolist()
+        if bad:
+            self.require_finite(losses[bad[0]].item(), f"step {bad[0] + 1} of epoch {self.progress.epoch}")
+
+    def require_finite(self, loss: float, where: str) -> None:
+        """Raise Failed if a loss is not a finite number."""
+        if not math.isfinite(loss):
+            raise Failed(f"the loss must be finite, but is {loss} at {where} with --lr {self.config.lr:g}",
+                         "try a smaller --lr, or --precision fp32")  # fmt: skip
+
+    def best_model(self) -> nn.Sequential:
+        """Return the network with the weights that are kept, on the processor, in evaluation mode."""
+        model = copy.deepcopy(self.model).cpu()
+        model.load_state_dict(self.progress.weights)
+        return model.eval()
+
+
+def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World) -> tuple[float, float]:
+    """Measure a model over all processes; exact for any number of them and any remainder.
+
+    Computed in fp32 whatever the training's precision: that is what the exported model will compute.
+
+    Args:
+        model: Left in evaluation mode; its running statistics become the mean over all processes.
+        part: On the device of the world.
+        batch_size: Images a step.
+        world: Each process evaluates its share.
+
+    Returns:
+        Accuracy and mean cross entropy.
+    """
+    for buffer in model.buffers():
+        if world.size > 1 and buffer.is_floating_point():
+            world.sum(buffer).div_(world.size)
+    model.eval()
+    totals = torch.zeros(2, dtype=torch.float64, device=world.device)
+    with torch.no_grad():
+        for piece in data.in_order(len(part), batch_size, world.rank, world.size):
+            logits, labels = model(part.images[piece]), part.labels[piece]
+            totals[0] += (logits.argmax(1) == labels).sum()
+            totals[1] += F.cross_entropy(logits, labels, reduction="sum").double()
+    correct, loss = (world.sum(totals) / len(part)).tolist()
+    return correct, loss

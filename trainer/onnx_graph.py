@@ -1,0 +1,115 @@
+"""Write a network as ONNX: one small function for each kind of layer.
+
+Not torch.onnx.export: its dynamo exporter takes 8 s a model on 2 cores, several times a short trial, and the older
+one is deprecated. Our networks have a dozen kinds of layers, and every export is compared with torch on real images
+before it counts (`podium.trainer.output`).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from podium.trainer.models import Normalise
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+OPSET = 17  # old enough for every runtime in use, new enough for all nodes here
+
+
+class Graph:
+    """Nodes and weights under construction."""
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeProto] = []
+        self.weights: dict[str, np.ndarray[Any, Any]] = {}
+
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Append a node and return the name of its output."""
+        from onnx import helper
+
+        output = f"{kind.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
+        return output
+
+    def weight(self, value: Tensor | float | list[int]) -> str:
+        """Store a constant and return its name."""
+        name = f"weight_{len(self.weights)}"
+        if isinstance(value, Tensor):
+            self.weights[name] = value.detach().cpu().contiguous().numpy()
+        else:
+            self.weights[name] = np.array(value, np.int64 if isinstance(value, list) else np.float32)
+        return name
+
+    def layer(self, module: nn.Module, value: str) -> str:
+        """Append a layer, or all layers of a Sequential.
+
+        Raises:
+            TypeError: A kind of layer that is not known here.
+        """
+        match module:
+            case nn.Sequential():
+                for child in module:
+                    value = self.layer(child, value)
+                return value
+            case nn.Dropout() | nn.Dropout2d() | nn.Identity():
+                return value  # training only
+            case nn.ReLU():
+                return self.add("Relu", value)
+            case nn.Flatten():
+                return self.add("Flatten", value, axis=1)
+            case Normalise():
+                return self.normalise(module, value)
+            case nn.Conv2d():
+                return self.convolution(module, value)
+            case nn.Linear():
+                weights = [self.weight(tensor) for tensor in (module.weight, module.bias) if tensor is not None]
+                return self.add("Gemm", value, *weights, transB=1)
+            case nn.MaxPool2d():
+                return self.add("MaxPool", value, kernel_shape=_pair(module.kernel_size), strides=_pair(module.stride))
+        raise TypeError(f"no ONNX for {type(module).__name__}: add it to podium.trainer.onnx_graph")
+
+    def normalise(self, module: Normalise, value: str) -> str:
+        """Append uint8 [n, 28, 28] -> float [n, 1, 28, 28]."""
+        value = self.add("Unsqueeze", self.add("Cast", value, to=1), self.weight([1]))
+        value = self.add("Mul", value, self.weight(module.scale))
+        return self.add("Add", value, self.weight(module.shift))
+
+    def convolution(self, module: nn.Conv2d, value: str) -> str:
+        """Append a convolution."""
+        weights = [self.weight(tensor) for tensor in (module.weight, module.bias) if tensor is not None]
+        assert not isinstance(module.padding, str)
+        return self.add("Conv", value, *weights, kernel_shape=_pair(module.kernel_size), group=module.groups,
+                        strides=_pair(module.stride), pads=_pair(module.padding) * 2)  # fmt: skip
+
+
+def write(model: nn.Sequential, classes: int) -> "ModelProto":
+    """Return the network as ONNX.
+
+    Args:
+        model: Takes uint8 [n, 28, 28], made of the layers known here; its evaluation behaviour is written.
+        classes: Number of logits.
+
+    Returns:
+        A checked model: input ``images`` uint8 [n, 28, 28], output ``logits`` float32 [n, classes].
+    """
+    from onnx import TensorProto, checker, helper, numpy_helper
+
+    graph = Graph()
+    with torch.no_grad():
+        last = graph.layer(model, "images")
+    graph.nodes.append(helper.make_node("Identity", [last], ["logits"]))
+    images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", 28, 28])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", classes])
+    constants = [numpy_helper.from_array(value, name) for name, value in graph.weights.items()]
+    body = helper.make_graph(graph.nodes, "podium", [images], [logits], constants)
+    proto = helper.make_model(
+        body, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8, producer_name="podium"
+    )
+    checker.check_model(proto)
+    return proto
+
+
+def _pair(value: Any) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)

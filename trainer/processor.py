@@ -1,0 +1,52 @@
+"""How this machine computes: number of threads and precision."""
+
+import math
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+from podium.trainer.config import TrainConfig
+
+
+def set_threads(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> int:
+    """Decide how many threads compute, and return it.
+
+    The flag first, then OMP_NUM_THREADS, else the cores divided by the processes that share this machine: more
+    threads than cores make every step slower.
+    """
+    processes = int(environ.get("LOCAL_WORLD_SIZE") or 1)
+    count = config.threads or int(environ.get("OMP_NUM_THREADS") or 0) or max(1, usable_cores() // processes)
+    torch.set_num_threads(count)
+    return count
+
+
+def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return the cores this process may use: its affinity, cut by a container's processor quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        limit, period = quota.read_text().split()
+        return cores if limit == "max" else max(1, min(cores, math.ceil(int(limit) / int(period))))
+    except (OSError, ValueError):
+        return cores
+
+
+def pick_precision(config: TrainConfig, device: torch.device) -> str:
+    """Return fp32 or bf16."""
+    if config.precision != "auto":
+        return config.precision
+    return "bf16" if has_bf16(device) else "fp32"
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Return whether a device computes bf16 in hardware (emulated bf16 is slower than fp32)."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, check, bool)() for check in checks)
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """Return the context of a forward pass."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
