@@ -1,0 +1,257 @@
+"""A small Kubernetes API server in memory: objects, list and watch, pods and their logs, over real HTTP.
+
+It keeps the parts of the protocol the client depends on (resource versions, watch windows, 410, Status bodies) and can
+be told to misbehave: forget old versions, cut connections, ask to slow down, stop and start on the same port.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+COLLECTION = re.compile(
+    r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<namespace>[^/]+)"
+    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?P<log>/log)?$"
+)
+NAMESPACE = re.compile(r"^/api/v1/namespaces/(?P<name>[^/]+)$")
+
+
+class World:
+    """What the server knows, and how it misbehaves."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.version = 100
+        self.oldest = 0
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.history: list[tuple[int, str, str, dict[str, Any]]] = []
+        self.plurals = {"pytorchjobs", "jobs", "experiments", "trials", "pods"}
+        self.logs: dict[str, list[str]] = {}
+        self.refusals: list[tuple[int, Any]] = []
+        self.requests: list[str] = []
+        self.connections: list[Any] = []
+        self.labels: dict[str, str] = {}
+
+    def put(self, plural: str, item: dict[str, Any], event: str = "MODIFIED") -> dict[str, Any]:
+        """Store an object and tell the watchers."""
+        with self.changed:
+            self.version += 1
+            key = (plural, item["metadata"]["name"])
+            before = self.objects.get(key, {}).get("metadata", {})
+            meta = {"uid": f"uid-{self.version}", "creationTimestamp": f"2026-01-01T00:00:{self.version % 60:02d}Z"}
+            kept = {name: before[name] for name in meta if name in before}
+            item = {**item, "metadata": {**meta, **item["metadata"], **kept, "resourceVersion": str(self.version)}}
+            self.objects[key] = item
+            self.history.append((self.version, event, plural, item))
+            self.changed.notify_all()
+            return item
+
+    def remove(self, plural: str, name: str) -> dict[str, Any] | None:
+        """Delete an object, its pods with it."""
+        with self.changed:
+            item = self.objects.pop((plural, name), None)
+            if item:
+                self.version += 1
+                gone = {**item, "metadata": {**item["metadata"], "resourceVersion": str(self.version)}}
+                self.history.append((self.version, "DELETED", plural, gone))
+                self.changed.notify_all()
+            return item
+
+    def status(self, plural: str, name: str, *conditions: str, **more: Any) -> None:
+        """Give an object conditions, all True."""
+        listed = [{"type": one, "status": "True", "message": f"{name} is {one}"} for one in conditions]
+        self.put(plural, {**self.objects[plural, name], "status": {"conditions": listed, **more}})
+
+    def pod(self, name: str, labels: dict[str, str], **status: Any) -> None:
+        """Make or change a pod of one container called pytorch."""
+        spec = {"containers": [{"name": "pytorch"}]}
+        self.put("pods", {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
+
+    def forget_history(self) -> None:
+        """Answer watches from before now with 410, as etcd does after compaction."""
+        with self.changed:
+            self.oldest = self.version + 1
+            self.version += 2
+
+    def cut(self) -> None:
+        """Break every open connection."""
+        for connection in list(self.connections):
+            connection.shutdown(2)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+    world: World
+
+    def setup(self) -> None:
+        super().setup()
+        self.world.connections.append(self.connection)
+
+    def finish(self) -> None:
+        self.world.connections.remove(self.connection)
+        super().finish()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:
+            self.close_connection = True
+
+    def answer(self, code: int, body: Any, **headers: str) -> None:
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def refuse(self, code: int, message: str, reason: str = "") -> None:
+        self.answer(code, {"kind": "Status", "code": code, "reason": reason, "message": message})
+
+    def stream(self, pieces: Iterator[bytes]) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for piece in pieces:
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def begin(self) -> tuple[re.Match[str] | None, dict[str, str], Any]:
+        url = urlsplit(self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.world.requests.append(f"{self.command} {self.path}")
+        return COLLECTION.match(url.path), {key: values[-1] for key, values in parse_qs(url.query).items()}, body
+
+    def turned_away(self, match: re.Match[str] | None) -> bool:
+        if self.world.refusals:
+            code, body = self.world.refusals.pop(0)
+            self.answer(code, body)
+            return True
+        if match is None or match["plural"] not in self.world.plurals:
+            self.answer(404, "404 page not found\n")
+            return True
+        return False
+
+    def do_POST(self) -> None:
+        match, _, body = self.begin()
+        if self.turned_away(match):
+            return
+        assert match
+        if (match["plural"], body["metadata"]["name"]) in self.world.objects:
+            self.refuse(409, f'{match["plural"]}.kubeflow.org "{body["metadata"]["name"]}" already exists')
+            return
+        self.answer(201, self.world.put(match["plural"], body, "ADDED"))
+
+    def do_DELETE(self) -> None:
+        match, _, _ = self.begin()
+        if self.turned_away(match):
+            return
+        assert match
+        item = self.world.remove(match["plural"], match["name"])
+        if item is None:
+            self.refuse(404, f'"{match["name"]}" not found')
+        else:
+            self.answer(200, item)
+
+    def do_GET(self) -> None:
+        namespace = NAMESPACE.match(urlsplit(self.path).path)
+        match, query, _ = self.begin()
+        if namespace and not self.world.refusals:
+            self.answer(200, {"metadata": {"name": namespace["name"], "labels": self.world.labels}})
+        elif self.turned_away(match):
+            return
+        elif match and match["log"]:
+            self.stream(self.log_lines(match["name"], query))
+        elif match and match["name"]:
+            item = self.world.objects.get((match["plural"], match["name"]))
+            self.answer(200, item) if item else self.refuse(404, f'"{match["name"]}" not found')
+        elif match and query.get("watch"):
+            self.stream(self.events(match["plural"], query))
+        elif match:
+            found = [item for item in self.items(match["plural"]) if self.selected(item, query)]
+            self.answer(200, {"metadata": {"resourceVersion": str(self.world.version)}, "items": found})
+
+    def items(self, plural: str) -> list[dict[str, Any]]:
+        return [item for (kind, _), item in self.world.objects.items() if kind == plural]
+
+    def selected(self, item: dict[str, Any], query: dict[str, str]) -> bool:
+        wanted = [pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if "=" in pair]
+        labels = item["metadata"].get("labels") or {}
+        return all(labels.get(key) == value for key, value in wanted)
+
+    def events(self, plural: str, query: dict[str, str]) -> Iterator[bytes]:
+        name = query["fieldSelector"].removeprefix("metadata.name=")
+        version, end = int(query["resourceVersion"]), time.monotonic() + float(query["timeoutSeconds"])
+        world = self.world
+        if version < world.oldest:
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+            yield json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+            return
+        while time.monotonic() < end:
+            with world.changed:
+                news = [entry for entry in world.history if entry[0] > version and entry[2] == plural]
+                if not news:
+                    world.changed.wait(0.05)
+            for number, event, _, item in news:
+                version = number
+                if item["metadata"]["name"] == name:
+                    yield json.dumps({"type": event, "object": item}).encode() + b"\n"
+
+    def log_lines(self, pod: str, query: dict[str, str]) -> Iterator[bytes]:
+        sent = 0
+        while True:
+            lines = self.world.logs.get(pod, [])
+            for number, line in enumerate(lines[sent:], start=sent):
+                stamp = f"2026-01-01T00:00:{number:02d}.000000000Z " if query.get("timestamps") == "True" else ""
+                yield f"{stamp}{line}\n".encode()
+            sent = len(lines)
+            phase = self.world.objects["pods", pod]["status"].get("phase")
+            if query.get("follow") != "True" or phase in ("Succeeded", "Failed"):
+                return
+            time.sleep(0.02)
+
+
+class ApiServer:
+    """The server on a port of its own; `with ApiServer() as server:`."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.port = 0
+
+    def start(self) -> None:
+        """Listen; after stop on the same port as before."""
+        handler = type("BoundHandler", (Handler,), {"world": self.world})
+        self.http = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+        self.http.daemon_threads = True
+        self.port = self.http.server_address[1]
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,))
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Stop listening and break every connection, as a restart does."""
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+        self.world.cut()
+
+    def kubeconfig(self) -> str:
+        """Return a kubeconfig for this server, namespace team."""
+        return f"""apiVersion: v1
+kind: Config
+current-context: test
+clusters: [{{name: test, cluster: {{server: "http://127.0.0.1:{self.port}"}}}}]
+users: [{{name: test, user: {{token: a-token}}}}]
+contexts: [{{name: test, context: {{cluster: test, user: test, namespace: team}}}}]
+"""

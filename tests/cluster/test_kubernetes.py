@@ -1,0 +1,317 @@
+"""kubernetes:// over a real HTTP API: what the server says is what the user reads."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_server import ApiServer, World
+
+from podium.cluster import kubernetes_api, kubernetes_logs, kubernetes_pods, kubernetes_watch
+from podium.cluster.kubernetes import KubernetesCluster
+from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+
+JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "mnist"}, "spec": {}}
+EXPERIMENT = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "sweep"}, "spec": {}}
+MASTER = {
+    "training.kubeflow.org/job-name": "mnist",
+    "training.kubeflow.org/replica-type": "master",
+    "training.kubeflow.org/replica-index": "0",
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten every wait."""
+    monkeypatch.setattr(kubernetes_watch, "WINDOW", 1)
+    monkeypatch.setattr(kubernetes_pods, "IMAGE_GRACE", 0.5)
+    monkeypatch.setattr(kubernetes_logs, "PAUSE", 0.05)
+
+
+def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
+    def act() -> None:
+        for action in actions:
+            time.sleep(seconds)
+            action()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def states(changes: Iterator[dict[str, Any]]) -> list[list[str]]:
+    return [[one["type"] for one in change.get("status", {}).get("conditions", [])] for change in changes]
+
+
+def test_what_was_created_is_found_in_its_namespace(cluster: KubernetesCluster, world: World) -> None:
+    assert cluster.url == "kubernetes://team"
+    assert cluster.create(JOB)["metadata"]["namespace"] == "team"
+    assert cluster.get("PyTorchJob", "mnist")["metadata"]["uid"]
+    assert "fieldValidation=Strict" in next(one for one in world.requests if one.startswith("POST"))
+
+
+def test_a_taken_name_is_a_conflict(cluster: KubernetesCluster) -> None:
+    cluster.create(JOB)
+    with pytest.raises(Conflict, match=r'pytorchjobs.kubeflow.org "mnist" already exists'):
+        cluster.create(JOB)
+
+
+def test_the_webhooks_own_words_reach_the_user(cluster: KubernetesCluster, world: World) -> None:
+    said = 'admission webhook "validator.experiment.katib.kubeflow.org" denied the request: spec.objective is missing'
+    world.refusals = [(403, {"kind": "Status", "message": said})]
+    with pytest.raises(InvalidInput, match=r"spec.objective is missing"):
+        cluster.create(JOB)
+
+
+def test_a_missing_right_is_no_bad_input(cluster: KubernetesCluster, world: World) -> None:
+    said = 'pytorchjobs.kubeflow.org is forbidden: User "x" cannot create resource'
+    world.refusals = [(403, {"kind": "Status", "message": said})]
+    with pytest.raises(PodiumError, match="lacks a right") as caught:
+        cluster.create(JOB)
+    assert not isinstance(caught.value, InvalidInput)
+
+
+def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: KubernetesCluster, world: World) -> None:
+    world.plurals = {"pytorchjobs", "pods"}
+    world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
+    with pytest.raises(PodiumError, match="does not know the kind Experiment") as caught:
+        cluster.create(EXPERIMENT)
+    assert "install Katib" in str(caught.value.hint)
+    assert not world.objects
+
+
+def test_a_namespace_where_katib_collects_nothing_is_refused(cluster: KubernetesCluster, world: World) -> None:
+    with pytest.raises(InvalidInput, match="collects no metrics in namespace team") as caught:
+        cluster.create(EXPERIMENT)
+    assert caught.value.hint == "kubectl label namespace team katib.kubeflow.org/metrics-collector-injection=enabled"
+    assert not world.objects
+
+
+def test_a_missing_object_is_told_from_a_missing_kind(cluster: KubernetesCluster) -> None:
+    with pytest.raises(NotFound):
+        cluster.get("PyTorchJob", "nothing")
+    with pytest.raises(InvalidInput, match="kind is one of PyTorchJob"):
+        cluster.get("TrainJob", "nothing")
+
+
+def test_nobody_at_the_address_is_said_in_seconds(server: ApiServer, cluster: KubernetesCluster) -> None:
+    server.stop()
+    started = time.monotonic()
+    with pytest.raises(PodiumError, match=r"http://127.0.0.1:\d+ does not answer"):
+        cluster.list("PyTorchJob")
+    assert time.monotonic() - started < 5
+    server.start()
+
+
+def test_no_kubeconfig_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(PodiumError, match="no cluster is configured"):
+        KubernetesCluster("kubernetes://team")
+
+
+@pytest.mark.parametrize("url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon"])
+def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="must hold"):
+        KubernetesCluster(url)
+
+
+def test_a_request_to_slow_down_is_followed(cluster: KubernetesCluster, world: World) -> None:
+    world.refusals = [(429, {"kind": "Status", "message": "too many requests"})] * 2
+    assert cluster.create(JOB)["metadata"]["name"] == "mnist"
+
+
+def test_only_objects_with_all_labels_are_listed_oldest_first(cluster: KubernetesCluster) -> None:
+    for name, labels in (("b", {"run": "1", "x": "y"}), ("a", {"run": "1", "x": "y"}), ("c", {"run": "1"})):
+        cluster.create({**JOB, "metadata": {"name": name, "labels": labels}})
+    found = cluster.list("PyTorchJob", {"run": "1", "x": "y"})
+    assert [one["metadata"]["name"] for one in found] == ["b", "a"]
+    assert {one["kind"] for one in found} == {"PyTorchJob"}
+
+
+def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesCluster, world: World) -> None:
+    cluster.create(JOB)
+    done: list[float] = []
+
+    def succeed() -> None:
+        world.status("pytorchjobs", "mnist", "Succeeded")
+        done.append(time.monotonic())
+
+    steps = [
+        lambda: world.status("pytorchjobs", "mnist", "Created", "Running"),
+        succeed,
+    ]
+    thread = later(0.3, *steps)
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Created", "Running"], ["Succeeded"]]
+    assert time.monotonic() - done[0] < 1
+    thread.join()
+
+
+def test_a_change_that_is_none_of_the_status_is_not_repeated(cluster: KubernetesCluster, world: World) -> None:
+    cluster.create(JOB)
+    touch = {**JOB, "metadata": {"name": "mnist", "labels": {"touched": "yes"}}}
+    thread = later(0.2, lambda: world.put("pytorchjobs", touch), lambda: world.status("pytorchjobs", "mnist", "Failed"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Failed"]]
+    thread.join()
+
+
+def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    cluster.create(JOB)
+    thread = later(0.3, world.forget_history, lambda: None, lambda: None, lambda: None)
+    other = later(2.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert sum("watch=True" in one for one in world.requests) >= 2
+    thread.join()
+    other.join()
+
+
+def test_a_watch_outlives_a_restart_of_the_server(
+    server: ApiServer, cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(JOB)
+    thread = later(0.5, server.stop, lambda: world.status("pytorchjobs", "mnist", "Succeeded"), server.start)
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=30)) == [[], ["Succeeded"]]
+    thread.join()
+
+
+def test_a_watch_outlives_429_and_a_cut_connection(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    cluster.create(JOB)
+    busy = (429, {"kind": "Status", "message": "slow down"})
+    thread = later(0.4, world.cut, lambda: world.refusals.extend([busy] * 3))
+    other = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    thread.join()
+    other.join()
+
+
+def test_a_deleted_object_ends_its_watch(cluster: KubernetesCluster, world: World) -> None:
+    cluster.create(JOB)
+    thread = later(0.3, lambda: world.remove("pytorchjobs", "mnist"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[]]
+    thread.join()
+
+
+def test_a_watch_has_its_timeout(cluster: KubernetesCluster, impatient: None) -> None:
+    cluster.create(JOB)
+    with pytest.raises(Failed, match=r"did not end within 1.5 s"):
+        list(cluster.watch("PyTorchJob", "mnist", timeout=1.5))
+
+
+def waiting(reason: str, message: str) -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": message}}
+    one = {"name": "pytorch", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    return {"phase": "Pending", "containerStatuses": [one]}
+
+
+def test_an_image_nobody_can_pull_ends_the_watch_long_before_the_timeout(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(JOB)
+    world.pod("mnist-master-0", MASTER, **waiting("ImagePullBackOff", 'Back-off pulling image "nowhere/x:1"'))
+    started = time.monotonic()
+    with pytest.raises(Failed, match=r"mnist-master-0: ImagePullBackOff .*nowhere/x:1") as caught:
+        list(cluster.watch("PyTorchJob", "mnist", timeout=60))
+    assert "registry" in str(caught.value.hint)
+    assert time.monotonic() - started < 10
+
+
+def test_a_pod_no_node_has_room_for_ends_the_watch_after_its_grace(server: ApiServer, impatient: None) -> None:
+    message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    with KubernetesCluster("kubernetes://team?grace=0.5") as cluster:
+        cluster.create(JOB)
+        server.world.pod("mnist-master-0", MASTER, phase="Pending", conditions=[condition])
+        with pytest.raises(Failed, match=r"Insufficient nvidia.com/gpu"):
+            list(cluster.watch("PyTorchJob", "mnist", timeout=60))
+
+
+def terminated(code: int, reason: str, finished: str = "2026-01-01T00:00:09Z") -> dict[str, Any]:
+    state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": finished}}
+    one = {"name": "pytorch", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    return {"phase": "Failed", "containerStatuses": [one]}
+
+
+def test_a_failed_job_names_the_pod_that_failed_first_its_reason_and_last_lines(
+    cluster: KubernetesCluster, world: World
+) -> None:
+    cluster.create(JOB)
+    worker = {**MASTER, "training.kubeflow.org/replica-type": "worker"}
+    world.pod("mnist-master-0", MASTER, **terminated(1, "Error", "2026-01-01T00:00:12Z"))
+    world.pod("mnist-worker-0", worker, **terminated(137, "OOMKilled"))
+    world.logs = {"mnist-worker-0": [f"line {n}" for n in range(40)], "mnist-master-0": ["connection closed by peer"]}
+    world.status("pytorchjobs", "mnist", "Failed")
+    error = cluster.failure("PyTorchJob", "mnist")
+    assert "pod mnist-worker-0: OOMKilled (container pytorch, exit code 137)" in error.message
+    assert "  | line 39" in error.message
+    assert "memory limit" in str(error.hint)
+
+
+def test_the_log_is_followed_to_its_end(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    cluster.create(JOB)
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    steps = [
+        lambda: world.pod("mnist-master-0", MASTER, phase="Pending"),
+        lambda: world.logs.update({"mnist-master-0": ["one"]}),
+        lambda: world.pod("mnist-master-0", MASTER, **running),
+        lambda: world.logs["mnist-master-0"].append("accuracy=0.9"),
+        lambda: world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"}),
+    ]
+    thread = later(0.15, *steps)
+    assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "accuracy=0.9"]
+    thread.join()
+
+
+def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    cluster.create(JOB)
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    world.logs = {"mnist-master-0": ["one", "two"]}
+    world.pod("mnist-master-0", MASTER, **running)
+    steps = [
+        world.cut,
+        lambda: world.logs["mnist-master-0"].append("three"),
+        lambda: world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"}),
+    ]
+    thread = later(0.4, *steps)
+    assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "two", "three"]
+    thread.join()
+
+
+def test_an_unknown_replica_is_not_found(cluster: KubernetesCluster, world: World) -> None:
+    cluster.create(JOB)
+    world.pod("mnist-master-0", MASTER, phase="Pending")
+    with pytest.raises(NotFound, match="no pod of replica worker-3"):
+        list(cluster.logs("PyTorchJob", "mnist", replica="worker-3"))
+    with pytest.raises(NotFound):
+        list(cluster.logs("PyTorchJob", "nothing"))
+
+
+def test_delete_returns_when_the_pods_are_gone(cluster: KubernetesCluster, world: World) -> None:
+    cluster.create(JOB)
+    world.pod("mnist-master-0", MASTER, phase="Running")
+    thread = later(1.0, lambda: world.remove("pods", "mnist-master-0"))
+    cluster.delete("PyTorchJob", "mnist")
+    assert not [key for key in world.objects if key[0] == "pods"]
+    cluster.delete("PyTorchJob", "mnist")
+    thread.join()
+
+
+def test_abandon_is_one_request(cluster: KubernetesCluster, world: World) -> None:
+    cluster.create(JOB)
+    world.pod("mnist-master-0", MASTER, phase="Running")
+    world.requests.clear()
+    started = time.monotonic()
+    cluster.abandon("PyTorchJob", "mnist")
+    cluster.abandon("PyTorchJob", "mnist")
+    assert time.monotonic() - started < 0.5
+    assert [one.split()[0] for one in world.requests] == ["DELETE", "DELETE"]
+    assert ("pytorchjobs", "mnist") not in world.objects
+
+
+def test_a_restart_in_the_middle_of_a_call_is_waited_out(server: ApiServer, cluster: KubernetesCluster) -> None:
+    cluster.create(JOB)
+    server.stop()
+    thread = later(1.0, server.start)
+    assert cluster.get("PyTorchJob", "mnist")["metadata"]["name"] == "mnist"
+    thread.join()
+    assert kubernetes_api.PATIENCE > 10
