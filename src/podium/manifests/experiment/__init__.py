@@ -2,11 +2,11 @@
 
 from podium.manifests.experiment.admission import admit, review
 from podium.manifests.experiment.build import customise
+from podium.manifests.experiment.checks import check, examine
 from podium.manifests.experiment.source import bundled, load, parse
 from podium.manifests.experiment.status import (
     TrialRow,
     best_trial,
-    is_ended,
     leaderboard,
     objective_of,
     optimal_trial,
@@ -19,8 +19,9 @@ __all__ = [
     "admit",
     "best_trial",
     "bundled",
+    "check",
     "customise",
-    "is_ended",
+    "examine",
     "leaderboard",
     "load",
     "objective_of",

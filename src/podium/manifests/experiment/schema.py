@@ -5,6 +5,36 @@ from podium.manifests.experiment.rules import BOOL, INT, NUMBER, OBJECT, TEXT, S
 _PAIR = {"name": TEXT, "value": TEXT}
 _ALGORITHM = {"algorithmName": TEXT, "algorithmSettings": [_PAIR]}
 
+_POD = {
+    "metadata": {"labels": OBJECT, "annotations": OBJECT},
+    "spec": {
+        "containers": [
+            {
+                "name": TEXT,
+                "image": TEXT,
+                "command": [TEXT],
+                "args": [TEXT],
+                "workingDir": TEXT,
+                "env": [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}],
+                "resources": {"limits": OBJECT, "requests": OBJECT},
+            }
+        ],
+        "restartPolicy": TEXT,
+    },
+}
+_REPLICA = {"replicas": INT, "restartPolicy": TEXT, "template": _POD}
+_TRIAL = {
+    "apiVersion": TEXT,
+    "kind": TEXT,
+    "metadata": {"labels": OBJECT, "annotations": OBJECT},
+    "spec": {
+        "template": _POD,
+        "backoffLimit": INT,
+        "pytorchReplicaSpecs": {"Master": _REPLICA, "Worker": _REPLICA},
+        "runPolicy": OBJECT,
+    },
+}
+
 EXPERIMENT: Schema = {
     "apiVersion": TEXT,
     "kind": TEXT,
@@ -46,7 +76,7 @@ EXPERIMENT: Schema = {
             "successCondition": TEXT,
             "failureCondition": TEXT,
             "trialParameters": [{"name": TEXT, "description": TEXT, "reference": TEXT}],
-            "trialSpec": {"apiVersion": TEXT, "kind": TEXT, "metadata": {"labels": OBJECT, "annotations": OBJECT}},
+            "trialSpec": _TRIAL,
             "configMap": {"configMapName": TEXT, "configMapNamespace": TEXT, "templatePath": TEXT},
         },
     },

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from podium.manifests.conditions import status_of
 from podium.metrics import objective_value
-
-TRIAL_ENDS = ("Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable")
-"""Conditions that end a trial, in the order Katib looks at them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +17,7 @@ class TrialRow:
     """Of the trial and of its job."""
 
     state: str
-    """``Pending``, ``Running`` or one of TRIAL_ENDS."""
+    """``Pending``, ``Running``, ``Succeeded``, ``Failed``, ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``."""
 
     parameters: dict[str, str]
     """Value by search parameter."""
@@ -37,20 +35,6 @@ class TrialRow:
     """Of the last condition."""
 
 
-def condition(status: Mapping[str, Any], kind: str) -> dict[str, Any] | None:
-    """Return the condition of a type if its status is True."""
-    for entry in status.get("conditions") or []:
-        if entry.get("type") == kind and entry.get("status") == "True":
-            return dict(entry)
-    return None
-
-
-def is_ended(experiment: Mapping[str, Any]) -> bool:
-    """Tell whether an Experiment has Succeeded or Failed."""
-    status = experiment.get("status") or {}
-    return condition(status, "Succeeded") is not None or condition(status, "Failed") is not None
-
-
 def objective_of(experiment: Mapping[str, Any]) -> tuple[str, bool, str]:
     """Return (metric, whether more is better, strategy) of an Experiment or Trial."""
     objective = experiment["spec"]["objective"]
@@ -64,24 +48,16 @@ def trial_row(trial: Mapping[str, Any]) -> TrialRow:
     status = trial.get("status") or {}
     metrics = read_metrics(status.get("observation"))
     name, _, strategy = objective_of(trial)
-    conditions = status.get("conditions") or []
+    state = status_of({"kind": "Trial", "status": status})
     return TrialRow(
         name=trial["metadata"]["name"],
-        state=trial_state(status),
+        state="Pending" if state.phase == "Created" else state.phase,
         parameters=read_assignments(trial["spec"].get("parameterAssignments")),
         metrics=metrics,
         value=objective_value(metrics.get(name, {}), strategy),
         seconds=_seconds(status),
-        message=conditions[-1].get("message", "") if conditions else "",
+        message=state.message,
     )
-
-
-def trial_state(status: Mapping[str, Any]) -> str:
-    """Return a trial's state; an early-stopped one keeps Running, as in Katib."""
-    for kind in (*TRIAL_ENDS, "Running"):
-        if condition(status, kind):
-            return kind
-    return "Pending"
 
 
 def leaderboard(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> list[TrialRow]:

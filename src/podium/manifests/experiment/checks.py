@@ -1,0 +1,150 @@
+"""What Katib admits and then waits on for ever: refused here, each with the mend.
+
+Observed on a real Katib 0.19: an unused search parameter, a quote in a value, a grid smaller than maxTrialCount, words
+for numbers and more leave an Experiment in Created or Running for good (docs/katib-differences.md).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from podium.errors import InvalidInput
+from podium.manifests.experiment.admission import review
+from podium.manifests.experiment.build import pod_specs, primary_containers
+from podium.manifests.experiment.expression import parse_condition
+from podium.manifests.experiment.rules import Finding, Findings, raise_for
+from podium.manifests.experiment.schema import JOB_KINDS
+from podium.manifests.experiment.settings import check_search, read_settings
+from podium.manifests.experiment.space import Parameter, first_values, read_space
+from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.metrics import compile_format
+
+
+def check(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest with defaults if it can run to its end.
+
+    Raises:
+        InvalidInput: Katib would refuse it, or take it and never end; every broken rule is named.
+    """
+    admitted, findings = examine(manifest)
+    raise_for(findings)
+    return admitted
+
+
+def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
+    """Return the manifest with defaults and all findings: refusals, what would be stuck, warnings."""
+    admitted, findings = review(manifest)
+    if findings:
+        return admitted, findings
+    spec = admitted["spec"]
+    law = "the trial's job is in spec.trialTemplate.trialSpec"
+    trial = spec["trialTemplate"].get("trialSpec")
+    given = spec["trialTemplate"].get("configMap") or spec.get("nasConfig")
+    if not findings.require(trial is not None and not spec.get("nasConfig"), "spec", law, given, level="stuck"):
+        return admitted, findings
+    space = read_space(spec["parameters"], findings)
+    _check_objective(spec["objective"], findings)
+    settings = read_settings(spec["algorithm"], "spec.algorithm", findings)
+    if spec.get("earlyStopping"):
+        read_settings(spec["earlyStopping"], "spec.earlyStopping", findings)
+    _check_template(admitted, space, findings)
+    _check_collector(spec["metricsCollectorSpec"], findings)
+    if not findings:
+        check_search(spec["algorithm"]["algorithmName"], settings, space, spec, findings)
+    _warn(spec, findings)
+    return admitted, findings
+
+
+def _check_objective(objective: Mapping[str, Any], findings: Findings) -> None:
+    metrics = [objective["objectiveMetricName"], *(objective.get("additionalMetricNames") or [])]
+    for place, strategy in enumerate(objective["metricStrategies"]):
+        path = f"spec.objective.metricStrategies[{place}]"
+        name, value = strategy.get("name"), strategy.get("value")
+        findings.require(
+            name in metrics, f"{path}.name", f"a metric is one of {', '.join(metrics)}", name, level="stuck"
+        )
+        known = value in ("min", "max", "latest")
+        findings.require(known, f"{path}.value", "a strategy is min, max or latest", value, level="stuck")
+
+
+def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findings: Findings) -> None:
+    spec, path = experiment["spec"], "spec.trialTemplate"
+    template = spec["trialTemplate"]
+    trial = template["trialSpec"]
+    api = JOB_KINDS.get(trial["kind"])
+    law = f"a trial is one of {', '.join(f'{kind} ({version})' for kind, version in JOB_KINDS.items())}"
+    if not findings.require(api == trial["apiVersion"], f"{path}.trialSpec.kind", law, trial["kind"], level="stuck"):
+        return
+    for field in ("successCondition", "failureCondition"):
+        try:
+            parse_condition(template[field])
+        except InvalidInput as error:
+            findings.require(False, f"{path}.{field}", "podium understands it", template[field], error.hint, "stuck")
+    _check_pods(template, trial, findings)
+    referenced = {parameter["reference"] for parameter in template["trialParameters"]}
+    unused = [parameter.name for parameter in space if parameter.name not in referenced]
+    hint = "refer to it in trialParameters, or remove it"
+    findings.require(not unused, "spec.parameters", "each search parameter has a trialParameter", unused, hint, "stuck")
+    for place, given in enumerate(template["trialParameters"]):
+        key = meta_key(given["reference"])
+        where = f"{path}.trialParameters[{place}].reference"
+        law, known = (
+            "the trialSpec has this label or annotation",
+            not key or meta_value(key, trial, "n", "n") is not None,
+        )
+        findings.require(known, where, law, given["reference"], level="stuck")
+    _check_values(template, space, findings)
+    if trial["kind"] == "PyTorchJob":
+        name = experiment["metadata"]["name"]
+        findings.require("." not in name, "metadata.name", "the name has no dot", name, "pods need DNS labels", "stuck")
+
+
+def _check_pods(template: Mapping[str, Any], trial: Mapping[str, Any], findings: Findings) -> None:
+    path, name = "spec.trialTemplate.primaryContainerName", template["primaryContainerName"]
+    pods = list(pod_specs(trial))
+    findings.require(
+        bool(pods), "spec.trialTemplate.trialSpec", "the job has a pod template", trial.get("spec"), level="stuck"
+    )
+    for replica, pod in pods:
+        containers = pod.get("containers")
+        names = [one.get("name") if isinstance(one, Mapping) else one for one in containers or []]
+        law = f"every pod{f' ({replica})' if replica else ''} has a container {name!r}"
+        findings.require(name in names, path, law, names, level="stuck")
+    if trial["kind"] == "PyTorchJob":
+        findings.require(name == "pytorch", path, "a PyTorchJob's container is called pytorch", name, level="stuck")
+
+
+def _check_values(template: Mapping[str, Any], space: list[Parameter], findings: Findings) -> None:
+    by_reference = {given["reference"]: given["name"] for given in template["trialParameters"]}
+    for place, parameter in enumerate(space):
+        for value in first_values(parameter):
+            try:
+                fill(template["trialSpec"], {by_reference.get(parameter.name, ""): value})
+            except InvalidInput as error:
+                where = f"spec.parameters[{place}].feasibleSpace.list"
+                law = "a value leaves the trial template readable"
+                findings.require(False, where, law, value, error.hint, "stuck")
+
+
+def _check_collector(collecting: Mapping[str, Any], findings: Findings) -> None:
+    path, kind = "spec.metricsCollectorSpec", collecting["collector"]["kind"]
+    law = "podium collects from StdOut, File or TensorFlowEvent"
+    known = kind in ("StdOut", "File", "TensorFlowEvent")
+    findings.require(known, f"{path}.collector.kind", law, kind, level="stuck")
+    for pattern in ((collecting.get("source") or {}).get("filter") or {}).get("metricsFormat") or []:
+        try:
+            compile_format(pattern)
+        except InvalidInput as error:
+            where = f"{path}.source.filter.metricsFormat"
+            findings.require(False, where, "a Go pattern with two groups", pattern, error.message, "stuck")
+
+
+def _warn(spec: Mapping[str, Any], findings: Findings) -> None:
+    template = spec["trialTemplate"]
+    law = "early stopping comes with retain: true"
+    hint = "without it the real Katib loses the stopped trial's metrics and waits for ever (kubeflow/katib#1377)"
+    fine = not spec.get("earlyStopping") or template.get("retain") is True
+    findings.require(fine, "spec.trialTemplate.retain", law, template.get("retain"), hint, "warning")
+    for container, wrapped in primary_containers({"spec": spec}):
+        hint = "without it Katib must read the image's entrypoint from its registry"
+        law, given = "the wrapped container has a command", container.get("command")
+        findings.require(bool(given) or not wrapped, "spec.trialTemplate.trialSpec", law, given, hint, "warning")

@@ -1,0 +1,82 @@
+"""The part of GJSON that success and failure conditions are written in.
+
+``status.conditions.#(type=="Complete")#|#(status=="True")#`` means: of all conditions whose type is Complete, those
+whose status is True. Paths, ``#(field=="text")`` (the first), ``#(…)#`` (all), ``!=`` and ``|`` are understood.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from podium.errors import InvalidInput
+
+_QUERY = re.compile(r"#\(\s*([\w-]+)\s*(==|!=)\s*(\"([^\"\\]*)\"|true|false)\s*\)(#?)")
+_FIELD = re.compile(r"[\w-]+")
+
+
+def parse_condition(text: str) -> list[Any]:
+    """Split an expression into steps.
+
+    Raises:
+        InvalidInput: It uses a part of GJSON that is not understood here.
+    """
+    steps: list[Any] = []
+    place = 0
+    while place < len(text):
+        if steps:
+            if text[place] not in ".|":
+                break
+            steps.append(text[place])
+            place += 1
+        found = _QUERY.match(text, place) or _FIELD.match(text, place)
+        if not found:
+            break
+        steps.append(found)
+        place = found.end()
+    if place < len(text) or not steps or isinstance(steps[-1], str):
+        raise InvalidInput(
+            f'`a condition is a path of fields and #(field=="text") queries` must hold, but got {text!r}',
+            'for example status.conditions.#(type=="Complete")#|#(status=="True")#',
+        )
+    return steps
+
+
+def matches(text: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what an expression finds in a job, as Katib asks it: an object, or the first of a list; None if nothing.
+
+    Raises:
+        InvalidInput: The expression is not understood.
+    """
+    result: Any = value
+    spread = False  # whether "." goes into each element, which it does after a query for all
+    for step in parse_condition(text):
+        if isinstance(step, str):
+            spread = spread and step == "."
+        elif step.re is _FIELD:
+            result = (
+                [_field(one, step[0]) for one in result]
+                if spread and isinstance(result, list)
+                else _field(result, step[0])
+            )
+        else:
+            result = _query(result, step)
+            spread = bool(step[5])
+    if isinstance(result, list):
+        result = next((one for one in result if one is not None), None)
+    return dict(result) if isinstance(result, Mapping) else None
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _query(value: Any, step: re.Match[str]) -> Any:
+    field, operator, literal, text, every = step.groups()
+    wanted: Any = text if text is not None else literal == "true"
+    items = value if isinstance(value, list) else []
+    found = [
+        one
+        for one in items
+        if isinstance(one, Mapping) and field in one and (one[field] == wanted) == (operator == "==")
+    ]
+    return found if every else (found[0] if found else None)

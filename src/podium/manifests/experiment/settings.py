@@ -1,0 +1,122 @@
+"""Settings of the search and early-stopping algorithms, checked as Katib's services check them.
+
+Sources: katib 0.19, pkg/suggestion/v1beta1/{hyperopt,optuna,goptuna,skopt,hyperband} and pkg/earlystopping.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.space import Parameter, count_points
+
+Rule = tuple[Callable[[str], Any], Callable[[Any], bool], str]
+
+_SEED: Rule = (int, lambda value: value >= 0, "an integer >= 0")
+_COUNT: Rule = (int, lambda value: value > 0, "an integer > 0")
+_COUNT_0: Rule = (int, lambda value: value >= 0, "an integer >= 0")
+_POSITIVE: Rule = (float, lambda value: 0 < value < math.inf, "a number > 0")
+_RESOURCE: Rule = (float, lambda value: 1 <= value < math.inf, "a number >= 1")
+_ETA: Rule = (lambda text: int(float(text)), lambda value: value >= 2, "an integer >= 2")
+
+
+def _one_of(*names: str) -> Rule:
+    return (str, lambda value: value in names, f"one of {', '.join(names)}")
+
+
+_KNOWN: dict[str, dict[str, Rule]] = {
+    "random": {"random_state": _SEED},
+    "grid": {"random_state": _SEED},
+    "tpe": {
+        "gamma": (float, lambda value: 0 < value < 1, "a number between 0 and 1"),
+        "prior_weight": _POSITIVE,
+        "n_EI_candidates": _COUNT,
+        "random_state": _SEED,
+    },
+    "multivariate-tpe": {"n_startup_trials": _COUNT_0, "n_ei_candidates": _COUNT, "random_state": _SEED},
+    "cmaes": {"random_state": _SEED, "sigma": _POSITIVE, "restart_strategy": _one_of("none", "None")},
+    "sobol": {"random_state": _SEED},
+    "bayesianoptimization": {
+        "base_estimator": _one_of("GP"),
+        "n_initial_points": _COUNT_0,
+        "acq_func": _one_of("gp_hedge", "EI"),
+        "acq_optimizer": _one_of("auto", "sampling", "lbfgs"),
+        "random_state": _SEED,
+    },
+    "hyperband": {"r_l": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
+    "asha": {"r_l": _RESOURCE, "r_min": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
+    "medianstop": {"min_trials_required": _COUNT, "start_step": _COUNT},
+}
+
+
+def read_settings(algorithm: Mapping[str, Any], path: str, findings: Findings) -> dict[str, Any]:
+    """Read ``algorithmSettings`` into numbers and words.
+
+    Args:
+        algorithm: ``spec.algorithm`` or ``spec.earlyStopping``.
+        path: Where it stands.
+        findings: Grows by what the algorithm's service would refuse.
+    """
+    name = algorithm.get("algorithmName", "")
+    known = _KNOWN.get(name)
+    law = f"podium runs the algorithm (one of {', '.join(one for one in _KNOWN if one != 'medianstop')})"
+    if not findings.require(known is not None, f"{path}.algorithmName", law, name, level="stuck") or known is None:
+        return {}
+    read: dict[str, Any] = {}
+    for place, setting in enumerate(algorithm.get("algorithmSettings") or []):
+        given, text = setting.get("name"), setting.get("value") or ""
+        where = f"{path}.algorithmSettings[{place}]"
+        law = f"a setting of {name} is one of {', '.join(known)}"
+        if not findings.require(given in known, where, law, given, level="stuck"):
+            continue
+        convert, holds, kind = known[given]
+        try:
+            value = convert(text)
+        except (ValueError, OverflowError):
+            value = None
+        free = given == "resource_name"
+        if findings.require(
+            value is not None and (free or holds(value)), where, f"{given} is {kind}", text, level="stuck"
+        ):
+            read[given] = value
+    return read
+
+
+def check_search(
+    algorithm: str, settings: Mapping[str, Any], space: Sequence[Parameter], spec: Mapping[str, Any], findings: Findings
+) -> None:
+    """Note where an algorithm cannot search the space or keep to the counts."""
+    most, parallel = spec.get("maxTrialCount"), spec["parallelTrialCount"]
+    path = "spec.parameters"
+    if algorithm == "grid":
+        bare = [parameter.name for parameter in space if parameter.numeric and parameter.step is None]
+        hint = "give feasibleSpace.step"
+        if findings.require(not bare, path, "a grid needs a step for each double", bare, hint, "stuck"):
+            points = count_points(space)
+            hint = f"set maxTrialCount to {points} or less"
+            given = f"{most} > {points}"
+            law = "maxTrialCount <= points of the grid"
+            findings.require(most is None or most <= points, "spec.maxTrialCount", law, given, hint, "stuck")
+    if algorithm == "cmaes":
+        bounded = sum(parameter.numeric for parameter in space)
+        findings.require(bounded >= 2, path, "cmaes needs two double or int parameters", bounded, level="stuck")
+    if algorithm in ("hyperband", "asha"):
+        _check_resource(algorithm, settings, space, parallel, findings)
+
+
+def _check_resource(
+    algorithm: str, settings: Mapping[str, Any], space: Sequence[Parameter], parallel: int, findings: Findings
+) -> None:
+    path = "spec.algorithm.algorithmSettings"
+    missing = [name for name in ("r_l", "resource_name") if name not in settings]
+    if not findings.require(not missing, path, f"{algorithm} has r_l and resource_name", missing, level="stuck"):
+        return
+    resource = settings["resource_name"]
+    named = any(parameter.name == resource for parameter in space)
+    findings.require(named, path, "resource_name is one of the parameters", resource, level="stuck")
+    eta = settings.get("eta", 3)
+    if algorithm == "hyperband":
+        # One bracket's first rung is asked for at once (katib: pkg/suggestion/v1beta1/hyperband/service.py).
+        least = math.ceil(eta ** int(math.log(settings["r_l"]) / math.log(eta)))
+        law = f"parallelTrialCount >= {least} for r_l={settings['r_l']:g}, eta={eta}"
+        findings.require(parallel >= least, "spec.parallelTrialCount", law, parallel, level="stuck")
