@@ -1,0 +1,119 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_dataset import CONTENT, Serve, packed, send
+
+from podium.data import artifact, origins
+from podium.data.known import FILES
+from podium.errors import Damaged, Failed, InvalidInput
+from podium.steps.prepare_data import prepare_data, split
+
+pytestmark = pytest.mark.usefixtures("known")
+
+
+def prepare(target: Path, folder: Path, **options: int | float) -> artifact.DatasetInfo:
+    return prepare_data(dataset="small", target=target, source=str(folder), **options)  # type: ignore[arg-type]
+
+
+def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> None:
+    info = prepare(tmp_path / "d", folder)
+    assert {name: part.count for name, part in info.parts.items()} == {"train": 180, "validation": 20, "test": 50}
+    parts = [artifact.load(tmp_path / "d", part) for part in ("train", "validation")]
+    found = sorted(
+        image.tobytes() + bytes([label])
+        for part in parts
+        for image, label in zip(part.images, part.labels, strict=True)
+    )
+    images, labels = (np.frombuffer(CONTENT[FILES[0]][16:], np.uint8), CONTENT[FILES[1]][8:])
+    assert found == sorted(image.tobytes() + bytes([labels[i]]) for i, image in enumerate(images.reshape(-1, 784)))
+    assert artifact.load(tmp_path / "d", "test").images.tobytes() == CONTENT[FILES[2]][16:]
+    assert info.parts["validation"].class_counts == (2,) * 10
+
+
+def test_equal_seeds_split_equally_and_others_do_not(tmp_path: Path, folder: Path) -> None:
+    first, again = prepare(tmp_path / "a", folder, seed=7), prepare(tmp_path / "b", folder, seed=7)
+    assert first == again
+    assert first.digest != prepare(tmp_path / "c", folder, seed=8).digest
+
+
+def test_a_limit_shrinks_train_and_validation_and_keeps_the_test_part(tmp_path: Path, folder: Path) -> None:
+    info = prepare(tmp_path / "d", folder, limit=40, validation=0.25)
+    assert {name: part.count for name, part in info.parts.items()} == {"train": 30, "validation": 10, "test": 50}
+    assert info.parts["train"].class_counts == (3,) * 10
+    assert info.limit == 40
+
+
+def test_the_split_keeps_the_classes_in_proportion_to_the_last_image() -> None:
+    labels = np.repeat(np.arange(3), [1000, 501, 7]).astype(np.uint8)
+    np.random.default_rng(0).shuffle(labels)
+    train, held_out = split(labels, validation=0.1)
+    assert not set(train) & set(held_out)
+    assert len(train) + len(held_out) == 1508
+    assert np.bincount(labels[held_out]).tolist() == [100, 50, 1]
+    train, held_out = split(labels, validation=0.1, limit=150)
+    assert np.bincount(labels[[*train, *held_out]]).tolist() == [99, 50, 1]
+    assert len(held_out) == 15
+
+
+def test_the_split_of_a_seed_never_changes() -> None:
+    """Digests of old runs must still be met: neither a new numpy nor a change here may choose other images."""
+    train, held_out = split((np.arange(40) % 10).astype(np.uint8), validation=0.25, seed=1)
+    assert held_out.tolist() == [2, 3, 4, 26, 27, 28, 29, 30, 31, 35]
+    assert len(train) == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "law"),
+    [
+        ({"validation": 0}, "0 < validation < 1"),
+        ({"validation": float("nan")}, "0 < validation < 1"),
+        ({"limit": 19}, "limit >= 20"),
+    ],
+)
+def test_arguments_that_break_a_rule_are_refused(tmp_path: Path, options: dict[str, float], law: str) -> None:
+    with pytest.raises(InvalidInput, match=law):
+        prepare(tmp_path / "d", tmp_path / "never read", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_truncated_download_leaves_nothing_behind(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = serve(lambda request: send(request, packed(request)[:500], announced=9000))
+    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    with pytest.raises(Failed, match="500 of 9000 bytes arrived"):
+        prepare_data(dataset="small", target=tmp_path / "d", cache=tmp_path / "cache")
+    with pytest.raises(Damaged, match="500 of 9000 bytes arrived"):
+        prepare_data(dataset="small", target=tmp_path / "d", source=url, cache=tmp_path / "cache")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing_behind(tmp_path: Path, folder: Path) -> None:
+    """A limit on the size of files stands in for the full disk; the kernel refuses the write just the same."""
+    program = """
+import resource, signal, sys
+from hashlib import sha256
+from pathlib import Path
+from small_dataset import CONTENT
+from podium.data.known import DATASETS, Known
+from podium.errors import PodiumError
+from podium.steps.prepare_data import prepare_data
+sums = {name: sha256(data).hexdigest() for name, data in CONTENT.items()}
+DATASETS["small"] = Known(name="small", torchvision="", classes=tuple("0123456789"), sha256=sums)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    prepare_data(dataset="small", target=Path("d"), source="given")
+except PodiumError as error:
+    print(error)
+"""
+    environment = {"PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+    )
+    assert "the dataset could not be written to" in done.stdout, done.stderr
+    assert "hint: free some space" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["given"]

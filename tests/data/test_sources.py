@@ -1,0 +1,141 @@
+"""Sources are tried with a small dataset of our own: known by its checksums, served by a real HTTP server."""
+
+import logging
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from small_dataset import CONTENT, Serve, packed, send
+
+from podium.data import origins, sources
+from podium.data.known import DATASETS, FILES, Known, known_dataset
+from podium.errors import Damaged, Failed, InvalidInput, NotFound
+
+
+def test_a_given_directory_is_used_gzipped_plain_or_as_torchvision_lays_it_out(
+    known: Known, folder: Path, tmp_path: Path
+) -> None:
+    assert sources.fetch(known, cache=tmp_path / "cache", source=str(folder)).files == CONTENT
+    raw = tmp_path / "root" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, data in CONTENT.items():
+        (raw / name).write_bytes(data)
+    found = sources.fetch(known, cache=tmp_path / "cache", source=f"file://{tmp_path}/root")
+    assert found.files == CONTENT
+    assert found.array(FILES[0]).shape == (200, 28, 28)
+
+
+def test_a_given_source_is_the_only_one_asked(known: Known, folder: Path, tmp_path: Path) -> None:
+    sources._fill(tmp_path / "cache" / "datasets" / "small", sources.Fetched(files=CONTENT, source="before"))
+    (folder / f"{FILES[2]}.gz").unlink()
+    with pytest.raises(NotFound) as caught:
+        sources.fetch(known, cache=tmp_path / "cache", source=str(folder))
+    assert f"there is no {FILES[2]}" in str(caught.value)
+    assert "--source DIRECTORY" in str(caught.value)
+
+
+def test_a_wrong_checksum_is_refused(known: Known, folder: Path, tmp_path: Path) -> None:
+    wrong = bytearray(CONTENT[FILES[1]])
+    wrong[-1] ^= 1
+    (folder / FILES[1]).write_bytes(wrong)
+    with pytest.raises(Damaged, match=f"{FILES[1]} has the wrong checksum"):
+        sources.fetch(known, cache=tmp_path / "cache", source=str(folder))
+
+
+def test_a_mirror_fills_the_cache_and_is_not_asked_again(
+    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    url = serve(lambda request: (asked.append(request.path), send(request, packed(request)))[1])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    assert sources.fetch(known, cache=tmp_path).source == url
+    assert sources.fetch(known, cache=tmp_path) == sources.Fetched(files=CONTENT, source="the cache")
+    assert asked == [f"/data/{name}.gz" for name in FILES]
+    assert sorted(path.name for path in (tmp_path / "datasets" / "small").iterdir()) == sorted(FILES)
+
+
+def test_a_damaged_cache_is_fetched_again_and_said(
+    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = serve(lambda request: send(request, packed(request)))
+    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    sources.fetch(known, cache=tmp_path)
+    cached = tmp_path / "datasets" / "small" / FILES[0]
+    cached.write_bytes(cached.read_bytes()[:-9])
+    with caplog.at_level(logging.WARNING):
+        assert sources.fetch(known, cache=tmp_path).source == url
+    assert "is truncated" in caplog.text
+    assert sources.fetch(known, cache=tmp_path).source == "the cache"
+
+
+def test_the_next_mirror_is_asked_when_one_truncates(
+    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = serve(lambda request: send(request, packed(request)[:1000], announced=99999))
+    good = serve(lambda request: send(request, packed(request)))
+    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [bad, good])
+    assert sources.fetch(known, cache=tmp_path).source == good
+
+
+def test_when_nothing_works_every_source_is_named_with_its_reason_and_nothing_is_left(
+    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirrors = {
+        "1000 of 99999 bytes arrived": serve(lambda request: send(request, packed(request)[:1000], announced=99999)),
+        "bad idx header": serve(lambda request: send(request, b"<html>Welcome to this hotel's WiFi</html>")),
+        "answers 403 Forbidden": serve(lambda request: request.send_error(403)),
+        "cannot be reached": "http://127.0.0.1:9/data",
+    }
+    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: list(mirrors.values()))
+    with pytest.raises(Failed) as caught:
+        sources.fetch(known, cache=tmp_path / "cache")
+    lines = str(caught.value).splitlines()
+    assert "the cache: there is no train-images-idx3-ubyte" in lines[1]
+    for line, (reason, url) in zip(lines[2:], mirrors.items(), strict=False):
+        assert url in line
+        assert reason in line
+    assert lines[-1].startswith("hint: download train-images-idx3-ubyte")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_silent_mirror_costs_seconds(known: Known, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def keep_silent(_: BaseHTTPRequestHandler) -> None:
+        over.wait(30)
+
+    url = serve(keep_silent)
+    monkeypatch.setattr(origins, "CONNECT_SECONDS", 0.2)
+    with pytest.raises(Failed, match=r"cannot be reached: (timed out|The read operation timed out)"):
+        origins.named(url).fetch(FILES[0], Path())
+    over.set()
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(
+    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = serve(lambda request: send(request, packed(request)))
+    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    (tmp_path / "cache").write_text("a file where the directory should be")
+    assert sources.fetch(known, cache=tmp_path / "cache").files == CONTENT
+    assert "could not be kept in the cache" in caplog.text
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_the_mirrors_are_those_of_torchvision(dataset: str) -> None:
+    """Its text is read instead of importing it; this holds the reading against its source once more."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("torchvision")
+    assert spec is not None
+    assert spec.origin is not None
+    mirrors = origins.torchvision_mirrors(known_dataset(dataset))
+    text = Path(spec.origin).with_name("datasets").joinpath("mnist.py").read_text()
+    assert mirrors
+    assert all(url.startswith("http") and f'"{url}"' in text for url in mirrors)
+
+
+def test_an_unknown_dataset_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(InvalidInput, match=r"one of mnist, fashion-mnist.*\n.*did you mean fashion-mnist"):
+        known_dataset("fashon-mnist")

