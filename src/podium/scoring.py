@@ -1,0 +1,212 @@
+"""Measure any model on any images through its ``model.onnx``: no torch, no trainer, one way for everybody.
+
+The contract: one input of uint8 ``[n, 28, 28]`` (normalisation is inside the graph), first output ``[n, classes]``.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CONTRACT = "a model takes one input of uint8 [n, 28, 28] and gives logits [n, classes]; see docs/architecture.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What a model does on labelled images."""
+
+    accuracy: float
+    """Share of images whose class was found."""
+
+    loss: float
+    """Mean cross-entropy in nats."""
+
+    per_class: tuple[float | None, ...]
+    """Accuracy among the images of each class; None for a class without images."""
+
+    confusion: "NDArray[np.int64]"
+    """[classes, classes]: rows are the true class, columns the predicted one."""
+
+    predictions: "NDArray[np.uint8]"
+    """[n], in the order of the images."""
+
+    probabilities: "NDArray[np.float32]"
+    """[n, classes], rows sum to 1."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but what is known of single images."""
+        return {
+            "accuracy": self.accuracy,
+            "loss": self.loss,
+            "per_class": list(self.per_class),
+            "confusion": self.confusion.tolist(),
+            "count": len(self.predictions),
+        }
+
+
+class Model:
+    """A ``model.onnx`` ready to run.
+
+    Args:
+        model: The file or its bytes.
+        threads: Processor threads; all this process may use if None.
+
+    Raises:
+        NotFound: There is no such file.
+        Damaged: It is no ONNX model.
+        InvalidInput: It does not keep the contract.
+    """
+
+    def __init__(self, model: bytes | Path, *, threads: int | None = None) -> None:
+        require(threads is None or threads >= 1, "threads >= 1", threads=threads)
+        self.name = "the model" if isinstance(model, bytes) else str(model)
+        if isinstance(model, Path) and not model.is_file():
+            raise NotFound(f"there is no model file {model}")
+        self._session = _open(model, self.name, threads or _processors())
+        _check_input(self._session.get_inputs(), self.name)
+
+    def logits(self, images: "NDArray[np.uint8]", *, batch: int = 500) -> "NDArray[np.float32]":
+        """Run the model.
+
+        Args:
+            images: uint8 [n, 28, 28].
+            batch: How many at a time; changes memory and speed, not results.
+
+        Returns:
+            float32 [n, classes].
+
+        Raises:
+            InvalidInput: The images or the model's output do not keep the contract.
+            Failed: The model fails on these images, or answers with numbers that are not finite.
+        """
+        import numpy as np
+
+        require(batch >= 1, "batch >= 1", batch=batch)
+        require(images.dtype == np.uint8, "images are uint8", dtype=str(images.dtype))
+        require(images.ndim == 3 and images.shape[1:] == (28, 28), "images are [n, 28, 28]", shape=images.shape)
+        require(len(images) > 0, "at least one image", images=0)
+        logits = np.concatenate([self._run(images[at : at + batch]) for at in range(0, len(images), batch)])
+        bad = np.flatnonzero(~np.isfinite(logits).all(1))
+        if len(bad):
+            raise Failed(f"{self.name} gives logits that are not finite for {len(bad)} of {len(images)} images")
+        return logits
+
+    def _run(self, images: "NDArray[np.uint8]") -> "NDArray[np.float32]":
+        import numpy as np
+
+        try:
+            (output, *_) = self._session.run(None, {self._session.get_inputs()[0].name: images})
+        except Exception as error:  # onnxruntime raises classes of its own without a common base
+            raise Failed(f"{self.name} failed on {len(images)} images: {_first_line(error)}", CONTRACT) from error
+        found = np.asarray(output, np.float32)
+        if found.ndim != 2 or len(found) != len(images) or found.shape[1] < 2:
+            raise InvalidInput(f"{self.name} gives {list(found.shape)} for {len(images)} images", CONTRACT)
+        return found
+
+
+def score(
+    model: bytes | Path,
+    images: "NDArray[np.uint8]",
+    labels: "NDArray[np.uint8]",
+    *,
+    classes: int | None = None,
+    batch: int = 500,
+    threads: int | None = None,
+) -> Scores:
+    """Measure a model on labelled images.
+
+    Args:
+        model: ``model.onnx`` or its bytes.
+        images: uint8 [n, 28, 28].
+        labels: uint8 [n].
+        classes: How many classes the dataset has; if given, the model must have as many.
+        batch: Images at a time.
+        threads: Processor threads; all this process may use if None.
+
+    Raises:
+        NotFound, Damaged, InvalidInput, Failed: As Model and Model.logits; InvalidInput also if the model has other
+            classes than the data.
+    """
+    import numpy as np
+
+    require(labels.shape == images.shape[:1], "one label an image", images=images.shape, labels=labels.shape)
+    opened = Model(model, threads=threads)
+    logits = opened.logits(images, batch=batch)
+    found = logits.shape[1]
+    needed = classes or int(labels.max()) + 1
+    if found < needed or (classes is not None and found != classes):
+        hint = "was it trained on another dataset?"
+        raise InvalidInput(f"{opened.name} has {found} classes, but the data has {needed}", hint)
+    probable = probabilities(logits)
+    predictions = logits.argmax(1).astype(np.uint8)
+    confusion = np.bincount(labels.astype(np.int64) * found + predictions, minlength=found * found)
+    confusion = confusion.reshape(found, found)
+    counts = confusion.sum(1).tolist()
+    hits = confusion.diagonal().tolist()
+    return Scores(
+        accuracy=sum(hits) / len(labels),
+        loss=cross_entropy(logits, labels),
+        per_class=tuple(hit / count if count else None for hit, count in zip(hits, counts, strict=True)),
+        confusion=confusion,
+        predictions=predictions,
+        probabilities=probable,
+    )
+
+
+def probabilities(logits: "NDArray[np.float32]") -> "NDArray[np.float32]":
+    """Return the softmax of each row."""
+    import numpy as np
+
+    return np.exp(_log_softmax(logits)).astype(np.float32)
+
+
+def cross_entropy(logits: "NDArray[np.float32]", labels: "NDArray[np.uint8]") -> float:
+    """Return the mean cross-entropy in nats."""
+    import numpy as np
+
+    return float(-_log_softmax(logits)[np.arange(len(labels)), labels].mean())
+
+
+def _log_softmax(logits: "NDArray[np.float32]") -> "NDArray[np.float64]":
+    import numpy as np
+
+    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
+    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    return result
+
+
+def _open(model: bytes | Path, name: str, threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads  # unset, onnxruntime pins threads to cores it may not own
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised; do not print them as well
+    try:
+        source = model if isinstance(model, bytes) else str(model)
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises classes of its own without a common base
+        raise Damaged(f"{name} is no ONNX model this version can run: {_first_line(error)}", CONTRACT) from error
+
+
+def _check_input(inputs: list[Any], name: str) -> None:
+    found = ", ".join(f"{item.type} {item.shape}" for item in inputs)
+    fits = len(inputs) == 1 and inputs[0].type == "tensor(uint8)" and len(inputs[0].shape) == 3
+    sides = inputs[0].shape[1:] if fits else []
+    if not fits or any(isinstance(side, int) and side != 28 for side in sides):
+        raise InvalidInput(f"{name} takes {found or 'no input'}", CONTRACT)
+
+
+def _processors() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
