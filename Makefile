@@ -35,5 +35,9 @@ pins: $(STAMP) ## renew the pinned requirement files from pyproject.toml
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements-dev.txt
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url -c requirements-dev.txt pyproject.toml -o requirements.txt
 
+golden: $(STAMP) ## write the compiled pipelines the tests compare with; look at the difference before you commit it
+	@for name in tune_and_promote train_and_promote; do \
+	  $(BIN)/podium compile $$name -o tests/golden/pipelines/$$name.yaml; done
+
 clean: ## remove what a run left here
 	rm -rf podium-work local_outputs build *.egg-info src/*.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,51 @@
+"""Search for the best hyperparameters."""
+
+from typing import NamedTuple
+
+from kfp.dsl import Artifact, Dataset, Input, Metrics, Model, Output, component
+from podium.components.images import STEPS_IMAGE
+
+
+@component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def katib_sweep(
+    data: Input[Dataset],
+    best_model: Output[Model],
+    trials: Output[Artifact],
+    metrics: Output[Metrics],
+    image: str,
+    experiment: str = "random",
+    network: str = "tutorial",
+    epochs: int = 1,
+    max_trials: int = 4,
+    parallel_trials: int = 2,
+    seed: int = 1,
+    storage: str = "",
+    cluster: str = "",
+) -> NamedTuple("Outputs", [("hyperparameters", dict), ("best_trial", str)]):  # type: ignore[valid-type]
+    """Run a Katib Experiment and return the best trial; every trial keeps its own model.
+
+    Args:
+        data: The dataset artifact.
+        best_model: Model directory of the best trial.
+        trials: Table of all trials as JSON: parameters, metrics, model URI.
+        metrics: Metrics of the best trial.
+        image: Image of the trials.
+        experiment: Name of a bundled Experiment or the YAML of one.
+        network: Network of the trials, a name the trainer knows.
+        epochs: Epochs of a trial.
+        max_trials: Trials in all.
+        parallel_trials: Trials at a time.
+        seed: Seed of every trial and of the search.
+        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        cluster: URL of the cluster; empty for the one this step runs on.
+    """
+    from podium.steps.sweep import sweep
+
+    result = sweep(
+        data.uri, best_model.path, trials.path, task=best_model.uri, experiment=experiment, network=network,
+        epochs=epochs, max_trials=max_trials, parallel_trials=parallel_trials, seed=seed, storage=storage,
+        cluster=cluster, image=image,
+    )  # fmt: skip
+    best_model.metadata.update(result.metadata)
+    metrics.metadata.update(result.metrics)
+    return result.hyperparameters, result.trial

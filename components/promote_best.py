@@ -1,0 +1,37 @@
+"""Promote a version if it beats the champion."""
+
+from kfp.dsl import HTML, Artifact, Dataset, Input, Metrics, Output, component
+from podium.components.images import STEPS_IMAGE
+
+
+@component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def promote_best(
+    data: Input[Dataset],
+    evaluation: Input[Artifact],
+    decision: Output[Metrics],
+    report: Output[HTML],
+    version: str,
+    model_name: str = "mnist",
+    rule: str = "better",
+    storage: str = "",
+) -> str:
+    """Compare a version with the champion on the same test images; returns promoted, kept or already champion.
+
+    Args:
+        data: The dataset artifact.
+        evaluation: What evaluate measured.
+        decision: The comparison in figures.
+        report: The whole run as one page.
+        version: The version that challenges.
+        model_name: Name of the model in the registry.
+        rule: What the challenger must do to win.
+        storage: URL of the storage; empty for a place beside the run's artifacts.
+    """
+    from podium.steps.promote import promote
+
+    result = promote(
+        data.path, evaluation.path, report.path, beside=data.uri, version=version, model_name=model_name, rule=rule,
+        storage=storage,
+    )  # fmt: skip
+    decision.metadata.update(result.metrics)
+    return result.outcome

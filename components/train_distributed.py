@@ -1,0 +1,45 @@
+"""Train one model on several workers."""
+
+from kfp.dsl import Dataset, Input, Metrics, Model, Output, component
+from podium.components.images import STEPS_IMAGE
+
+
+@component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def train_distributed(
+    data: Input[Dataset],
+    model: Output[Model],
+    metrics: Output[Metrics],
+    image: str,
+    hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
+    network: str = "tutorial",
+    epochs: int = 3,
+    workers: int = 1,
+    gpus_per_worker: int = 0,
+    seed: int = 1,
+    storage: str = "",
+    cluster: str = "",
+) -> None:
+    """Train with a PyTorchJob of one master and some workers.
+
+    Args:
+        data: The dataset artifact.
+        model: Model directory of the job.
+        metrics: Metrics of the epoch whose weights were kept.
+        image: Image of master and workers.
+        hyperparameters: Flags of the trainer without the dashes and their values.
+        network: Network, a name the trainer knows.
+        epochs: Passes over the training part.
+        workers: Workers beside the master; 0 trains in one process.
+        gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
+        seed: Seed of the weights and of the order of images.
+        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        cluster: URL of the cluster; empty for the one this step runs on.
+    """
+    from podium.steps.train import train
+
+    result = train(
+        data.uri, model.path, task=model.uri, hyperparameters=hyperparameters, network=network, epochs=epochs,
+        workers=workers, gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=image,
+    )  # fmt: skip
+    model.metadata.update(result.metadata)
+    metrics.metadata.update(result.metrics)

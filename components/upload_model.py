@@ -1,0 +1,28 @@
+"""Store a model in the registry."""
+
+from kfp.dsl import Artifact, Input, Model, component
+from podium.components.images import STEPS_IMAGE
+
+
+@component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def upload_model(
+    model: Input[Model],
+    evaluation: Input[Artifact],
+    model_name: str = "mnist",
+    storage: str = "",
+    image: str = "",
+) -> str:
+    """Write a version of a model; returns its name. Uploading the same twice makes one version.
+
+    Args:
+        model: The model directory.
+        evaluation: What evaluate measured.
+        model_name: Name of the model in the registry.
+        storage: URL of the storage; empty for a place beside the run's artifacts.
+        image: Image the model was trained with, for the record.
+    """
+    from podium.steps.upload_model import upload_model
+
+    return upload_model(
+        model.path, evaluation.path, beside=model.uri, model_name=model_name, storage=storage, image=image
+    )

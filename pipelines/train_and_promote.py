@@ -1,0 +1,76 @@
+"""Without a sweep: prepare, train, evaluate, upload, promote."""
+
+from kfp import dsl
+from podium.components.evaluate import evaluate
+from podium.components.images import TRAINER_IMAGE
+from podium.components.prepare_data import prepare_data
+from podium.components.promote_best import promote_best
+from podium.components.train_distributed import train_distributed
+from podium.components.upload_model import upload_model
+
+
+@dsl.pipeline(name="train-and-promote")
+def train_and_promote(
+    dataset: str = "mnist",
+    source: str = "",
+    limit: int = 0,
+    hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
+    network: str = "tutorial",
+    epochs: int = 3,
+    workers: int = 1,
+    gpus_per_worker: int = 0,
+    seed: int = 1,
+    model_name: str = "mnist",
+    rule: str = "better",
+    storage: str = "",
+    cluster: str = "",
+    trainer_image: str = TRAINER_IMAGE,
+) -> None:
+    """Train with given hyperparameters and promote the model if it is better.
+
+    1. Prepare the data once, checksummed.
+    2. Train distributed with the given hyperparameters.
+    3. Evaluate it on the test part.
+    4. Upload it as a version of the model.
+    5. Promote it if it beats the champion.
+
+    Args:
+        dataset: mnist or fashion-mnist.
+        source: A directory or URI that holds the idx files; empty for the known mirrors.
+        limit: At most this many images for training and validation together; 0 takes all.
+        hyperparameters: Flags of the trainer without the dashes and their values, as in {"lr": 0.7}.
+        network: Network, a name the trainer knows.
+        epochs: Epochs of the training.
+        workers: Workers beside the master; 0 trains in one process.
+        gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
+        seed: Seed of split and training.
+        model_name: Name of the model in the registry.
+        rule: What a challenger must do to be promoted.
+        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        cluster: URL of the cluster that runs the training; empty for the one the steps run on.
+        trainer_image: Image of master and workers.
+    """
+    prepared = prepare_data(dataset=dataset, source=source, limit=limit, seed=seed)
+    prepared.set_display_name("Prepare the data").set_caching_options(True)
+    data = prepared.outputs["prepared"]
+
+    trained = train_distributed(
+        data=data, hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers,
+        gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
+    )  # fmt: skip
+    trained.set_display_name("Train the model").set_caching_options(False)
+
+    evaluated = evaluate(data=data, trained=trained.outputs["model"])
+    evaluated.set_display_name("Evaluate the model").set_caching_options(False)
+    evaluation = evaluated.outputs["evaluation"]
+
+    uploaded = upload_model(
+        model=evaluated.outputs["winner"], evaluation=evaluation, model_name=model_name, storage=storage,
+        image=trainer_image,
+    )  # fmt: skip
+    uploaded.set_display_name("Upload the model").set_caching_options(False)
+
+    promoted = promote_best(
+        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, storage=storage
+    )
+    promoted.set_display_name("Promote it if it is better").set_caching_options(False)

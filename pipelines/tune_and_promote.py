@@ -1,0 +1,93 @@
+"""The whole way: prepare, sweep, train, evaluate, upload, promote."""
+
+from kfp import dsl
+from podium.components.evaluate import evaluate
+from podium.components.images import TRAINER_IMAGE
+from podium.components.katib_sweep import katib_sweep
+from podium.components.prepare_data import prepare_data
+from podium.components.promote_best import promote_best
+from podium.components.train_distributed import train_distributed
+from podium.components.upload_model import upload_model
+
+
+@dsl.pipeline(name="tune-and-promote")
+def tune_and_promote(
+    dataset: str = "mnist",
+    source: str = "",
+    limit: int = 0,
+    experiment: str = "random",
+    max_trials: int = 4,
+    parallel_trials: int = 2,
+    trial_epochs: int = 1,
+    network: str = "tutorial",
+    epochs: int = 3,
+    workers: int = 1,
+    gpus_per_worker: int = 0,
+    seed: int = 1,
+    model_name: str = "mnist",
+    rule: str = "better",
+    storage: str = "",
+    cluster: str = "",
+    trainer_image: str = TRAINER_IMAGE,
+) -> None:
+    """Find the best hyperparameters, train with them, promote the better model.
+
+    1. Prepare the data once, checksummed.
+    2. Sweep hyperparameters; every trial keeps its own model.
+    3. Train distributed with the best hyperparameters.
+    4. Choose the better of both by validation and open the test part for it alone.
+    5. Upload it as a version of the model.
+    6. Promote it if it beats the champion.
+
+    Args:
+        dataset: mnist or fashion-mnist.
+        source: A directory or URI that holds the idx files; empty for the known mirrors.
+        limit: At most this many images for training and validation together; 0 takes all.
+        experiment: Name of a bundled Katib Experiment or the YAML of one.
+        max_trials: Trials in all.
+        parallel_trials: Trials at a time.
+        trial_epochs: Epochs of a trial.
+        network: Network, a name the trainer knows.
+        epochs: Epochs of the distributed training.
+        workers: Workers of the distributed training, beside its master.
+        gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
+        seed: Seed of split, search and training.
+        model_name: Name of the model in the registry.
+        rule: What a challenger must do to be promoted.
+        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
+        trainer_image: Image of trials, master and workers.
+    """
+    prepared = prepare_data(dataset=dataset, source=source, limit=limit, seed=seed)
+    prepared.set_display_name("Prepare the data").set_caching_options(True)
+    data = prepared.outputs["prepared"]
+
+    swept = katib_sweep(
+        data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
+        parallel_trials=parallel_trials, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
+    )  # fmt: skip
+    swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
+
+    trained = train_distributed(
+        data=data, hyperparameters=swept.outputs["hyperparameters"], network=network, epochs=epochs, workers=workers,
+        gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
+    )  # fmt: skip
+    trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
+
+    evaluated = evaluate(
+        data=data, best_model=swept.outputs["best_model"], trials=swept.outputs["trials"],
+        trained=trained.outputs["model"],
+    )  # fmt: skip
+    evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
+    evaluation = evaluated.outputs["evaluation"]
+
+    uploaded = upload_model(
+        model=evaluated.outputs["winner"], evaluation=evaluation, model_name=model_name, storage=storage,
+        image=trainer_image,
+    )  # fmt: skip
+    uploaded.set_display_name("Upload the model").set_caching_options(False)
+
+    promoted = promote_best(
+        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, storage=storage
+    )
+    promoted.set_display_name("Promote it if it is better").set_caching_options(False)

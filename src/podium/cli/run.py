@@ -1,0 +1,97 @@
+"""`podium run` and `podium compile`."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
+
+
+@click.command(context_settings=FREE)
+@click.argument("pipeline", default="tune_and_promote")
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) -> None:
+    """Run a pipeline on this machine; no cluster, no Docker.
+
+    PIPELINE is tune_and_promote (the default) or train_and_promote. PARAMETERS are written name=value or
+    --name value. Everything of the run lies under podium-work/runs/, models under podium-work/store/
+    (PODIUM_HOME moves both).
+
+    \b
+    Examples:
+      podium run
+      podium run tune_and_promote max_trials=6 epochs=5
+      podium run train_and_promote --dataset fashion-mnist --workers 0
+      podium run --list
+    """
+    pipeline, words = _split(pipeline, parameters)
+    if list_:
+        _show_parameters(pipeline, as_json)
+        return
+    from podium.local.outcome import outcome_of, show
+    from podium.local.progress import progress
+    from podium.local.run import run_pipeline
+    from podium.settings import Settings
+
+    with progress() as watcher:
+        done = run_pipeline(pipeline, words, Settings.from_environment(), watcher)
+    outcome = outcome_of(done)
+    click.echo(json.dumps(outcome, indent=1) if as_json else show(outcome))
+
+
+@click.command(context_settings=FREE)
+@click.argument("pipeline", default="tune_and_promote")
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
+@click.option("--steps-image", help="Image of the steps.")
+@click.option("--trainer-image", help="Image of trials and training, and of the step that prepares the data.")
+def compile_(
+    pipeline: str, parameters: tuple[str, ...], output: str, steps_image: str | None, trainer_image: str | None
+) -> None:
+    """Compile a pipeline to YAML for Kubeflow Pipelines.
+
+    PARAMETERS (name=value) become the defaults of the compiled pipeline.
+
+    \b
+    Examples:
+      podium compile -o tune_and_promote.yaml
+      podium compile train_and_promote epochs=10 --trainer-image example/trainer:1 -o train.yaml
+    """
+    from podium.compiling import compile_pipeline
+
+    pipeline, words = _split(pipeline, parameters)
+    text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image)
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    draft = Path(output).with_name(f".{Path(output).name}.draft")
+    draft.write_text(text)
+    draft.replace(output)
+    click.echo(f"wrote {output}", err=True)
+
+
+def _split(first: str, rest: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Tell the pipeline's name from a parameter: the name may be left out."""
+    if "=" in first or first.startswith("-"):
+        return "tune_and_promote", [first, *rest]
+    return first, list(rest)
+
+
+def _show_parameters(pipeline: str, as_json: bool) -> None:
+    from podium.parameters import parameters_of
+    from podium.pipelines import load
+
+    rows = parameters_of(load(pipeline).pipeline_func)
+    if as_json:
+        fields = [{"name": one.name, "type": one.type.__name__, "default": one.default, "description": one.description}
+                  for one in rows]  # fmt: skip
+        json.dump(fields, sys.stdout, indent=1)
+        click.echo()
+        return
+    width = max(len(one.name) + len(json.dumps(one.default)) for one in rows) + 1
+    for one in rows:
+        click.echo(f"{one.name}={json.dumps(one.default)}".ljust(width + 2) + one.description)

@@ -1,0 +1,43 @@
+"""Pipelines as YAML for a Kubeflow cluster."""
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from podium.errors import require
+
+
+def compile_pipeline(
+    name: str, words: Sequence[str] = (), *, steps_image: str | None = None, trainer_image: str | None = None
+) -> str:
+    """Compile a pipeline to KFP v2 YAML, one document, no platform settings: old servers take it too.
+
+    Args:
+        name: Name of the pipeline.
+        words: Parameters as ``name=value``; they become the defaults of the compiled pipeline.
+        steps_image: Image of the steps; the one the components name if None.
+        trainer_image: Image of trials, training and prepare_data; the one the components name if None.
+
+    Raises:
+        InvalidInput: Unknown pipeline or parameter, or an image that is no image name.
+    """
+    from kfp.compiler import Compiler
+
+    from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
+    from podium.parameters import parameters_of, read_parameters
+    from podium.pipelines import load
+
+    pipeline = load(name)
+    values = read_parameters(words, parameters_of(pipeline.pipeline_func))
+    for image in filter(None, (steps_image, trainer_image)):
+        require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
+    if trainer_image:
+        values.setdefault("trainer_image", trainer_image)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch, "pipeline.yaml")
+        Compiler().compile(pipeline, str(file), pipeline_parameters=values)
+        text = file.read_text()
+    for standard, other in ((STEPS_IMAGE, steps_image), (TRAINER_IMAGE, trainer_image)):
+        text = re.sub(rf"^(\s+image: ){re.escape(standard)}$", rf"\g<1>{other or standard}", text, flags=re.MULTILINE)
+    return text

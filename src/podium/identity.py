@@ -1,0 +1,122 @@
+"""Which run a step belongs to, and the names of what it launches: equal on retry, different in every run.
+
+On a cluster the run id is the step pod's label ``pipeline/runid``. Placeholders such as ``PIPELINE_JOB_ID`` are no
+source: KFP 2.0.5 hands them to the step as they are written (observed).
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from podium.errors import PodiumError, require
+
+RUN_ID = "PODIUM_RUN_ID"
+POD_RUN_LABEL = "pipeline/runid"
+RUN_LABEL = "podium/run-id"
+"""On every launched object: the run it belongs to, also for whoever cleans up after runs that are gone."""
+
+NAME_LIMIT = 40
+"""Katib refuses Experiments with longer names; trials and pods append to them."""
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunIdentity:
+    """The run a process belongs to."""
+
+    id: str
+    """KFP's run id, or the one `podium run` made."""
+
+    owner: Mapping[str, str] | None = None
+    """Owner reference to the Workflow of the run, in its pods."""
+
+    namespace: str | None = None
+    """Namespace of the pod."""
+
+    def __post_init__(self) -> None:
+        law = (
+            "a run id holds at most 63 letters, digits, '.', '_' and '-', no other first or last than a letter or digit"
+        )
+        fits = re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", self.id, re.ASCII)
+        require(bool(fits), law, f"it comes from {RUN_ID} or from the pod's label {POD_RUN_LABEL}", run_id=self.id)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of everything the run launches."""
+        return {"app.kubernetes.io/managed-by": "podium", RUN_LABEL: self.id}
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """Make an id for a run on this machine; ids sort by the time they were made."""
+    return f"{now or datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
+    """Tell which run this process belongs to.
+
+    Args:
+        environ: The environment; the process's own if None.
+
+    Returns:
+        PODIUM_RUN_ID where it is set (`podium run` does), else what the API says about the pod KFP_POD_NAME.
+
+    Raises:
+        InvalidInput: The id cannot be part of a key or a label.
+        PodiumError: This is neither, or the pod cannot be read.
+    """
+    env = os.environ if environ is None else environ
+    if env.get(RUN_ID):
+        return RunIdentity(id=env[RUN_ID])
+    pod, namespace = env.get("KFP_POD_NAME"), pod_namespace()
+    if not pod or namespace is None:
+        hint = f"run it with `podium run` or as a step of a Kubeflow pipeline, or set {RUN_ID}"
+        raise PodiumError("this process belongs to no run", hint)
+    metadata = _pod_metadata(pod, namespace)
+    labels = metadata.get("labels") or {}
+    owners = [one for one in metadata.get("ownerReferences") or [] if one["kind"] == "Workflow"]
+    keys = ("apiVersion", "kind", "name", "uid")
+    owner = {key: owners[0][key] for key in keys} if owners else None
+    return RunIdentity(id=labels.get(POD_RUN_LABEL, ""), owner=owner, namespace=namespace)
+
+
+def object_name(slug: str, run: str, task: str) -> str:
+    """Name an object a step launches.
+
+    Args:
+        slug: What a person reads first, for example ``sweep``; shortened where needed.
+        run: The run id.
+        task: What tells the step from others of its run and is equal on retry: the URI of one of its outputs.
+
+    Returns:
+        At most 40 characters, a valid Kubernetes name.
+    """
+    digest = sha256(f"{run}\n{task}".encode()).hexdigest()[:10]
+    readable = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[: NAME_LIMIT - len(digest) - 1].rstrip("-")
+    require(readable[:1].isalpha(), "the slug starts with a letter", slug=slug)
+    return f"{readable}-{digest}"
+
+
+def pod_namespace() -> str | None:
+    """Return the namespace of the pod this process runs in, or None outside of Kubernetes."""
+    return NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.is_file() else None
+
+
+def _pod_metadata(pod: str, namespace: str) -> dict[str, Any]:
+    from kubernetes import client, config
+    from urllib3.exceptions import HTTPError
+
+    config.load_incluster_config()
+    api = client.CoreV1Api()
+    try:
+        found = api.read_namespaced_pod(pod, namespace, _request_timeout=10)
+    except (client.ApiException, HTTPError) as error:
+        raise PodiumError(f"pod {namespace}/{pod} cannot be read: {error}", "see deploy/ for the rights") from error
+    metadata: dict[str, Any] = api.api_client.sanitize_for_serialization(found)["metadata"]
+    return metadata

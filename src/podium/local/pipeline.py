@@ -1,0 +1,159 @@
+"""The child of `podium run`: a pipeline through kfp.local, told as events.
+
+kfp.local keeps its configuration in the process, writes to the root logger and prints what its steps print, so it
+gets a process of its own: ``python -m podium.local.pipeline``. It reads one JSON object from stdin and writes one
+JSON object a line to stdout::
+
+    {"event": "steps", "steps": {"prepare-data": "Prepare the data", …}}
+    {"event": "start" | "success" | "failure" | "cached", "step": "prepare-data"}
+    {"event": "line", "step": "prepare-data", "text": "…"}
+    {"event": "refused", "message": "…", "hint": "…"}
+
+Every line of a step also goes to ``logs/<step>.log``, everything else to ``logs/kfp.log``.
+"""
+
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import warnings
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from podium.errors import PodiumError
+
+# What kfp.local 2.17 logs, less its colours (kfp: local/task_dispatcher.py, local/orchestrator/task_executor.py).
+_STARTED = re.compile(r"Executing task '([\w-]+)'")
+_ENDED = re.compile(r"Task '([\w-]+)' finished with status (SUCCESS|FAILURE)")
+_CACHED = re.compile(r"Task ([\w-]+) cache hit")
+_COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+class Stopped(BaseException):
+    """The run was cancelled between two steps."""
+
+
+class Teller:
+    """Turns what kfp.local prints and logs into events and log files."""
+
+    def __init__(self, logs: Path, events: TextIO) -> None:
+        self.logs = logs
+        self.events = events
+        self.step: str | None = None
+        self.stopping = False
+        self.rest = ""
+
+    def tell(self, event: str, **more: Any) -> None:
+        """Write an event. If nobody listens any more, the run ends: its user's process is gone."""
+        try:
+            print(json.dumps({"event": event, **more}), file=self.events, flush=True)
+        except BrokenPipeError:
+            if not self.stopping:
+                os.killpg(0, signal.SIGTERM)
+
+    def stop(self, *_: Any) -> None:
+        """Take a SIGTERM. The running step got it too: it cleans up, ends, and kfp.local reports its failure."""
+        self.stopping = True
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Read a record of the root logger; it belongs to kfp.log alone."""
+        text = _COLOUR.sub("", record.getMessage())
+        if started := _STARTED.match(text):
+            if self.stopping:
+                raise Stopped
+            self.step = started[1]
+            self.tell("start", step=self.step)
+        elif ended := _ENDED.match(text):
+            self.step = None
+            self.tell(ended[2].lower(), step=ended[1])
+        elif cached := _CACHED.match(text):
+            self.tell("cached", step=cached[1])
+        self._log("kfp", text)
+        return False
+
+    def write(self, text: str) -> int:
+        """Take a piece of a step's output: kfp.local indents each piece by four blanks."""
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in (line.removeprefix("    ").rstrip("\r") for line in lines):
+            self._log(self.step or "kfp", line)
+            if self.step and line:
+                self.tell("line", step=self.step, text=line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits: lines are written as they end."""
+
+    def _log(self, name: str, line: str) -> None:
+        with (self.logs / f"{name}.log").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def main() -> int:
+    """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was refused."""
+    order = json.load(sys.stdin)
+    directory = Path(order["directory"])
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
+        os.dup2(2, 1)  # what a library writes past sys.stdout must not look like an event
+        teller = Teller(directory / "logs", events)
+        signal.signal(signal.SIGTERM, teller.stop)
+        try:
+            _run(order, directory, teller)
+        except PodiumError as error:
+            teller.tell("refused", message=error.message, hint=error.hint)
+            return error.exit_code
+        except (RuntimeError, Stopped) as error:  # RuntimeError is kfp.local's way to say that a step failed
+            logging.info(f"{type(error).__name__}: {error}")
+            return 1
+    return 0
+
+
+def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
+    from podium.parameters import parameters_of, read_parameters
+    from podium.pipelines import load
+
+    pipeline = load(order["pipeline"])
+    given = read_parameters(order["words"], parameters_of(pipeline.pipeline_func))
+    values = {**order["defaults"], **given}
+    teller.logs.mkdir(parents=True)
+    teller.tell("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
+    _configure(directory, Path(order["cache"]))
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    root.addFilter(teller.filter)
+    with (teller.logs / "kfp.log").open("a") as noise, redirect_stdout(cast(TextIO, teller)):
+        os.dup2(noise.fileno(), 1)
+        os.dup2(noise.fileno(), 2)
+        pipeline(**values)
+
+
+def _configure(directory: Path, cache: Path) -> None:
+    from kfp import local
+
+    # The image is not used here and its name says nothing about what this environment holds.
+    warnings.filterwarnings("ignore", message=".*non-Python base image", category=RuntimeWarning)
+    # The display name has no effect in kfp.local; it has one in our own progress.
+    warnings.filterwarnings("ignore", message=r".*\['display_name'\] have no effect")
+    # kfp.local puts sys.executable unquoted into a shell line: a path with blanks needs to be found by name.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    sys.executable = "python3"
+    local.init(
+        runner=local.SubprocessRunner(use_venv=False),
+        pipeline_root=str(directory / "artifacts"),
+        workspace_root=str(directory / "workspace"),
+        enable_caching=True,
+        cache_root=str(cache),
+    )
+
+
+def _in_order(tasks: Any) -> dict[str, str]:
+    """Return display names by task name, in the order kfp.local runs them."""
+    from kfp.local.graph_utils import topological_sort_tasks
+
+    return {name: tasks[name].task_info.name for name in reversed(topological_sort_tasks(tasks))}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

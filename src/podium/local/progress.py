@@ -1,0 +1,92 @@
+"""What a person sees while a pipeline runs: a live table on a terminal, plain lines everywhere else."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from podium.local.run import Run, StepRecord, Watcher
+from podium.steps.base import SAID
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LINES = 8
+"""How many of the running step's last lines a terminal shows."""
+
+MARKS = {
+    "pending": "[dim]·[/]", "running": "[cyan]▸[/]", "succeeded": "[green]✓[/]", "cached": "[green]✓[/]",
+    "failed": "[red]✗[/]", "stopped": "[yellow]■[/]",
+}  # fmt: skip
+
+
+@contextmanager
+def progress() -> Iterator[Watcher]:
+    """Give a watcher that shows a run on stderr."""
+    if not sys.stderr.isatty():
+        yield _print
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    view = _View()
+    with Live(view, console=Console(stderr=True), refresh_per_second=8):
+        yield view.update
+
+
+def _print(run: Run, name: str, said: str) -> None:
+    step = run.steps.get(name)
+    if said.startswith(SAID):
+        _talk(f"      {said.removeprefix(SAID)}")
+    elif step is None:
+        _talk(f"run {run.id} of {run.pipeline}, everything under {run.directory}")
+    elif not said:
+        place = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
+        _talk(f"{place} {step.title}" + ("" if step.state == "running" else f": {step.state}, {_clock(step)}"))
+
+
+def _talk(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _clock(step: StepRecord) -> str:
+    if step.started is None:
+        return "0.0 s" if step.state == "cached" else ""
+    seconds = step.seconds if step.seconds is not None else time.time() - step.started
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+
+
+class _View:
+    """The table rich asks for several times a second: it is drawn anew from the run each time."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.said: dict[str, list[str]] = {}
+
+    def update(self, run: Run, name: str, said: str) -> None:
+        """Take a change."""
+        self.run = run
+        if said.startswith(SAID):
+            self.said.setdefault(name, []).append(said.removeprefix(SAID))
+
+    def __rich__(self) -> Any:
+        if self.run is None:
+            return "starting …"
+        return self._table(self.run)
+
+    def _table(self, run: Run) -> "Table":
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
+        table.add_column(width=1)
+        table.add_column(overflow="ellipsis", no_wrap=True)
+        table.add_column(justify="right")
+        for name, step in run.steps.items():
+            table.add_row(MARKS[step.state], step.title, _clock(step))
+            lines = self.said.get(name, [])
+            shown = lines[-LINES:] if step.state == "running" else lines[-1:]
+            for line in shown:
+                table.add_row("", f"[dim]  {escape(line)}[/]", "")
+        return table

@@ -1,0 +1,78 @@
+"""What every step shares: how it speaks, how it fails, how it stops, and where it puts things."""
+
+import functools
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import ParamSpec, TypeVar
+
+from podium.errors import NotFound, PodiumError
+
+SAID = "podium | "
+"""Lines that start with it are progress a person wants to see; the rest of a step's log is for finding faults."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived: somebody cancelled the run."""
+
+
+def say(text: str) -> None:
+    """Print one line of progress at once: a step's stdout is a pipe."""
+    print(SAID + text, flush=True)
+
+
+def step(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a library function end well as a step: SIGTERM unwinds it, and its PodiumErrors end in two lines.
+
+    The function itself still raises PodiumErrors; only where nobody catches them they are shown without traceback.
+    """
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        if threading.current_thread() is not threading.main_thread():
+            return function(*args, **kwargs)
+        sys.excepthook = _show
+        before = signal.signal(signal.SIGTERM, _terminate)
+        try:
+            return function(*args, **kwargs)
+        except Terminated:
+            raise SystemExit(128 + signal.SIGTERM) from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    return run
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    # Once is enough: a second SIGTERM (KFP often sends two) must not break off the clean-up of the first.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated
+
+
+def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, PodiumError):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+def fetch_directory(url: str, target: Path) -> None:
+    """Copy everything under a storage URL into a directory.
+
+    Raises:
+        NotFound: There is nothing.
+    """
+    from podium.storage import connect
+
+    storage = connect(url)
+    entries = list(storage.list())
+    if not entries:
+        raise NotFound(f"there is no model under {url}", "a trainer writes model.onnx and metrics.json to its --output")
+    for entry in entries:
+        storage.fetch(entry.key, target / entry.key)

@@ -1,0 +1,187 @@
+"""Search hyperparameters with a Katib Experiment; every trial keeps its own model."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from podium.cluster import Cluster, connect
+from podium.cluster.base import Manifest
+from podium.errors import Failed, NotFound, require
+from podium.identity import RunIdentity, current_run, object_name
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment import TrialRow, best_trial, customise, leaderboard, load, objective_of, trial_row
+from podium.steps.base import fetch_directory, say, step
+from podium.steps.launch import launched
+from podium.steps.origin import Origin
+from podium.steps.places import cluster_url, model_url, storage_url
+
+TRIALS_OF = "katib.kubeflow.org/experiment"
+"""Label Katib puts on an Experiment's trials."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What a sweep found."""
+
+    hyperparameters: dict[str, str]
+    """Of the best trial, by flag."""
+
+    trial: str
+    """Name of the best trial."""
+
+    metrics: dict[str, float]
+    """Objective of the best trial and the number of trials."""
+
+    metadata: dict[str, Any]
+    """What the model artifact says about itself."""
+
+
+@step
+def sweep(
+    data: str,
+    best_model: str | Path,
+    trials: str | Path,
+    *,
+    task: str,
+    experiment: str,
+    network: str = "",
+    epochs: int = 0,
+    max_trials: int,
+    parallel_trials: int,
+    seed: int = 0,
+    storage: str = "",
+    cluster: str = "",
+    image: str,
+) -> Swept:
+    """Run an Experiment, show its trials, fetch the best trial's model.
+
+    Args:
+        data: URI of the dataset artifact.
+        best_model: Directory for the best trial's model directory.
+        trials: File for the table of trials, JSON.
+        task: Tells this step from others of the run, equal on retry.
+        experiment: Name of a bundled Experiment, or YAML.
+        network: The trainer's ``--model``; empty leaves it to the Experiment.
+        epochs: The trainer's ``--epochs``; 0 leaves it to the Experiment.
+        max_trials: spec.maxTrialCount.
+        parallel_trials: spec.parallelTrialCount.
+        seed: The trainer's ``--seed``; 0 leaves it to the Experiment.
+        storage: URL of the storage; empty for the bucket of data.
+        cluster: URL of the cluster; empty for the one around this pod.
+        image: Of every trial.
+
+    Raises:
+        InvalidInput: The Experiment or a value breaks a rule; nothing was started.
+        Failed: The Experiment failed, or no trial has a result or a model.
+    """
+    require(max_trials >= 1, "max_trials >= 1", max_trials=max_trials)
+    require(parallel_trials >= 1, "parallel_trials >= 1", parallel_trials=parallel_trials)
+    run = current_run()
+    name = object_name("sweep", run.id, task)
+    root = model_url(storage_url(storage, data), run, "trials")
+    flags = {"data": data, "epochs": epochs, "model": network, "seed": seed}
+    manifest = _experiment(load(experiment), flags, root, name=name, image=image, run=run, max_trials=max_trials,
+                           parallel_trials=min(parallel_trials, max_trials))  # fmt: skip
+    with connect(cluster_url(cluster)) as there, launched(there, manifest):
+        say(f"Experiment {name}: {max_trials} trials, {manifest['spec']['parallelTrialCount']} at a time")
+        rows = _watch(there, name)
+        best = _best(there, name, rows)
+        ended = there.get("Experiment", name)
+        table = _table(ended, leaderboard(_trials(there, name), maximize=objective_of(ended)[1]), root, best)
+    Path(trials).write_text(json.dumps(table, indent=1) + "\n")
+    return _fetch(best, table, Path(best_model), run)
+
+
+def _experiment(
+    template: Manifest, flags: Mapping[str, Any], root: str, *, run: RunIdentity, **changes: Any
+) -> Manifest:
+    """Adapt an Experiment: its trials read our data and each writes below root, under its own name."""
+    spec = template.get("spec") or {}
+    declared = (spec.get("trialTemplate") or {}).setdefault("trialParameters", [])
+    own_name = next((one["name"] for one in declared if one.get("reference") == "${trialSpec.Name}"), None)
+    if own_name is None:
+        own_name = "trialName"
+        declared.append({"name": own_name, "reference": "${trialSpec.Name}"})
+    searched = {one.get("name", "").replace("_", "-") for one in spec.get("parameters") or []}
+    given = {f"--{flag}": str(value) for flag, value in flags.items() if value and flag not in searched}
+    given["--output"] = f"{root}/${{trialParameters.{own_name}}}"
+    return customise(template, flags=given, labels=run.labels, owner=run.owner, **changes)
+
+
+def _trials(cluster: Cluster, name: str) -> list[Manifest]:
+    return cluster.list("Trial", {TRIALS_OF: name})
+
+
+def _watch(cluster: Cluster, name: str) -> list[TrialRow]:
+    """Show each trial as it starts and ends; return all when the Experiment has ended."""
+    seen: dict[str, str] = {}
+    rows: list[TrialRow] = []
+    for _ in cluster.watch("Experiment", name):
+        rows = [trial_row(one) for one in _trials(cluster, name)]
+        for row in rows:
+            if row.state != seen.get(row.name, "Pending"):
+                say(describe(row))
+            seen[row.name] = row.state
+    return rows
+
+
+def describe(row: TrialRow) -> str:
+    """Say in a line how a trial stands."""
+    parameters = " ".join(f"{name}={value}" for name, value in row.parameters.items())
+    if row.state == "Running":
+        return f"trial {row.name} started: {parameters}"
+    result = f"{row.value:.4f}" if row.value is not None else row.message
+    seconds = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
+    return f"trial {row.name} {row.state.lower()}{seconds}: {result} ({parameters})"
+
+
+def _best(cluster: Cluster, name: str, rows: Iterable[TrialRow]) -> TrialRow:
+    experiment = cluster.get("Experiment", name)
+    if not status_of(experiment).succeeded:
+        failed = next((row for row in rows if row.state in ("Failed", "MetricsUnavailable")), None)
+        raise cluster.failure("Trial", failed.name) if failed else cluster.failure("Experiment", name)
+    best = best_trial(_trials(cluster, name), maximize=objective_of(experiment)[1])
+    if best is None:
+        raise Failed(f"no trial of Experiment {name} reported {objective_of(experiment)[0]}", "see the trials' logs")
+    return best
+
+
+def _table(experiment: Manifest, rows: Iterable[TrialRow], root: str, best: TrialRow) -> dict[str, Any]:
+    """Describe all trials, best first, each with the curve it left in its model directory."""
+    spec = experiment["spec"]
+    metric, maximize, _ = objective_of(experiment)
+    return {
+        "experiment": experiment["metadata"]["name"],
+        "algorithm": spec["algorithm"]["algorithmName"],
+        "objective": {"metric": metric, "maximize": maximize},
+        "parameters": spec.get("parameters") or [],
+        "best": best.name,
+        "trials": [
+            {**asdict(row), "model": f"{root}/{row.name}", "epochs": _curve(f"{root}/{row.name}")} for row in rows
+        ],
+    }
+
+
+def _curve(url: str) -> list[dict[str, float]]:
+    from podium.storage import connect as open_storage
+
+    try:
+        epochs: list[dict[str, float]] = json.loads(open_storage(url).get("metrics.json"))["epochs"]
+    except (NotFound, ValueError, KeyError):
+        return []  # the trial failed, or its trainer keeps no such record: its row still counts
+    return epochs
+
+
+def _fetch(best: TrialRow, table: Mapping[str, Any], target: Path, run: RunIdentity) -> Swept:
+    url = next(row["model"] for row in table["trials"] if row["name"] == best.name)
+    fetch_directory(url, target)
+    origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.parameters),
+                    experiment=table["experiment"])  # fmt: skip
+    origin.write(target)
+    assert best.value is not None
+    metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}
+    metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.parameters.items()}}
+    say(f"best trial {best.name}: {table['objective']['metric']} {best.value:.4f}")
+    return Swept(hyperparameters=dict(best.parameters), trial=best.name, metrics=metrics, metadata=metadata)

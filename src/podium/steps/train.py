@@ -1,0 +1,133 @@
+"""Train one model with a PyTorchJob."""
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podium.cluster import Cluster, connect
+from podium.errors import Failed, require
+from podium.identity import RunIdentity, current_run, object_name
+from podium.manifests.conditions import status_of
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.metrics import parse_line
+from podium.steps.base import fetch_directory, say, step
+from podium.steps.launch import launched
+from podium.steps.origin import Origin
+from podium.steps.places import cluster_url, model_url, storage_url
+
+TRAINER = ("python", "-m", "podium.trainer")
+DEADLINE = 24 * 3600
+"""Seconds after which a job ends by itself, whatever became of its step."""
+
+KEPT = 7 * 24 * 3600
+"""Seconds a finished job stays to be looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What a training left."""
+
+    metrics: dict[str, float]
+    """accuracy, loss and epoch of the weights that were kept, on the validation part."""
+
+    metadata: dict[str, Any]
+    """What the model artifact says about itself."""
+
+
+@step
+def train(
+    data: str,
+    target: str | Path,
+    *,
+    task: str,
+    hyperparameters: Mapping[str, Any],
+    network: str = "",
+    epochs: int = 0,
+    workers: int = 1,
+    gpus_per_worker: int = 0,
+    seed: int = 0,
+    storage: str = "",
+    cluster: str = "",
+    image: str,
+) -> Trained:
+    """Launch a PyTorchJob, stream its log, fetch its model.
+
+    Args:
+        data: URI of the dataset artifact.
+        target: Directory for the model directory.
+        task: Tells this step from others of the run, equal on retry.
+        hyperparameters: Flags of the trainer without dashes.
+        network: The trainer's ``--model``; empty leaves it out.
+        epochs: The trainer's ``--epochs``; 0 leaves it out.
+        workers: Beside the master.
+        gpus_per_worker: Of each replica, master included.
+        seed: The trainer's ``--seed``; 0 leaves it out.
+        storage: URL of the storage; empty for the bucket of data.
+        cluster: URL of the cluster; empty for the one around this pod.
+        image: Of every replica.
+
+    Raises:
+        InvalidInput: A value breaks a rule; nothing was started.
+        Failed: The job failed; the error holds the end of its log.
+    """
+    require(epochs >= 0, "epochs >= 0", epochs=epochs)
+    run = current_run()
+    name = object_name("train", run.id, task)
+    output = model_url(storage_url(storage, data), run, name)
+    chosen = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus_per_worker else ""}
+    flags = {name: value for name, value in chosen.items() if value} | dict(hyperparameters)
+    manifest = build(
+        PyTorchJobSpec(
+            name=name, image=image, command=TRAINER, args=as_arguments({"data": data, "output": output, **flags}),
+            workers=workers, gpus_per_worker=gpus_per_worker, labels=run.labels, owner=run.owner,
+            active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
+        )
+    )  # fmt: skip
+    with connect(cluster_url(cluster)) as there, launched(there, manifest):
+        say(f"PyTorchJob {name}: 1 master, {workers} worker{'' if workers == 1 else 's'}")
+        follow(there, "PyTorchJob", name)
+    fetch_directory(output, Path(target))
+    return _trained(Path(target), name, run, output, dict(hyperparameters))
+
+
+def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write flags as ``--name=value``: a value that starts with a dash stays a value."""
+    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())
+
+
+def follow(cluster: Cluster, kind: str, name: str) -> None:
+    """Show the log of the replica that reports metrics until the job has ended.
+
+    Raises:
+        Failed: The job failed.
+    """
+    # The log may never begin (an image that cannot be pulled), so the end is watched apart from it.
+    reader = threading.Thread(target=_show_log, args=(cluster, kind, name), daemon=True)
+    reader.start()
+    state = status_of(cluster.get(kind, name))
+    for manifest in cluster.watch(kind, name):
+        state = status_of(manifest)
+    reader.join(timeout=10)
+    if not state.finished:
+        raise Failed(f"{kind} {name} was deleted while it ran", "somebody else did; run the step again")
+    if not state.succeeded:
+        raise cluster.failure(kind, name)
+
+
+def _show_log(cluster: Cluster, kind: str, name: str) -> None:
+    for line in cluster.logs(kind, name, follow=True):
+        if parse_line(line, ("accuracy",)):
+            say(line.partition(" ")[2])
+        else:
+            print(line, flush=True)
+
+
+def _trained(target: Path, name: str, run: RunIdentity, output: str, hyperparameters: dict[str, Any]) -> Trained:
+    metrics = json.loads((target / "metrics.json").read_text())
+    origin = Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=hyperparameters)
+    origin.write(target)
+    best = {key: metrics[key] for key in ("accuracy", "loss", "epoch")}
+    return Trained(metrics=best, metadata={"uri": output, "job": name, **best})

@@ -1,0 +1,81 @@
+"""Each component compiles on its own into YAML that any other pipeline can load and use."""
+
+import ast
+import inspect
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kfp import components, dsl
+from kfp.compiler import Compiler
+
+NAMES = ["evaluate", "katib_sweep", "prepare_data", "promote_best", "train_distributed", "upload_model"]
+FOLDER = Path(__file__).parent.parent.parent / "components"
+
+
+def component(name: str) -> Any:
+    return getattr(import_module(f"podium.components.{name}"), name)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> dict[str, Any]:
+    """Every component, compiled to a file of its own and loaded from there as another project would."""
+    for name in NAMES:
+        Compiler().compile(component(name), str(tmp_path / f"{name}.yaml"))
+    return {name: components.load_component_from_file(str(tmp_path / f"{name}.yaml")) for name in NAMES}
+
+
+def test_every_file_holds_one_component_of_its_own_name() -> None:
+    files = {file.stem for file in FOLDER.glob("*.py")} - {"__init__", "images"}
+    assert files == set(NAMES)
+
+
+def test_another_pipeline_can_load_each_component_and_wire_it_to_its_own(
+    loaded: dict[str, Any], tmp_path: Path
+) -> None:
+    @dsl.component(base_image="other/image")
+    def rate(model: dsl.Input[dsl.Model]) -> float:
+        return 1.0
+
+    @dsl.pipeline(name="somebody-elses")
+    def theirs(image: str = "their/trainer:1", target: str = "s3://bucket/models") -> None:
+        data = loaded["prepare_data"](dataset="fashion-mnist").outputs["prepared"]
+        swept = loaded["katib_sweep"](data=data, image=image, max_trials=20, storage=target)
+        trained = loaded["train_distributed"](
+            data=data, image=image, hyperparameters=swept.outputs["hyperparameters"], workers=3, storage=target
+        )
+        rate(model=trained.outputs["model"])
+        chosen = loaded["evaluate"](data=data, trained=trained.outputs["model"], best_model=swept.outputs["best_model"])
+        kept = loaded["upload_model"](
+            model=chosen.outputs["winner"], evaluation=chosen.outputs["evaluation"], storage=target
+        )
+        loaded["promote_best"](
+            data=data, evaluation=chosen.outputs["evaluation"], version=kept.output, rule="significant", storage=target
+        )
+
+    Compiler().compile(theirs, str(tmp_path / "theirs.yaml"))
+    tasks = yaml.safe_load((tmp_path / "theirs.yaml").read_text())["root"]["dag"]["tasks"]
+    assert set(tasks) == {name.replace("_", "-") for name in NAMES} | {"rate"}
+
+
+def test_a_component_file_says_what_it_makes_and_takes(tmp_path: Path) -> None:
+    Compiler().compile(component("train_distributed"), str(tmp_path / "train.yaml"))
+    inputs = yaml.safe_load((tmp_path / "train.yaml").read_text())["root"]["inputDefinitions"]
+    assert inputs["parameters"]["workers"]["description"].startswith("Workers beside the master")
+    assert inputs["artifacts"]["data"]["artifactType"]["schemaTitle"] == "system.Dataset"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_component_is_a_signature_one_import_and_one_call(name: str) -> None:
+    tree = ast.parse(inspect.getsource(component(name).python_func))
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    body = function.body[1:]
+    imports = [one for one in body if isinstance(one, ast.ImportFrom | ast.Import)]
+    calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
+    assert len(imports) == 1
+    assert [call.func.id for call in calls if call.func.id in {alias.name for alias in imports[0].names}]
+    assert body[-1].end_lineno - body[0].lineno < 10
+    assert not any(isinstance(one, ast.If | ast.For | ast.While | ast.Try) for one in ast.walk(function))

@@ -1,0 +1,116 @@
+"""What the pipelines compile to: kept as golden files and held against the rules old and new servers set."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from podium.pipelines import NAMES
+
+from podium.compiling import compile_pipeline
+from podium.errors import InvalidInput
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"
+ORDER = {
+    "tune_and_promote": [
+        "prepare-data",
+        "katib-sweep",
+        "train-distributed",
+        "evaluate",
+        "upload-model",
+        "promote-best",
+    ],
+    "train_and_promote": ["prepare-data", "train-distributed", "evaluate", "upload-model", "promote-best"],
+}
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def compiled(request: pytest.FixtureRequest) -> tuple[str, str]:
+    return request.param, compile_pipeline(request.param)
+
+
+def tasks_of(text: str) -> dict[str, Any]:
+    return yaml.safe_load(text)["root"]["dag"]["tasks"]
+
+
+def test_each_pipeline_compiles_to_its_golden_file(compiled: tuple[str, str]) -> None:
+    """After a wanted change: make golden, then look at the difference."""
+    name, text = compiled
+    assert text == (GOLDEN / f"{name}.yaml").read_text()
+
+
+def test_steps_depend_on_each_other_in_the_order_of_the_docstring(compiled: tuple[str, str]) -> None:
+    from kfp.local.graph_utils import topological_sort
+
+    name, text = compiled
+    tasks = tasks_of(text)
+    order = topological_sort({task: one.get("dependentTasks", []) for task, one in tasks.items()})[::-1]
+    assert order == ORDER[name]
+    from podium.pipelines import load
+
+    numbered = re.findall(r"^ +\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
+    assert len(numbered) == len(order)
+
+
+def test_only_the_data_is_ever_taken_from_the_cache(compiled: tuple[str, str]) -> None:
+    cached = {task: one["cachingOptions"].get("enableCache", False) for task, one in tasks_of(compiled[1]).items()}
+    assert {task for task, on in cached.items() if on} == {"prepare-data"}
+
+
+def test_the_default_yaml_asks_for_nothing_old_servers_cannot_do(compiled: tuple[str, str]) -> None:
+    text = compiled[1]
+    assert len(list(yaml.safe_load_all(text))) == 1, "a platform document fails in the driver of 2.0.5"
+    for literal in ("pipeline_job_uuid", "pipeline_job_name", "pipeline_task_uuid", "pipelinechannel", "oneof"):
+        assert literal not in text.lower()
+    spec = yaml.safe_load(text)
+    assert "outputDefinitions" not in spec["root"]
+    assert all("executorLabel" in one for one in spec["components"].values()), "no nested pipelines"
+
+
+def test_no_step_installs_anything_or_holds_a_secret(compiled: tuple[str, str]) -> None:
+    text = compiled[1]
+    assert "pip install" not in text
+    assert not re.search(r"secret|password|access.?key|token", text, re.IGNORECASE)
+    executors = yaml.safe_load(text)["deploymentSpec"]["executors"]
+    assert all("env" not in one["container"] for one in executors.values())
+
+
+def test_every_step_has_a_name_a_person_would_say(compiled: tuple[str, str]) -> None:
+    names = [one["taskInfo"]["name"] for one in tasks_of(compiled[1]).values()]
+    assert all(" " in name and name[0].isupper() for name in names)
+
+
+def test_every_parameter_has_a_default_and_a_description(compiled: tuple[str, str]) -> None:
+    inputs = yaml.safe_load(compiled[1])["root"]["inputDefinitions"]["parameters"]
+    assert all(one.get("isOptional") and one.get("description") for one in inputs.values())
+
+
+def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
+    text = compile_pipeline(
+        "tune_and_promote", ["max_trials=9"], steps_image="host:5000/steps:2", trainer_image="host:5000/trainer:2"
+    )
+    spec = yaml.safe_load(text)
+    images = {name: one["container"]["image"] for name, one in spec["deploymentSpec"]["executors"].items()}
+    inputs = spec["root"]["inputDefinitions"]["parameters"]
+    assert set(images.values()) == {"host:5000/steps:2", "host:5000/trainer:2"}
+    assert images["exec-prepare-data"] == "host:5000/trainer:2"
+    assert inputs["trainer_image"]["defaultValue"] == "host:5000/trainer:2"
+    assert inputs["max_trials"]["defaultValue"] == 9
+
+
+def test_an_unknown_parameter_is_refused_with_the_name_that_was_meant() -> None:
+    with pytest.raises(InvalidInput, match="no parameter 'max_trails'") as caught:
+        compile_pipeline("tune_and_promote", ["max_trails=3"])
+    assert caught.value.hint == "did you mean max_trials?"
+
+
+def test_an_unknown_pipeline_is_refused_with_the_name_that_was_meant() -> None:
+    with pytest.raises(InvalidInput, match="no pipeline 'tune'") as caught:
+        compile_pipeline("tune")
+    assert caught.value.hint == "did you mean tune_and_promote?"
+
+
+def test_something_that_is_no_image_name_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="an image is a name"):
+        compile_pipeline("train_and_promote", steps_image="two words")

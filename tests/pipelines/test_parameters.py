@@ -1,0 +1,63 @@
+"""Pipeline parameters as a user writes them."""
+
+from typing import Any
+
+import pytest
+
+from podium.errors import InvalidInput
+from podium.parameters import parameters_of, read_parameters
+
+
+def pipeline(trials: int = 4, rate: float = 0.5, fast: bool = False, name: str = "x", flags: dict = {}) -> None:  # noqa: B006
+    """Do something.
+
+    Args:
+        trials: How many.
+        rate: How fast, a sentence
+            over two lines.
+        fast: Whether.
+    """
+
+
+KNOWN = parameters_of(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["trials=6"], {"trials": 6}),
+        (["--trials", "6", "rate=1"], {"trials": 6, "rate": 1.0}),
+        (["--trials=6"], {"trials": 6}),
+        (["fast=True"], {"fast": True}),
+        (["name="], {"name": ""}),
+        (["name=a=b c"], {"name": "a=b c"}),
+        (['flags={"lr": 0.1}'], {"flags": {"lr": 0.1}}),
+        ([], {}),
+    ],
+)
+def test_values_are_read_in_every_spelling(words: list[str], values: dict[str, Any]) -> None:
+    assert read_parameters(words, KNOWN) == values
+
+
+def test_a_pipelines_docstring_describes_its_parameters() -> None:
+    assert [one.description for one in KNOWN[:3]] == ["How many.", "How fast, a sentence over two lines.", "Whether."]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["trails=6"], "no parameter 'trails'", "did you mean trials?"),
+        (["zzz=6"], "no parameter 'zzz'", "one of trials, rate, fast, name, flags"),
+        (["trials=many"], "trials is a whole number", "How many."),
+        (["trials=1.5"], "trials is a whole number", "How many."),
+        (["fast=1"], "fast is true or false", "Whether."),
+        (["flags=[1]"], "flags is a JSON object", ""),
+        (["trials=1", "--trials=2"], "trials is given once", None),
+        (["--trials"], "--trials is followed by its value", "--trials=VALUE works too"),
+        (["trials"], "a parameter is written name=value", "for example max_trials=6"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words: list[str], message: str, hint: str | None) -> None:
+    with pytest.raises(InvalidInput, match=message) as caught:
+        read_parameters(words, KNOWN)
+    assert caught.value.hint == hint

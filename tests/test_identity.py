@@ -1,0 +1,47 @@
+"""Names and run ids: equal on retry, different in every run, valid everywhere."""
+
+import re
+
+import pytest
+
+from podium import identity
+from podium.errors import InvalidInput, PodiumError
+
+
+def test_a_retried_step_finds_its_object_under_the_same_name() -> None:
+    first = identity.object_name("train", "run-1", "minio://bucket/v2/run-1/train/model")
+    assert first == identity.object_name("train", "run-1", "minio://bucket/v2/run-1/train/model")
+
+
+def test_another_run_or_another_step_gets_another_name() -> None:
+    names = {identity.object_name("train", run, task) for run in ("a", "b") for task in ("x", "y")}
+    assert len(names) == 4
+
+
+@pytest.mark.parametrize("slug", ["sweep", "Train_Fast!", "a" * 80, "x-"])
+def test_names_are_short_enough_for_katib_and_valid_for_kubernetes(slug: str) -> None:
+    name = identity.object_name(slug, "0f9d8c8e-3f4b-4b0a-9f0e-3a0f5a5f7a11", "task")
+    assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name)
+    assert len(name) <= 40
+
+
+def test_run_ids_made_here_sort_by_time_and_differ() -> None:
+    ids = [identity.new_run_id() for _ in range(20)]
+    assert len(set(ids)) > 15
+    assert [one[:15] for one in ids] == sorted(one[:15] for one in ids)
+    assert identity.RunIdentity(id=ids[0]).labels[identity.RUN_LABEL] == ids[0]
+
+
+def test_the_run_id_comes_from_the_environment_where_podium_run_set_it() -> None:
+    assert identity.current_run({"PODIUM_RUN_ID": "20260102-030405-abcd"}).id == "20260102-030405-abcd"
+
+
+def test_a_placeholder_an_old_server_left_as_it_is_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="a run id holds"):
+        identity.current_run({"PODIUM_RUN_ID": "{{$.pipeline_job_uuid}}"})
+
+
+def test_a_process_outside_of_any_run_is_told_what_to_do() -> None:
+    with pytest.raises(PodiumError, match="belongs to no run") as caught:
+        identity.current_run({})
+    assert "podium run" in (caught.value.hint or "")
