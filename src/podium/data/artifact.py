@@ -8,16 +8,18 @@ import io
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.schema import FORMAT, PARTS, DatasetInfo, FileInfo, Images, Part, PartInfo
-from podium.errors import Damaged, InvalidInput, NotFound, PodiumError, require
+from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError, require
 
 __all__ = ["PARTS", "DatasetInfo", "Part", "describe", "load", "pixel_statistics", "write"]
 
@@ -70,7 +72,7 @@ def load(uri: str | Path, part: str) -> Part:
 
 
 def write(
-    target: Path,
+    target: str | Path,
     parts: dict[str, Part],
     *,
     name: str,
@@ -79,10 +81,11 @@ def write(
     seed: int = 1,
     limit: int | None = None,
 ) -> DatasetInfo:
-    """Write an artifact; the directory appears whole or not at all.
+    """Write an artifact; it appears whole or not at all.
 
     Args:
-        target: A directory that is absent, empty, or holds an older dataset (which is replaced).
+        target: A directory that is absent, empty, or holds an older dataset (which is replaced); or an ``s3://`` or
+            ``minio://`` prefix (where nothing is replaced).
         parts: ``train``, ``validation`` and ``test``.
         name: Name of the dataset.
         classes: Name of each label.
@@ -92,26 +95,19 @@ def write(
 
     Raises:
         InvalidInput: A part is missing, empty or has a label without a class, or target holds something else.
+        Conflict: The prefix holds another dataset.
         PodiumError: The disk is full or the directory cannot be written; nothing is left behind.
     """
     _check(parts, classes)
-    target = target.absolute()
-    _check_target(target)
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        draft.mkdir(parents=True)
-        infos = {part: _write_part(draft, part, parts[part], len(classes)) for part in PARTS}
-        mean, std = pixel_statistics(parts["train"].images)
-        info = DatasetInfo(name=name, digest=_digest(infos), classes=tuple(classes), mean=mean, std=std,
-                           source=source, seed=seed, limit=limit, parts=infos)  # fmt: skip
-        (draft / "dataset.json").write_text(json.dumps(info.to_json(), indent=1) + "\n")
-        _replace(draft, target)
-    except OSError as error:
-        hint = "free some space, or choose another directory"
-        raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return info
+    directory = local_path(target)
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            copy = Path(scratch, "dataset")
+            info = write(copy, parts, name=name, classes=classes, source=source, seed=seed, limit=limit)
+            _upload(copy, info, str(target))
+            return info
+    return _write_directory(directory.absolute(), parts, name=name, classes=tuple(classes), source=source, seed=seed,
+                            limit=limit)  # fmt: skip
 
 
 def pixel_statistics(images: Images) -> tuple[float, float]:
@@ -163,6 +159,38 @@ def _load_array(uri: str | Path, info: FileInfo, shape: tuple[int, ...]) -> NDAr
     if (found, fortran, dtype) != (shape, False, np.dtype(np.uint8)):
         raise Damaged(f"{uri}/{info.file} holds {dtype} {found}, but dataset.json says uint8 {shape}", PREPARE_HINT)
     return np.frombuffer(data, np.uint8, offset=header.tell()).reshape(shape)
+
+
+def _write_directory(target: Path, parts: dict[str, Part], **facts: Any) -> DatasetInfo:
+    _check_target(target)
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        draft.mkdir(parents=True)
+        infos = {part: _write_part(draft, part, parts[part], len(facts["classes"])) for part in PARTS}
+        mean, std = pixel_statistics(parts["train"].images)
+        info = DatasetInfo(digest=_digest(infos), mean=mean, std=std, parts=infos, **facts)
+        (draft / "dataset.json").write_text(json.dumps(info.to_json(), indent=1) + "\n")
+        _replace(draft, target)
+    except OSError as error:
+        hint = "free some space, or choose another directory"
+        raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return info
+
+
+def _upload(directory: Path, info: DatasetInfo, uri: str) -> None:
+    from podium.storage import connect
+
+    storage = connect(uri)
+    if storage.head("dataset.json"):
+        if describe(uri).digest == info.digest:
+            return
+        raise Conflict(f"{uri} holds another dataset already", "name another prefix: running trials may read that one")
+    for part in info.parts.values():
+        for file in (part.images, part.labels):
+            storage.put(file.file, directory / file.file)
+    storage.put("dataset.json", directory / "dataset.json")  # last: a dataset without it does not exist
 
 
 def _write_part(directory: Path, name: str, part: Part, classes: int) -> PartInfo:

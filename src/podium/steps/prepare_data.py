@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def prepare_data(
     *,
     dataset: str,
-    target: Path,
+    target: str | Path,
     source: str | None = None,
     validation: float = 0.1,
     limit: int | None = None,
@@ -30,7 +30,7 @@ def prepare_data(
 
     Args:
         dataset: ``mnist`` or ``fashion-mnist``.
-        target: Directory to write; it appears whole or not at all.
+        target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
         source: Directory or URI with the idx files; None for cache, mirrors and package mirrors in that order.
         validation: Share of the training images put aside for validation, 0 < share < 1.
         limit: Use only so many of the training images, train and validation together; None for all.
@@ -42,6 +42,7 @@ def prepare_data(
         NotFound: The source lacks a file.
         Damaged: The source has a wrong file.
         Failed: No source has the files; the message names each.
+        Conflict: The prefix holds another dataset.
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
     from podium.data import artifact
