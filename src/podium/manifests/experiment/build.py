@@ -1,13 +1,15 @@
 """Experiments made from a template: other name, counts, image, flags, workers, labels."""
 
 import copy
+import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import require
 from podium.manifests.experiment.schema import default_primary_labels
+from podium.manifests.experiment.template import PLACEHOLDER
 
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 
@@ -23,8 +25,10 @@ def customise(
     parallel_trials: int | None = None,
     max_failed_trials: int | None = None,
     goal: float | None = None,
+    seed: int | None = None,
     workers: int | None = None,
     resources: Mapping[str, Any] | None = None,
+    env: Sequence[Mapping[str, Any]] | None = None,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     owner: Mapping[str, Any] | None = None,
@@ -37,14 +41,16 @@ def customise(
         namespace: metadata.namespace.
         image: Of the primary container in every replica.
         flags: Flags of the trainer by name (``--data``): replaced where the template has them, else added at the end;
-            a flag whose value is None is removed. In a container whose command Katib hands to a shell, a value with
-            blanks or other special characters is quoted.
+            a flag whose value is None is removed. What a given flag searched over is searched no more. In a container
+            whose command Katib hands to a shell, a value with blanks or other special characters is quoted.
         max_trials: spec.maxTrialCount; parallelTrialCount and maxFailedTrialCount are lowered to it if they are above.
         parallel_trials: spec.parallelTrialCount.
         max_failed_trials: spec.maxFailedTrialCount.
         goal: spec.objective.goal.
+        seed: ``random_state`` of the algorithm.
         workers: Replicas of a PyTorchJob trial beside the master; 0 removes the Worker.
         resources: ``limits`` and ``requests`` of the primary container in every replica.
+        env: Entries as in a pod spec, added to the primary container of every replica; equal names are replaced.
         labels: Added to the Experiment's and to each trial's job.
         annotations: Added to the Experiment's.
         owner: An ownerReference.
@@ -60,6 +66,8 @@ def customise(
     _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
     if goal is not None:
         spec.setdefault("objective", {})["goal"] = goal
+    if seed is not None:
+        _set_setting(spec.setdefault("algorithm", {}), "random_state", str(seed))
     if owner:
         metadata["ownerReferences"] = [dict(owner)]
     template = spec.get("trialTemplate") or {}
@@ -76,7 +84,13 @@ def customise(
             container["image"] = image
         if resources is not None:
             container["resources"] = copy.deepcopy(dict(resources))
+        if env:
+            names = {entry["name"] for entry in env}
+            kept = [entry for entry in container.get("env") or [] if entry.get("name") not in names]
+            container["env"] = [*kept, *(dict(entry) for entry in env)]
         _set_flags(container, flags or {}, quoted=wrapped)
+    if flags:
+        _drop_unused(spec, template)
     return changed
 
 
@@ -116,6 +130,19 @@ def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, fa
                 spec[field] = min(spec[field], most)
         if most < 3:
             spec.setdefault("parallelTrialCount", most)  # Katib's default of 3 would be above it
+
+
+def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:
+    others = [setting for setting in algorithm.get("algorithmSettings") or [] if setting.get("name") != name]
+    algorithm["algorithmSettings"] = [*others, {"name": name, "value": value}]
+
+
+def _drop_unused(spec: dict[str, Any], template: dict[str, Any]) -> None:
+    used = set(PLACEHOLDER.findall(json.dumps(template.get("trialSpec"), default=str)))
+    before = template.get("trialParameters") or []
+    gone = {parameter.get("reference") for parameter in before if parameter.get("name") not in used}
+    template["trialParameters"] = [parameter for parameter in before if parameter.get("name") in used]
+    spec["parameters"] = [parameter for parameter in spec.get("parameters") or [] if parameter.get("name") not in gone]
 
 
 def _set_workers(trial: dict[str, Any], workers: int) -> None:

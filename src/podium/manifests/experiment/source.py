@@ -22,7 +22,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+    re.compile(r"([-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
     list("-+0123456789."),
 )
 
@@ -68,8 +68,8 @@ def parse(text: str, origin: str) -> dict[str, Any]:
     """
     try:
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
-        for document in documents:
-            json.dumps(document, allow_nan=False)
+        # Through JSON: what cannot be sent is found, and what an anchor shares becomes two things.
+        documents = json.loads(json.dumps(documents, allow_nan=False))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""

@@ -1,0 +1,155 @@
+"""Experiments made from the bundled ones stay valid and say what was asked."""
+
+import copy
+import json
+
+import pytest
+import yaml
+
+from podium.errors import InvalidInput, NotFound
+from podium.manifests.experiment import bundled, check, customise, examine, load, render
+from podium.manifests.experiment.build import primary_containers
+from podium.metrics import STRICT_FORMAT
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_every_bundled_experiment_is_valid_and_avoids_katibs_traps(name: str) -> None:
+    experiment, findings = examine(load(name))
+    assert findings == []
+    spec = experiment["spec"]
+    assert spec["metricsCollectorSpec"]["source"]["filter"]["metricsFormat"] == [STRICT_FORMAT]
+    assert {strategy["name"] for strategy in load(name)["spec"]["objective"]["metricStrategies"]} == {
+        "accuracy",
+        "loss",
+    }
+    assert "${trialSpec.Name}" in {given["reference"] for given in spec["trialTemplate"]["trialParameters"]}
+    for container, _ in primary_containers(experiment):
+        command = " ".join([*container["command"], *container["args"]])
+        assert not set(command) & set("'\"\\;|&<>()*?`~#\n"), "the command survives an unquoted sh -c"
+
+
+def test_master_and_worker_run_the_same_program() -> None:
+    replicas = load("random")["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
+    assert replicas["Master"]["template"] == replicas["Worker"]["template"]
+
+
+def test_customising_changes_what_was_asked_and_nothing_else() -> None:
+    template = load("tpe")
+    before = copy.deepcopy(template)
+    made = check(
+        customise(
+            template,
+            name="sweep-1",
+            namespace="team",
+            image="mine:1",
+            flags={"--data": "file:///d", "--epochs": "3", "--model": "fast"},
+            max_trials=2,
+            goal=0.99,
+            seed=7,
+            workers=2,
+            resources={"limits": {"nvidia.com/gpu": "1"}},
+            env=[{"name": "A", "value": "1"}],
+            labels={"podium.dev/run": "r"},
+            owner={"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"},
+        )
+    )
+    assert template == before
+    spec = made["spec"]
+    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("sweep-1", "team")
+    assert (spec["maxTrialCount"], spec["parallelTrialCount"], spec["maxFailedTrialCount"]) == (2, 2, 2)
+    assert spec["objective"]["goal"] == 0.99
+    assert {"name": "random_state", "value": "7"} in spec["algorithm"]["algorithmSettings"]
+    trial = spec["trialTemplate"]["trialSpec"]
+    assert trial["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
+    assert trial["metadata"]["labels"] == made["metadata"]["labels"] == {"podium.dev/run": "r"}
+    for container, _ in primary_containers(made):
+        assert container["image"] == "mine:1"
+        assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+        assert container["env"] == [{"name": "A", "value": "1"}]
+        assert container["args"].count("--epochs=3") == 1
+        assert "--epochs=1" not in container["args"]
+        assert container["args"][-3:] == ["--data=file:///d", "--epochs=3", "--model=fast"]
+
+
+def test_a_flag_that_is_given_is_searched_no_more() -> None:
+    made = check(customise(load("random"), flags={"--epochs": "1"}))
+    assert "epochs" not in {parameter["name"] for parameter in made["spec"]["parameters"]}
+    assert "trialParameters.epochs" not in json.dumps(made)
+
+
+def test_without_workers_the_worker_is_gone() -> None:
+    replicas = customise(load("random"), workers=0)["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
+    assert set(replicas) == {"Master"}
+
+
+def test_a_path_with_a_blank_is_quoted_where_a_shell_reads_it_and_only_there() -> None:
+    made = check(customise(load("random"), flags={"--data": "file:///my data"}))
+    replicas = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
+    args = {kind: replica["template"]["spec"]["containers"][0]["args"] for kind, replica in replicas.items()}
+    assert "'--data=file:///my data'" in args["Master"]
+    assert "--data=file:///my data" in args["Worker"]
+    again = customise(made, flags={"--data": "file:///d"})
+    assert sum("--data" in argument for argument in json.dumps(again).split('"')) == 2
+
+
+def test_a_trial_gets_its_values_and_its_own_name() -> None:
+    job = render(check(load("random-job")), "random-job-abc", {"lr": "0.1", "batch-size": "64", "schedule": "step"})
+    assert job["metadata"] == {"name": "random-job-abc", "namespace": "default"}
+    args = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args[:3] == ["--lr=0.1", "--batch-size=64", "--schedule=step"]
+    assert args[-1] == "--output=s3://podium/trials/random-job-abc"
+
+
+def test_trial_metadata_may_be_referred_to() -> None:
+    experiment = load("random-job")
+    template = experiment["spec"]["trialTemplate"]
+    template["trialSpec"]["metadata"] = {"labels": {"team": "blue"}, "annotations": {"note": "n1"}}
+    references = ("Namespace", "Kind", "APIVersion", "Labels[team]", "Annotations[note]")
+    for place, reference in enumerate(references):
+        template["trialParameters"].append({"name": f"m{place}", "reference": f"${{trialSpec.{reference}}}"})
+        template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["args"].append(
+            f"${{trialParameters.m{place}}}"
+        )
+    job = render(check(experiment), "t", {"lr": "0.1", "batch-size": "64", "schedule": "step"})
+    args = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args[-5:] == ["default", "Job", "batch/v1", "blue", "n1"]
+    template["trialSpec"]["metadata"] = {}
+    with pytest.raises(InvalidInput, match="label or annotation"):
+        check(experiment)
+
+
+def test_values_are_not_searched_for_placeholders_again_and_escapes_are_read_as_katib_reads_them() -> None:
+    experiment = load("random-job")
+    experiment["spec"]["parameters"][2]["feasibleSpace"]["list"] = ["${trialParameters.lr}", "a\\nb", "tab\tc"]
+    checked = check(experiment)
+    for value, expected in (
+        ("${trialParameters.lr}", "${trialParameters.lr}"),
+        ("a\\nb", "a\nb"),
+        ("tab\tc", "tab\tc"),
+    ):
+        job = render(checked, "t", {"lr": "0.1", "batch-size": "64", "schedule": value})
+        assert f"--schedule={expected}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [", "a: 1\n---\nb: 2\n", "just words\n", "- 1\n- 2\n", "a: .nan\n", "a: &x [*x]\n"]
+)
+def test_text_that_is_not_one_object_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        load(text + "\n")
+
+
+def test_numbers_are_read_as_kubectl_reads_them() -> None:
+    read = load("goal: 1e-3\nday: 2026-01-02\nversion: 1.2.3\nname: e5\nsmall: .5\n")
+    assert read == {"goal": 0.001, "day": "2026-01-02", "version": "1.2.3", "name": "e5", "small": 0.5}
+
+
+def test_a_name_nobody_knows_is_answered_with_the_nearest() -> None:
+    with pytest.raises(NotFound) as caught:
+        load("randon")
+    assert caught.value.hint == "did you mean random?"
+
+
+def test_what_render_prints_can_be_loaded_again() -> None:
+    made = customise(load("medianstop"), name="m1", image="x:2")
+    assert load(yaml.safe_dump(made, sort_keys=False)) == made
