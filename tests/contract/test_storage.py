@@ -194,7 +194,7 @@ def _count(url: str, times: int) -> None:
 
 def test_processes_counting_with_if_match_lose_no_step(storage: Storage) -> None:
     storage.put("counter", b"0")
-    spawn = multiprocessing.get_context("spawn")
+    spawn = multiprocessing.get_context("forkserver")
     processes = [spawn.Process(target=_count, args=(storage.url, 5)) for _ in range(4)]
     for process in processes:
         process.start()

@@ -2,12 +2,13 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, NotFound
 
 Progress = Callable[[int], None]
 """Called with the number of bytes moved since the last call."""
@@ -98,6 +99,18 @@ class Storage(ABC):
     @abstractmethod
     def delete(self, key: str) -> None:
         """Remove an object; removing what is not there is no error."""
+
+    def get_many(self, keys: Iterable[str], workers: int = 8) -> Iterator[tuple[str, bytes | None]]:
+        """Read many small objects at once, in the order given; None for what is not there."""
+
+        def one(key: str) -> tuple[str, bytes | None]:
+            try:
+                return key, self.get(key)
+            except NotFound:
+                return key, None
+
+        with ThreadPoolExecutor(workers) as pool:
+            yield from pool.map(one, keys)
 
     def join(self, key: str) -> str:
         """Return the URL of a key (or of a prefix: connect accepts it again)."""

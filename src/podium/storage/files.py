@@ -95,7 +95,8 @@ class FileStorage(Storage):
 
     def children(self, prefix: str) -> Iterator[str]:
         with _told(f"list {prefix}", self.url), suppress(*_ABSENT):
-            with os.scandir(self.root / check_prefix(prefix)) as found:
+            found = os.scandir(self.root / check_prefix(prefix))
+            with found:
                 yield from sorted(item.name for item in found if item.is_dir() and not item.name.startswith(".podium"))
 
     def delete(self, key: str) -> None:

@@ -1,0 +1,210 @@
+"""When a challenger replaces the champion: decided on the same test images, image by image."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import InvalidInput, require
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CRITERIA = ("better", "not-worse", "significant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromotionRule:
+    """What a challenger must show."""
+
+    minimum_accuracy: float = 0.0
+    """On the test part, 0..1; also without a champion."""
+
+    criterion: str = "better"
+    """better: more images right than the champion; not-worse: as many or more; significant: more, and the exact
+    two-sided McNemar test of the images that only one of them has right gives at most p."""
+
+    p: float = 0.05
+    """For criterion significant."""
+
+    max_class_drop: float | None = None
+    """Refuse if the share of right answers of any class falls by more than this against the champion, 0..1."""
+
+    def __post_init__(self) -> None:
+        require(self.criterion in CRITERIA, f"criterion is one of {', '.join(CRITERIA)}", criterion=self.criterion)
+        require(
+            0 <= self.minimum_accuracy <= 1,
+            "0 <= minimum_accuracy <= 1",
+            "accuracy is a share, not a percentage",
+            minimum_accuracy=self.minimum_accuracy,
+        )
+        require(0 < self.p < 1, "0 < p < 1", p=self.p)
+        drop = self.max_class_drop
+        require(drop is None or 0 <= drop <= 1, "0 <= max_class_drop <= 1", max_class_drop=drop)
+
+    @classmethod
+    def parse(cls, text: str) -> "PromotionRule":
+        """Read a rule as pipelines and the command line write it.
+
+        Args:
+            text: ``better``, ``significant,p=0.01`` or ``criterion=not-worse,minimum_accuracy=0.98``; empty for the
+                defaults.
+
+        Raises:
+            InvalidInput: An unknown word, or a value out of range.
+        """
+        given: dict[str, Any] = {}
+        for item in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = (part.strip() for part in item.partition("="))
+            if not equals:
+                name, value = "criterion", name
+            given[name] = value if name == "criterion" else _number(name, value)
+        return cls(**given)
+
+    def __str__(self) -> str:
+        """Write it so that parse reads it."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return ",".join(f"{name}={value}" for name, value in named.items() if value is not None)
+
+
+def _number(name: str, value: str) -> float:
+    names = [field.name for field in fields(PromotionRule)]
+    require(name in names, f"a promotion rule has {', '.join(names)}", "for example significant,p=0.01", given=name)
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidInput(f"{name} must be a number, but got {value!r}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a rule says about a challenger, and on what grounds."""
+
+    promote: bool
+    """Whether it becomes champion."""
+
+    reasons: tuple[str, ...]
+    """In words: every law that was looked at, with its figures."""
+
+    figures: Mapping[str, Any]
+    """rule, images, accuracy, champion_accuracy, only_challenger_right, only_champion_right, p_value, classes."""
+
+    def evidence(self) -> dict[str, Any]:
+        """Return it as plain JSON values, for the history."""
+        return {"decision": "promote" if self.promote else "keep", "reasons": list(self.reasons), **self.figures}
+
+    def __str__(self) -> str:
+        head = "promote" if self.promote else "keep the champion"
+        return "\n".join([head, *(f"  {reason}" for reason in self.reasons)])
+
+
+def decide(
+    rule: PromotionRule, labels: "np.ndarray", challenger: "np.ndarray", champion: "np.ndarray | None"
+) -> Decision:
+    """Compare two models on the same images.
+
+    Args:
+        rule: What must hold.
+        labels: The truth, integers ``[n]``.
+        challenger: Predicted classes, integers ``[n]``, of the same images in the same order.
+        champion: The same of the champion; None if there is none: then only the minimum accuracy counts.
+
+    Raises:
+        InvalidInput: There are no images, or the lengths differ.
+    """
+    truth, new = _classes("labels", labels, None), _classes("challenger", challenger, len(labels))
+    right = new == truth
+    accuracy = float(right.mean())
+    figures: dict[str, Any] = {"rule": str(rule), "images": len(truth), "accuracy": accuracy}
+    laws = [(accuracy >= rule.minimum_accuracy, f"accuracy {accuracy:.4f} >= minimum {rule.minimum_accuracy:g}")]
+    if champion is None:
+        laws.append((True, "there is no champion yet"))
+    else:
+        before = _classes("champion", champion, len(labels)) == truth
+        compared = compare(truth, right, before)
+        figures |= compared
+        laws += [_criterion(rule, compared), *_drops(rule, compared["classes"])]
+    reasons = tuple(f"{'ok' if holds else 'no'}: {words}" for holds, words in laws)
+    return Decision(promote=all(holds for holds, _ in laws), reasons=reasons, figures=figures)
+
+
+def compare(truth: "np.ndarray", right: "np.ndarray", before: "np.ndarray") -> dict[str, Any]:
+    """Count what changes between two models.
+
+    Args:
+        truth: Classes, integers ``[n]``.
+        right: Where the new model is right, bool ``[n]``.
+        before: Where the old one was, bool ``[n]``.
+
+    Returns:
+        champion_accuracy, only_challenger_right, only_champion_right, p_value (exact McNemar, two-sided) and classes:
+        for each class its images, accuracy, champion_accuracy and change.
+    """
+    import numpy as np
+
+    gained, lost = int((right & ~before).sum()), int((before & ~right).sum())
+    classes = {}
+    for one in np.unique(truth):
+        here = truth == one
+        new, old = float(right[here].mean()), float(before[here].mean())
+        classes[str(one)] = {
+            "images": int(here.sum()),
+            "accuracy": new,
+            "champion_accuracy": old,
+            "change": round(new - old, 12),
+        }
+    return {
+        "champion_accuracy": float(before.mean()),
+        "only_challenger_right": gained,
+        "only_champion_right": lost,
+        "p_value": mcnemar(gained, lost),
+        "classes": classes,
+    }
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Return the exact two-sided p value of McNemar's test: do the images that changed sides favour one of them?
+
+    Args:
+        gained: Images only the new model has right.
+        lost: Images only the old one has right.
+    """
+    # In integers, so exact; scipy.stats agrees (tests) and takes a second to import.
+    sides = gained + lost
+    tail = sum(math.comb(sides, count) for count in range(min(gained, lost) + 1))
+    return min(1.0, 2 * tail / 2**sides)
+
+
+def _criterion(rule: PromotionRule, compared: Mapping[str, Any]) -> tuple[bool, str]:
+    gained, lost, p_value = compared["only_challenger_right"], compared["only_champion_right"], compared["p_value"]
+    counts = f"right where the champion is wrong: {gained}, wrong where it is right: {lost}, McNemar p = {p_value:.3g}"
+    holds = {
+        "better": gained > lost,
+        "not-worse": gained >= lost,
+        "significant": gained > lost and p_value <= rule.p,
+    }[rule.criterion]
+    wanted = f"significant at {rule.p:g}" if rule.criterion == "significant" else rule.criterion
+    return holds, f"{wanted} than champion {compared['champion_accuracy']:.4f} ({counts})"
+
+
+def _drops(rule: PromotionRule, classes: Mapping[str, Mapping[str, Any]]) -> list[tuple[bool, str]]:
+    if rule.max_class_drop is None:
+        return []
+    name, worst = min(classes.items(), key=lambda item: item[1]["change"])
+    words = f"largest loss of a class: {worst['change']:+.4f} (class {name}), -{rule.max_class_drop:g} allowed"
+    return [(-worst["change"] <= rule.max_class_drop, words)]
+
+
+def _classes(what: str, values: "np.ndarray", count: int | None) -> "np.ndarray":
+    import numpy as np
+
+    array = np.asarray(values)
+    require(
+        array.ndim == 1 and len(array) > 0 and np.issubdtype(array.dtype, np.integer),
+        f"{what} are integers [n], n >= 1",
+        "take the argmax of logits first",
+        shape=array.shape,
+        dtype=str(array.dtype),
+    )
+    require(count is None or len(array) == count, f"{what} are of the same images", images=count, given=len(array))
+    return array.astype(np.int64)

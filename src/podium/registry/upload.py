@@ -1,0 +1,108 @@
+"""Putting a version into storage so that it is either whole or not there."""
+
+import hashlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from podium.errors import Conflict, require
+from podium.registry.content import stored_sha256
+from podium.registry.document import check_name, plain, seal, sha256_of
+from podium.registry.pointer import CHAMPION
+from podium.registry.version import METADATA, FileRecord, Version, check_metadata, load
+from podium.storage import Storage, check_key
+from podium.storage.base import Progress
+
+
+def upload(
+    storage: Storage,
+    name: str,
+    files: Mapping[str, Path | bytes],
+    metadata: Mapping[str, Any],
+    version: str | None,
+    progress: Progress | None,
+) -> Version:
+    """Write the files, then metadata.json; see Registry.upload."""
+    check_name("model name", name)
+    check_metadata(metadata)
+    require(bool(files), "a version holds at least one file", files=sorted(files))
+    for file, source in files.items():
+        require(check_key(file) != METADATA, f"no file is called {METADATA}", "the registry writes it", file=file)
+        require(isinstance(source, bytes) or source.is_file(), "every file exists", file=file, path=str(source))
+    records = _hash(files)
+    wanted = Version(
+        name=name,
+        version=check_name("version", version or metadata.get("run_id") or _content_id(records)),
+        created=datetime.now(UTC),
+        files=records,
+        metadata=plain(dict(metadata)),
+    )
+    require(wanted.version != CHAMPION, "a version is not called like an alias", version=wanted.version)
+    if present := load(storage, name, wanted.version):
+        return _same(wanted, present)
+    for file, source in files.items():
+        _put(storage, wanted, file, source, progress)
+    return _publish(storage, wanted, files)
+
+
+def _hash(files: Mapping[str, Path | bytes]) -> dict[str, FileRecord]:
+    with ThreadPoolExecutor(4) as pool:
+        hashed = pool.map(sha256_of, files.values())
+        return {name: FileRecord(sha256=digest, size=size) for name, (digest, size) in zip(files, hashed, strict=True)}
+
+
+def _content_id(records: Mapping[str, FileRecord]) -> str:
+    """Name a version after its content, so that uploading the same files twice gives one version."""
+    listing = "".join(f"{record.sha256}  {file}\n" for file, record in sorted(records.items()))
+    return f"sha256-{hashlib.sha256(listing.encode()).hexdigest()[:16]}"
+
+
+def _put(storage: Storage, wanted: Version, file: str, source: Path | bytes, progress: Progress | None) -> None:
+    """Write one file; over a leftover of an upload that died, if it is the same file."""
+    key = f"{wanted.prefix}/{file}"
+    try:
+        entry = storage.put(key, source, if_absent=True, progress=progress)
+    except Conflict:
+        require(
+            stored_sha256(storage, key) == wanted.files[file].sha256,
+            "the same version is uploaded with the same files",
+            f"an unfinished upload left another {file}; choose another version, or clear it: podium models gc",
+            version=wanted.version,
+            file=file,
+        )
+        entry = storage.put(key, source)  # gc judges leftovers by their age: this makes it young again
+    require(entry.size == wanted.files[file].size, "a file does not change while it is uploaded", file=file)
+
+
+def _publish(storage: Storage, wanted: Version, files: Mapping[str, Path | bytes]) -> Version:
+    """Make the version visible, in one write that only one uploader can win."""
+    try:
+        storage.put(f"{wanted.prefix}/{METADATA}", seal(wanted.document()), if_absent=True)
+    except Conflict as error:
+        present = load(storage, wanted.name, wanted.version)
+        if present is None:
+            raise Conflict(
+                f"version {wanted.version} of {wanted.name} must not be under deletion, but it is",
+                "try again in a minute",
+            ) from error
+        return _same(wanted, present)
+    # A collection of the leftovers of an earlier attempt may have raced us here; it is over now for good.
+    there = {entry.key for entry in storage.list(f"{wanted.prefix}/")}
+    for file, source in files.items():
+        if f"{wanted.prefix}/{file}" not in there:
+            _put(storage, wanted, file, source, None)
+    return wanted
+
+
+def _same(wanted: Version, present: Version) -> Version:
+    if dict(wanted.files) != dict(present.files):
+        differing = sorted(
+            file for file in {*wanted.files, *present.files} if wanted.files.get(file) != present.files.get(file)
+        )
+        raise Conflict(
+            f"version {wanted.version} of {wanted.name} is there already with other content in {', '.join(differing)}",
+            "a version never changes; upload under another version",
+        )
+    return present

@@ -1,0 +1,75 @@
+"""Many processes promote at once; readers look on. The same on every storage."""
+
+import itertools
+import multiprocessing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from podium.registry import PromotionRule, Registry, open_registry
+from podium.storage import Storage
+
+LABELS = np.arange(500) % 10
+
+
+def predictions(version: str) -> np.ndarray:
+    """Runner number n has its last n + 1 images right, so that a higher number is better."""
+    right = int(version.removeprefix("runner-")) + 1
+    return np.where(np.arange(500) < 500 - right, (LABELS + 1) % 10, LABELS)
+
+
+def run(url: str, number: int, barrier: Any) -> None:
+    registry, name = open_registry(url), f"runner-{number}"
+    barrier.wait(120)
+    registry.upload("mnist", {"model.onnx": name.encode() * 1000}, {"run_id": name})
+    registry.contest("mnist", name, PromotionRule(), lambda one: predictions(one.version), LABELS)
+
+
+def look_on(url: str, stop: Any, seen: Any) -> None:
+    registry, best = open_registry(url), 0
+    while not stop.is_set():
+        if champion := registry.champion("mnist"):
+            assert registry.read(champion, "model.onnx") == champion.version.encode() * 1000
+            best = max(best, int(champion.version.removeprefix("runner-")) + 1)
+    seen.value = best
+
+
+def race(storage: Storage, runners: int) -> Registry:
+    spawn = multiprocessing.get_context("forkserver")
+    spawn.set_forkserver_preload(["numpy", "podium.registry"])
+    stop, seen, barrier = spawn.Event(), spawn.Value("i", 0), spawn.Barrier(runners)
+    reader = spawn.Process(target=look_on, args=(storage.url, stop, seen))
+    reader.start()
+    processes = [spawn.Process(target=run, args=(storage.url, number, barrier)) for number in range(runners)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(280)
+    stop.set()
+    reader.join(60)
+    assert [process.exitcode for process in [*processes, reader]] == [0] * (runners + 1)
+    return Registry(storage)
+
+
+def check(registry: Registry, runners: int) -> None:
+    """One winner at a time, every move of it in the history, nothing lost, the best on top."""
+    assert registry.resolve("mnist").version == f"runner-{runners - 1}"
+    assert len(registry.versions("mnist")) == runners
+    history = registry.history("mnist")
+    assert [event.sequence for event in history] == list(range(1, len(history) + 1))
+    assert history[0].replaced is None
+    for before, after in itertools.pairwise(history):
+        assert after.replaced == before.version
+        assert after.evidence["only_challenger_right"] > after.evidence["only_champion_right"]
+    stored = {entry.key for entry in registry.storage.list("models/mnist/history/")}
+    assert stored == {event.key for event in history}
+
+
+def test_processes_racing_to_promote_leave_a_complete_history(storage: Storage) -> None:
+    check(race(storage, 4), 4)
+
+
+@pytest.mark.slow
+def test_fifty_processes_racing_to_promote_leave_a_complete_history(storage: Storage) -> None:
+    check(race(storage, 50), 50)

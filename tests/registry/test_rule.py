@@ -1,0 +1,112 @@
+"""When a challenger wins."""
+
+import numpy as np
+import pytest
+
+from podium.errors import InvalidInput
+from podium.registry import PromotionRule, decide
+from podium.registry.rule import mcnemar
+
+N = 1000
+LABELS = np.arange(N) % 10
+
+
+def wrong_at(*indices: int) -> np.ndarray:
+    """Predict all right but these."""
+    predicted = LABELS.copy()
+    predicted[list(indices)] = (predicted[list(indices)] + 1) % 10
+    return predicted
+
+
+def test_without_a_champion_only_the_minimum_counts() -> None:
+    almost = wrong_at(*range(10))
+    assert decide(PromotionRule(minimum_accuracy=0.99), LABELS, almost, None).promote
+    refused = decide(PromotionRule(minimum_accuracy=0.991), LABELS, almost, None)
+    assert not refused.promote
+    assert refused.reasons[0] == "no: accuracy 0.9900 >= minimum 0.991"
+
+
+def test_better_needs_one_image_more() -> None:
+    rule = PromotionRule(criterion="better")
+    assert decide(rule, LABELS, wrong_at(1), wrong_at(2, 3)).promote
+    assert not decide(rule, LABELS, wrong_at(1), wrong_at(2)).promote
+    assert not decide(rule, LABELS, wrong_at(1, 2), wrong_at(3)).promote
+
+
+def test_not_worse_allows_a_draw() -> None:
+    rule = PromotionRule(criterion="not-worse")
+    assert decide(rule, LABELS, wrong_at(1), wrong_at(2)).promote
+    assert not decide(rule, LABELS, wrong_at(1, 2), wrong_at(3)).promote
+
+
+def test_significant_looks_at_the_images_that_changed_sides_only() -> None:
+    rule = PromotionRule(criterion="significant", p=0.05)
+    # 5 gained, 0 lost: p = 2/32; 6 gained, 0 lost: p = 2/64
+    assert not decide(rule, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(45, 60))).promote
+    decision = decide(rule, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(44, 60)))
+    assert decision.promote
+    assert decision.figures["p_value"] == pytest.approx(2 / 64)
+    assert (decision.figures["only_challenger_right"], decision.figures["only_champion_right"]) == (6, 0)
+
+
+def test_a_significant_difference_the_wrong_way_is_no_reason_to_promote() -> None:
+    rule = PromotionRule(criterion="significant")
+    assert not decide(rule, LABELS, wrong_at(*range(100)), wrong_at(*range(200, 205))).promote
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (3, 9), (10, 10), (40, 21), (700, 4000)])
+def test_the_p_value_is_the_exact_two_sided_one(gained: int, lost: int) -> None:
+    from scipy.stats import binomtest
+
+    expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert mcnemar(gained, lost) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
+    sevens = [int(i) for i in np.flatnonzero(LABELS == 7)[:6]]
+    threes = [int(i) for i in np.flatnonzero(LABELS == 3)[:20]]
+    challenger, champion = wrong_at(*sevens), wrong_at(*threes)
+    assert decide(PromotionRule(), LABELS, challenger, champion).promote
+    assert decide(PromotionRule(max_class_drop=0.06), LABELS, challenger, champion).promote
+    refused = decide(PromotionRule(max_class_drop=0.05), LABELS, challenger, champion)
+    assert not refused.promote
+    assert "largest loss of a class: -0.0600 (class 7)" in refused.reasons[-1]
+    assert refused.figures["classes"]["7"] == {
+        "images": 100,
+        "accuracy": 0.94,
+        "champion_accuracy": 1.0,
+        "change": -0.06,
+    }
+
+
+def test_a_rule_reads_back_as_it_is_written() -> None:
+    rule = PromotionRule(minimum_accuracy=0.98, criterion="significant", p=0.01, max_class_drop=0.02)
+    assert PromotionRule.parse(str(rule)) == rule
+    assert PromotionRule.parse("") == PromotionRule()
+    assert PromotionRule.parse("not-worse") == PromotionRule(criterion="not-worse")
+    assert PromotionRule.parse(" significant , p = 0.01 ") == PromotionRule(criterion="significant", p=0.01)
+
+
+@pytest.mark.parametrize(
+    "text", ["best", "criterion=", "p=small", "p=0", "minimum_accuracy=98", "minimum=0.9", "p=nan"]
+)
+def test_a_rule_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        PromotionRule.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("labels", "challenger"),
+    [(LABELS, LABELS[:-1]), (LABELS[:0], LABELS[:0]), (LABELS, np.eye(N)), (LABELS, LABELS / 1.0)],
+)
+def test_predictions_that_cannot_be_compared_are_refused(labels: np.ndarray, challenger: np.ndarray) -> None:
+    with pytest.raises(InvalidInput):
+        decide(PromotionRule(), labels, challenger, None)
+
+
+def test_the_evidence_is_plain_json() -> None:
+    import json
+
+    decision = decide(PromotionRule(max_class_drop=0.1), LABELS, wrong_at(1), wrong_at(2, 3))
+    assert json.loads(json.dumps(decision.evidence(), allow_nan=False)) == decision.evidence()
+    assert decision.evidence()["decision"] == "promote"
