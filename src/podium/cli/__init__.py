@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "data": ("data", "data", "Prepare and inspect datasets."),
     "job": ("job", "job", "Run a PyTorchJob or a Job YAML on this machine."),
     "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML on this machine."),
+    "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),
     "models": ("models", "models", "List, compare, promote, roll back and verify models."),
     "storage": ("storage", "storage", "Check a bucket or directory."),
     "predict": ("predict", "predict", "Classify pictures with the champion."),

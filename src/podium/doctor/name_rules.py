@@ -1,0 +1,171 @@
+"""Rules about names in a log: what nearly is ``name=value`` for the metric, and is not.
+
+A near miss matters only while the metric is not reported at all: printing a batch's loss as ``loss: 0.5`` is what
+keeps it out of the objective.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from podium.doctor.finding import Hit, Rule, rule
+from podium.doctor.reading import COLOUR, Line, Log
+
+_NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
+_STAGES = (
+    r"train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|batch|step|running|mean|avg|average|best"
+)
+
+
+class Miss(NamedTuple):
+    """A line that looks as if it wanted to report a metric."""
+
+    metric: str
+    line: Line
+    found: str
+
+
+def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
+    """Yield the lines that match a pattern made for each metric that is never reported."""
+    for name in log.silent():
+        wanted = re.compile(pattern.replace("NAME", re.escape(name)), flags)
+        for line in log.lines:
+            if found := wanted.search(line.text):
+                yield Miss(name, line, found[0].strip())
+
+
+def _hits(log: Log, misses: Iterator[Miss], what: str, mend: str) -> Iterator[Hit]:
+    """Make one hit for each metric, with the numbers of its lines."""
+    by_metric: dict[str, list[Miss]] = {}
+    for miss in misses:
+        by_metric.setdefault(miss.metric, []).append(miss)
+    for metric, found in by_metric.items():
+        level = None if metric == log.reader.objective else "note"
+        text, done = what.format(found=found[0].found, metric=metric), mend.format(metric=metric)
+        yield Hit(what=text, where=places(miss.line for miss in found), mend=done, level=level)
+
+
+def places(lines: Iterator[Line]) -> str:
+    """Name lines by number, a few of them if there are many."""
+    numbers = list(dict.fromkeys(line.number for line in lines))
+    shown = ", ".join(map(str, numbers[:5]))
+    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+@rule("fail", "A trial whose log never reports the objective ends MetricsUnavailable, which counts as failed.")
+def objective_missing(log: Log) -> Iterator[Hit]:
+    name = log.reader.objective
+    if name not in log.silent():
+        return
+    names = sorted(log.seen, key=lambda one: -log.seen[one])[:8]
+    found = f"; name=value was found for {', '.join(names)}" if names else "; no line holds name=number at all"
+    mend = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    mend += f"; or make {close[0]} the objectiveMetricName" if close else ""
+    yield Hit(what=f"none of {log.total} lines reports {name}{found}", where="whole log", mend=mend)
+
+
+@rule("note", "A missing additional metric is stored as unavailable; the trial still succeeds.")
+def additional_missing(log: Log) -> Iterator[Hit]:
+    for name in log.silent():
+        if name != log.reader.objective:
+            mend = f"print {name}=0.5, or take it out of additionalMetricNames"
+            yield Hit(what=f"no line reports {name}", where="whole log", mend=mend)
+
+
+@rule("fail", "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.")
+def colon_for_equals(log: Log) -> Iterator[Hit]:
+    misses = _misses(log, rf"(?<![\w|\"'-])NAME\s*:\s*{_NUMBER}\S*", re.IGNORECASE)
+    yield from _hits(log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign")
+
+
+@rule("fail", "JSON and dicts have colons and quotes; the StdOut collector reads name=value only.")
+def dict_for_equals(log: Log) -> Iterator[Hit]:
+    misses = _misses(log, rf"[\"']NAME[\"']\s*:\s*[\"']?{_NUMBER}[^,}}]*", re.IGNORECASE)
+    mend = "print {metric}=0.9; or use a File collector with format JSON, its values being texts"
+    yield from _hits(log, misses, "`{found}` is a dict's entry, not name=value", mend)
+
+
+@rule("fail", "Without an equals sign there is no metric.")
+def words_for_equals(log: Log) -> Iterator[Hit]:
+    misses = _misses(log, rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*", re.IGNORECASE)
+    yield from _hits(log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign")
+
+
+@rule("fail", "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.")
+def longer_name(log: Log) -> Iterator[Hit]:
+    misses = _misses(log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
+    uncoloured = (miss for miss in misses if "\x1b" not in miss.line.text)
+    mend = "make that name the objectiveMetricName, or print {metric}=0.9"
+    yield from _hits(log, uncoloured, "`{found}` is another metric than {metric}", mend)
+
+
+@rule("fail", "Case matters in names.")
+def letter_case(log: Log) -> Iterator[Hit]:
+    misses = _misses(log, rf"(?<![\w|-])NAME\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
+    others = (miss for miss in misses if miss.metric not in miss.found)
+    yield from _hits(log, others, "`{found}` is another metric than {metric}", "print {metric}= in the same case")
+
+
+@rule("warn", "| belongs to names in Katib's pattern: `epoch|loss=0.3` is a metric called `epoch|loss`.")
+def bar_before_name(log: Log) -> Iterator[Hit]:
+    yield from _glued(log, r"[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
+
+
+@rule("warn", "The m that ends a colour code is a letter and becomes part of the name: `32maccuracy`.")
+def colour_before_name(log: Log) -> Iterator[Hit]:
+    mend = "switch colours off where stdout is no terminal (NO_COLOR=1), or print a blank before the name"
+    yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", mend)
+
+
+def _glued(log: Log, pattern: str, mend: str) -> Iterator[Hit]:
+    """Yield a hit where something before the name makes it another one; it fails if the objective is never seen."""
+    silent = log.silent()
+    for name in log.reader.names:
+        wanted = re.compile(pattern.replace("NAME", re.escape(name)))
+        lines = [(line, found[0]) for line in log.lines if (found := wanted.search(line.text))]
+        if lines:
+            shown = COLOUR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
+            level = "fail" if name in silent and name == log.reader.objective else None
+            where = places(line for line, _ in lines)
+            yield Hit(what=f"`{shown}` is not read as {name}", where=where, mend=mend, level=level)
+
+
+@rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
+def impossible_name(log: Log) -> Iterator[Hit]:
+    for name in log.reader.names:
+        if not log.reader.formats and not re.fullmatch(r"[\w|-]+", name, re.ASCII):
+            mend = "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
+            level = None if name == log.reader.objective else "warn"
+            yield Hit(what=f"no line can report a metric called {name!r}", where="objective", mend=mend, level=level)
+
+
+@rule("warn", "Only the last word before = is the name: `val loss=0.3`, `val/loss=0.3` and `loss=0.3` are one metric.")
+def several_stages_under_one_name(log: Log) -> Iterator[Hit]:
+    for name in log.reader.names:
+        wanted = re.compile(rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*=", re.IGNORECASE)
+        stages: dict[str, Line] = {}
+        for line, _ in log.reported(name):
+            for found in wanted.finditer(line.text):
+                stages.setdefault((found[1] or "").lower(), line)
+        if len(stages) > 1:
+            shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
+            mend = f"give each its own name, for example train_{name} and {name}"
+            yield Hit(what=f"{shown} are all read as {name}", where=places(iter(stages.values())), mend=mend)
+
+
+NAME_RULES: tuple[Rule[Log], ...] = (
+    objective_missing,
+    colon_for_equals,
+    dict_for_equals,
+    words_for_equals,
+    longer_name,
+    letter_case,
+    bar_before_name,
+    colour_before_name,
+    impossible_name,
+    several_stages_under_one_name,
+    additional_missing,
+)

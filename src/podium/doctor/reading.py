@@ -1,0 +1,172 @@
+"""A log as Katib's collector would read it: the lines that matter, and what would be stored."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podium.errors import require
+from podium.metrics import DEFAULT_FORMAT, Reading, compile_format, fold, objective_value, parse_line
+
+STRATEGIES = ("min", "max", "latest")
+SHOWN = 1000
+"""Readings kept for the report; the rules see all of them."""
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_SMALL_IS_GOOD = re.compile(r"loss|err|mse|mae|perplex|nll", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """How Katib is told to read a log."""
+
+    objective: str
+    """objectiveMetricName."""
+
+    kind: str
+    """``minimize`` or ``maximize``."""
+
+    additional: tuple[str, ...] = ()
+    """additionalMetricNames."""
+
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    """``min``, ``max`` or ``latest`` by metric; the default follows the objective's type."""
+
+    formats: tuple[str, ...] = ()
+    """metricsFormat patterns; none for Katib's own."""
+
+    stops_early: bool = False
+    """Whether medianstop watches the lines as they come."""
+
+    def __post_init__(self) -> None:
+        require(bool(self.objective), "the objective has a name", objective=self.objective)
+        require(self.kind in ("minimize", "maximize"), "objective is minimize or maximize", objective=self.kind)
+        for name, strategy in self.strategies.items():
+            require(strategy in STRATEGIES, f"strategy is one of {', '.join(STRATEGIES)}", **{name: strategy})
+        for pattern in self.formats:
+            compile_format(pattern)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every metric, the objective first."""
+        return (self.objective, *self.additional)
+
+    def strategy(self, name: str) -> str:
+        """Return how a metric's readings become one value."""
+        return self.strategies.get(name) or {"minimize": "min", "maximize": "max"}[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that reports a metric or looks as if it wanted to."""
+
+    number: int
+    """Counted from 1."""
+
+    text: str
+    """Without its line end."""
+
+    readings: tuple[Reading, ...]
+    """What Katib takes from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """What the rules look at."""
+
+    reader: Reader
+    """How it is read."""
+
+    lines: Sequence[Line]
+    """Those that report a metric or mention one."""
+
+    total: int
+    """Number of all lines."""
+
+    seen: Mapping[str, int]
+    """Every ``name=number`` in the log by name, with its number of lines, metric or not."""
+
+    def reported(self, name: str) -> list[tuple[Line, Reading]]:
+        """Return each reading of a metric, in the order of the lines."""
+        return [(line, one) for line in self.lines for one in line.readings if one.name == name]
+
+    def silent(self) -> list[str]:
+        """Return the metrics that no line reports."""
+        found = {one.name for line in self.lines for one in line.readings}
+        return [name for name in self.reader.names if name not in found]
+
+    def folded(self) -> dict[str, dict[str, str]]:
+        """Return what the trial's observation would hold."""
+        readings = [one for line in self.lines for one in line.readings]
+        if self.reader.objective in self.silent():  # Katib then drops the other metrics too
+            readings = []
+        return fold(readings, self.reader.names)
+
+
+def scan(lines: Iterable[str], reader: Reader) -> Log:
+    """Read a log once, line by line."""
+    kept, seen, total = [], Counter[str](), 0
+    mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
+    for total, raw in enumerate(lines, 1):
+        text = raw.rstrip("\r\n")
+        seen.update(names_on(text))
+        readings = tuple(parse_line(text, reader.names, reader.formats))
+        if readings or mentions.search(text):
+            kept.append(Line(total, text, readings))
+    return Log(reader=reader, lines=kept, total=total, seen=dict(seen))
+
+
+def names_on(text: str) -> Iterator[str]:
+    """Yield each name on a line that Katib's own pattern finds with a digit after it."""
+    if "=" in text:
+        for match in compile_format(DEFAULT_FORMAT).finditer(text):
+            if any(character.isdigit() for character in match.group(2) or ""):
+                yield match.group(1)
+
+
+def guess_reader(lines: Iterable[str], objective: str | None = None, kind: str | None = None) -> Reader:
+    """Choose what the user has not said: a metric the log mentions, and whether small values are good ones.
+
+    Args:
+        lines: Of the log.
+        objective: The metric, if known.
+        kind: ``minimize`` or ``maximize``, if known.
+    """
+    if objective is None:
+        text = list(lines)
+        known = [name for name in ("accuracy", "loss") if any(name in line.lower() for line in text)]
+        names = Counter(name for line in text for name in names_on(line))
+        objective = (known or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
+    return Reader(objective=objective, kind=kind or ("minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"))
+
+
+def stored(log: Log) -> list[dict[str, str | float | None]]:
+    """Return a row for each metric: min, max, latest, the strategy and the number it makes of them."""
+    rows = []
+    for name, values in log.folded().items():
+        strategy = log.reader.strategy(name)
+        rows.append({"metric": name, **values, "strategy": strategy, "value": objective_value(values, strategy)})
+    return rows
+
+
+def details_of(log: Log) -> dict[str, Any]:
+    """Return what a report shows of a log besides findings."""
+    rows = [
+        {
+            "line": line.number,
+            "time": None if one.time.year == 1 else one.time.isoformat(),
+            "metric": one.name,
+            "value": one.value,
+        }
+        for line in log.lines
+        for one in line.readings
+    ]
+    return {
+        "lines": log.total,
+        "objective": log.reader.objective,
+        "type": log.reader.kind,
+        "stored": stored(log),
+        "readings": rows[:SHOWN],
+        "readings_total": len(rows),
+    }

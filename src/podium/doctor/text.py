@@ -1,0 +1,72 @@
+"""A report for people: sections that read well without colour."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from podium.doctor.finding import LEVELS, Finding, Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {"pass": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
+HEAD, TAIL = 6, 3
+"""Readings shown at the beginning and at the end of a long log."""
+
+
+def show(report: Report, console: "Console") -> None:
+    """Print a report: what was seen, what was found, the verdict."""
+    console.print(f"{report.subject}", style="bold", highlight=False, markup=False)
+    details = report.details
+    if "stored" in details:
+        _show_metrics(details, console)
+    for title, line in details.get("commands", {}).items():
+        console.print(f"  {title} runs", highlight=False, markup=False)
+        console.print(f"    {line}", soft_wrap=True, highlight=False, markup=False)
+    for finding in report.findings:
+        _show_finding(finding, console)
+    console.print(f"  {verdict(report)}", style=STYLES[report.verdict], highlight=False, markup=False)
+
+
+def verdict(report: Report) -> str:
+    """Return the last line of a report: ``fail: 1 fail, 2 warn``."""
+    counts = [(level, sum(one.level == level for one in report.findings)) for level in reversed(LEVELS)]
+    return f"{report.verdict}: " + (", ".join(f"{count} {level}" for level, count in counts if count) or "no findings")
+
+
+def _show_metrics(details: dict[str, Any], console: "Console") -> None:
+    rows = details["readings"]
+    about = f"{details['lines']} lines, objective {details['objective']}, {details['type']}"
+    console.print(f"  {about}; {details['readings_total']} readings", highlight=False, markup=False)
+    if rows:
+        short = rows if len(rows) <= HEAD + TAIL + 1 else [*rows[:HEAD], None, *rows[-TAIL:]]
+        _table(console, ("line", "time", "metric", "value"), short)
+    console.print("  Katib would store", highlight=False, markup=False)
+    _table(console, ("metric", "min", "max", "latest", "strategy", "value"), details["stored"])
+
+
+def _table(console: "Console", columns: Sequence[str], rows: Sequence[dict[str, Any] | None]) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        cells = [row[column] if row else "…" for column in columns]
+        table.add_row(*(Text("–" if cell is None else repr(cell) if cell == "" else str(cell)) for cell in cells))
+    console.print(Padding(table, (0, 0, 0, 4)))
+
+
+def _show_finding(finding: Finding, console: "Console") -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    title = Text.assemble((f"{finding.level.upper():4}", STYLES[finding.level]), f"  {finding.what}")
+    console.print(Padding(title, (0, 0, 0, 2)))
+    about = Text(f"{finding.where} · {finding.rule}", style="dim")
+    console.print(Padding(about, (0, 0, 0, 8)))
+    if finding.level != "pass":
+        console.print(Padding(Text(finding.why), (0, 0, 0, 8)))
+    if finding.mend:
+        console.print(Padding(Text(f"mend: {finding.mend}"), (0, 0, 0, 8)))

@@ -1,0 +1,141 @@
+"""Rules about values in a log: what Katib stores is not what was printed."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from podium.doctor.finding import Hit, Rule, rule
+from podium.doctor.name_rules import places
+from podium.doctor.reading import COLOUR, Line, Log
+from podium.metrics import number, objective_value
+
+CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
+_WRONG = re.compile(r"[,_]\d|\.\d|[xX][0-9a-fA-F]")
+
+
+class Printed(NamedTuple):
+    """One value as it stands in the log and as Katib takes it."""
+
+    metric: str
+    line: Line
+    text: str
+    """What follows the equals sign, to the next blank."""
+
+    value: str | None
+    """What is stored; None if a stricter metricsFormat passes over it."""
+
+
+def printed(log: Log) -> Iterator[Printed]:
+    """Yield every ``metric=…`` of a log."""
+    for name in log.reader.names:
+        wanted = re.compile(rf"(?<![\w|-]){re.escape(name)}[^\S\n]*=[^\S\n]*(\S*)")
+        for line in log.lines:
+            values = [one.value for one in line.readings if one.name == name]
+            for found in wanted.finditer(line.text):
+                taken = bool(values) and found[1].startswith(values[0])
+                yield Printed(name, line, found[1], values.pop(0) if taken else None)
+
+
+def _grouped(log: Log, found: Iterator[Printed], what: str, mend: str) -> Iterator[Hit]:
+    """Make one hit for each metric; it is no failure while the objective still comes out as a number."""
+    by_metric: dict[str, list[Printed]] = {}
+    for one in found:
+        by_metric.setdefault(one.metric, []).append(one)
+    folded = log.folded()
+    for metric, ones in by_metric.items():
+        wrong = any(one.value and number(one.value) is not None for one in ones)
+        usable = objective_value(folded[metric], log.reader.strategy(metric)) is not None and not wrong
+        mild = metric != log.reader.objective or usable
+        first = ones[0]
+        shown = COLOUR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
+        kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
+        text = what.format(shown=shown, kept=kept, metric=metric)
+        where = places(one.line for one in ones)
+        yield Hit(what=text, where=where, mend=mend.format(metric=metric), level="warn" if mild else None)
+
+
+def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
+    wanted = re.compile(pattern, re.IGNORECASE)
+    for one in printed(log):
+        if number(one.value or "") is None and wanted.match(one.text):
+            yield one
+
+
+@rule("fail", CROWNED)
+def not_finite(log: Log) -> Iterator[Hit]:
+    mend = "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit"
+    yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), "`{shown}` {kept}", mend)
+
+
+@rule("fail", CROWNED)
+def tensor_or_array(log: Log) -> Iterator[Hit]:
+    found = _unreadable(log, r"(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({]")
+    yield from _grouped(log, found, "`{shown}` {kept}", "print a plain number: float({metric}) or .item()")
+
+
+@rule("fail", CROWNED)
+def colour_in_value(log: Log) -> Iterator[Hit]:
+    mend = "switch colours off where stdout is no terminal (NO_COLOR=1)"
+    yield from _grouped(log, _unreadable(log, r"\x1b"), "`{shown}` {kept}", mend)
+
+
+@rule("fail", CROWNED)
+def quoted_value(log: Log) -> Iterator[Hit]:
+    yield from _grouped(log, _unreadable(log, r"[\"'`]"), "`{shown}` {kept}", "print the number without quotes")
+
+
+@rule("fail", CROWNED)
+def no_number(log: Log) -> Iterator[Hit]:
+    others = r"(?![+-]?(nan|inf)|(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({\x1b\"'`])"
+    found = (one for one in _unreadable(log, others) if one.value is not None)
+    yield from _grouped(log, found, "`{shown}` {kept}", "print a number after {metric}=, on the same line")
+
+
+@rule("fail", "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.")
+def number_cut_short(log: Log) -> Iterator[Hit]:
+    found = (one for one in printed(log) if one.value and _WRONG.match(one.text[len(one.value) :]))
+    mend = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
+    yield from _grouped(log, found, "`{shown}` {kept}", mend)
+
+
+@rule("warn", "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.")
+def percent(log: Log) -> Iterator[Hit]:
+    found = (one for one in printed(log) if one.value and one.text[len(one.value) :].startswith("%"))
+    yield from _grouped(log, found, "`{shown}` {kept}", "print a fraction, 0.9659, and set the goal on the same scale")
+
+
+@rule("warn", "What follows the number is dropped.")
+def unit_dropped(log: Log) -> Iterator[Hit]:
+    found = (
+        one
+        for one in printed(log)
+        if one.value
+        and (rest := one.text[len(one.value) :])[:1].isalpha()
+        and not _WRONG.match(rest)
+        and number(one.value) is not None
+    )
+    yield from _grouped(log, found, "`{shown}` {kept}", "print the number alone, always in the same unit")
+
+
+@rule("warn", "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.")
+def unreadable_while_stopping_early(log: Log) -> Iterator[Hit]:
+    if not log.reader.stops_early:
+        return
+    pair = re.compile(r"[\w|-]+\s*=\s*(?![+-]?\.?\d)\S*")
+    lines = [(line, found[0]) for line in log.lines if (found := pair.search(line.text))]
+    if lines:
+        mend = "keep lines that mention the metric free of other name=text; do not print argv"
+        yield Hit(what=f"`{lines[0][1]}` has no number", where=places(line for line, _ in lines), mend=mend)
+
+
+VALUE_RULES: tuple[Rule[Log], ...] = (
+    not_finite,
+    tensor_or_array,
+    colour_in_value,
+    quoted_value,
+    no_number,
+    number_cut_short,
+    percent,
+    unit_dropped,
+    unreadable_while_stopping_early,
+)
