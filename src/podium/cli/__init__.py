@@ -15,6 +15,10 @@ from podium.errors import PodiumError
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
     "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
+    "upload": ("upload", "upload", "Upload a pipeline to a Kubeflow Pipelines server."),
+    "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),
+    "schedule": ("schedule", "schedule", "Keep recurring runs on the server as YAML says."),
+    "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
     "data": ("data", "data", "Prepare and inspect datasets."),
     "job": ("job", "job", "Run a PyTorchJob or a Job YAML on this machine."),
     "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML on this machine."),

@@ -1,0 +1,36 @@
+"""`podium reap`."""
+
+import json
+from dataclasses import asdict
+
+import click
+
+
+@click.command()
+@click.option("--cluster", default="kubernetes://", show_default=True, help="Where to look: kubernetes://NAMESPACE.")
+@click.option("--delete", is_flag=True, help="Delete what was found; without it nothing is changed.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def reap(cluster: str, delete: bool, as_json: bool) -> None:
+    """List jobs and experiments that still run though their pipeline run is over, and delete them.
+
+    \b
+    Examples:
+      podium reap --cluster kubernetes://kubeflow
+      podium reap --cluster kubernetes://kubeflow --delete
+    """
+    from podium.cluster.kubernetes import KubernetesCluster
+    from podium.cluster.reap import orphans
+    from podium.cluster.reap import reap as delete_all
+    from podium.errors import require
+
+    require(cluster.startswith("kubernetes://"), "only a Kubernetes cluster has orphans", cluster=cluster)
+    with KubernetesCluster(cluster) as there:
+        found = orphans(there)
+        if as_json:
+            click.echo(json.dumps([asdict(one) for one in found], indent=1))
+        for one in found if not as_json else []:
+            click.echo(f"{one.kind:<11} {one.name:<42} {one.phase:<10} since {one.created}  {one.why}")
+        if delete:
+            delete_all(there, found)
+    what = "deleted" if delete else "found"
+    click.echo(f"{len(found)} {what}" + ("" if delete or not found else "; --delete deletes them"), err=True)

@@ -1,0 +1,152 @@
+"""`podium schedule`: recurring runs as code."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.server_options import GROUP, open_server, server_options
+
+if TYPE_CHECKING:
+    from podium.server.schedules import Change
+
+PATHS = click.Path(exists=True, path_type=Path)
+
+
+@click.group()
+def schedule() -> None:
+    """Keep recurring runs on Kubeflow Pipelines as YAML says.
+
+    \b
+    Examples:
+      podium schedule plan
+      podium schedule apply schedules/nightly.yaml
+      podium schedule pause nightly-tune
+    """
+
+
+@schedule.command()
+@click.argument("paths", nargs=-1, type=PATHS)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@server_options
+def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
+    """Show what apply would do, and when each schedule fires next; nothing is changed.
+
+    PATHS are YAML files or directories of them; schedules/ if missing. Exit code 0 also if there is a difference.
+
+    \b
+    Example:
+      podium schedule plan
+    """
+    from podium.server.schedules import load
+    from podium.server.schedules import plan as compare
+
+    wanted = load(paths or [Path("schedules")])
+    _show(compare(open_server(**server), wanted), as_json)
+
+
+@schedule.command()
+@click.argument("paths", nargs=-1, type=PATHS)
+@click.option("--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@server_options
+def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> None:
+    """Make the server's schedules those of the files; doing it twice changes nothing.
+
+    Schedules that are in no file are left alone.
+
+    \b
+    Example:
+      podium schedule apply
+    """
+    from podium.server import schedules
+
+    wanted = schedules.load(paths or [Path("schedules")])
+    there = open_server(**server)
+    changes = schedules.plan(there, wanted)
+    for change in changes:
+        schedules.apply(there, change, group)
+    _show(changes, as_json)
+
+
+@schedule.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print the schedules as JSON.")
+@server_options
+def list_(as_json: bool, **server: Any) -> None:
+    """List the server's schedules, whoever made them.
+
+    \b
+    Example:
+      podium schedule list
+    """
+    from podium.server.schedules import present, settings_of
+
+    rows = [{"name": str(one.display_name), **settings_of(one)} for one in present(open_server(**server))]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        state = "enabled" if row["enabled"] else "paused"
+        click.echo(f"{row['name']:<28} {state:<8} {row['cron'] or 'interval':<18} version {row['version']}")
+
+
+@schedule.command()
+@click.argument("name")
+@server_options
+def pause(name: str, **server: Any) -> None:
+    """Stop a schedule from firing; runs that go on go on. `podium schedule apply` resumes it.
+
+    \b
+    Example:
+      podium schedule pause nightly-tune
+    """
+    from podium.server.schedules import find, switch
+
+    there = open_server(**server)
+    for one in find(there, name):
+        switch(there, one, on=False)
+    click.echo(f"{name} paused", err=True)
+
+
+@schedule.command()
+@click.argument("name")
+@server_options
+def delete(name: str, **server: Any) -> None:
+    """Delete a schedule from the server; its runs stay listed.
+
+    \b
+    Example:
+      podium schedule delete nightly-tune
+    """
+    from podium.server.schedules import find, remove
+
+    there = open_server(**server)
+    for one in find(there, name):
+        remove(there, one)
+    click.echo(f"{name} deleted", err=True)
+
+
+def _show(changes: "list[Change]", as_json: bool) -> None:
+    from podium.server.cron import next_times
+
+    rows = [
+        {
+            "name": change.schedule.name,
+            "action": change.action,
+            "pipeline": change.version.pipeline,
+            "version": change.version.name,
+            "cron": change.schedule.cron,
+            "differences": list(change.differences),
+            "next": [f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in next_times(change.schedule.cron)],
+        }
+        for change in changes
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        click.echo(f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}")
+        for difference in row["differences"]:
+            click.echo(f"         {difference}")
+        click.echo(f"         next {'  '.join(row['next'])}")

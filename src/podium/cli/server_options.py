@@ -1,0 +1,36 @@
+"""Options of the commands that talk to a Kubeflow Pipelines server."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from podium.server.client import Server
+
+Command = Callable[..., Any]
+GROUP = "podium"
+"""KFP experiment that runs are listed under unless told otherwise."""
+
+
+def server_options(command: Command) -> Command:
+    """Add --host, --namespace and --token-file."""
+    for option in (
+        click.option(
+            "--token-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="File with a bearer token; else what the kfp client finds.",
+        ),
+        click.option("--namespace", help="Namespace on a multi-user server."),
+        click.option("--host", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True, help="Address of the server."),
+    ):
+        command = option(command)
+    return command
+
+
+def open_server(host: str | None, namespace: str | None, token_file: Path | None) -> "Server":
+    """Connect as the options say."""
+    from podium.server.client import Server
+
+    return Server(host, namespace, token_file.read_text().strip() if token_file else None)

@@ -1,0 +1,116 @@
+"""`podium upload` and `podium submit`."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from podium.cli.server_options import GROUP, open_server, server_options
+
+FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+
+
+@click.command()
+@click.argument("pipeline")
+@click.option("--name", help="Name on the server; the pipeline's own if missing.")
+@click.option("--description", default="", help="Shown with a new version.")
+@click.option("--steps-image", help="Image of the steps.")
+@click.option("--trainer-image", help="Image of trials, training and prepare_data.")
+@click.option("--json", "as_json", is_flag=True, help="Print the version as JSON.")
+@server_options
+def upload(
+    pipeline: str,
+    name: str | None,
+    description: str,
+    steps_image: str | None,
+    trainer_image: str | None,
+    as_json: bool,
+    **server: Any,
+) -> None:
+    """Upload a pipeline to Kubeflow Pipelines; a new version only if the content changed.
+
+    PIPELINE is tune_and_promote, train_and_promote, or a compiled YAML file.
+
+    \b
+    Examples:
+      podium upload tune_and_promote --host http://127.0.0.1:8888
+      podium compile -o pipeline.yaml && podium upload pipeline.yaml
+    """
+    from podium.server.versions import upload as upload_text
+
+    text = _text(pipeline, steps_image, trainer_image)
+    there = open_server(**server)
+    version = upload_text(there, text, name, description)
+    link = there.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
+    if as_json:
+        fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
+        click.echo(json.dumps({field: getattr(version, field) for field in fields} | {"link": link}, indent=1))
+        return
+    click.echo(f"{version.pipeline} {version.name} {'uploaded' if version.new else 'unchanged'}")
+    click.echo(link)
+
+
+def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> str:
+    from podium.errors import InvalidInput, require
+
+    file = Path(pipeline)
+    if file.suffix not in (".yaml", ".yml"):
+        from podium.compiling import compile_pipeline
+
+        return compile_pipeline(pipeline, steps_image=steps_image, trainer_image=trainer_image)
+    hint = "give the images to `podium compile`"
+    require(not (steps_image or trainer_image), "a compiled file keeps its images", hint, file=pipeline)
+    try:
+        return file.read_text()
+    except OSError as error:
+        raise InvalidInput(f"{pipeline} cannot be read: {error.strerror}") from error
+
+
+@click.command(context_settings=FREE)
+@click.argument("pipeline")
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.option("--version", help="Name of the version; the newest if missing.")
+@click.option("--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under.")
+@click.option("--name", help="Display name of the run.")
+@click.option("--wait", is_flag=True, help="Show the tasks as they go; exit 1 if the run fails.")
+@click.option("--timeout", type=float, help="Seconds to wait at most; the run goes on.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
+@server_options
+def submit(
+    pipeline: str,
+    parameters: tuple[str, ...],
+    version: str | None,
+    group: str,
+    name: str | None,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+    **server: Any,
+) -> None:
+    """Run an uploaded pipeline on Kubeflow Pipelines.
+
+    PARAMETERS are written name=value and checked against the uploaded version.
+
+    \b
+    Examples:
+      podium submit train_and_promote epochs=3 workers=2 --wait
+      podium submit tune-and-promote --version v3-1a2b3c4d max_trials=6
+    """
+    from podium.server.runs import follow
+    from podium.server.runs import submit as start
+    from podium.server.versions import choose
+
+    there = open_server(**server)
+    run = start(there, choose(there, pipeline, version), parameters, group=group, name=name)
+    click.echo(f"{run.run_id}  {run.link}", err=as_json)
+    state = follow(there, run.run_id, _tell, timeout) if wait else "SUBMITTED"
+    if as_json:
+        click.echo(json.dumps({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state}, indent=1))
+    elif wait:
+        click.echo(state)
+
+
+def _tell(task: str, state: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')}  {state:<10} {task}", err=True)

@@ -1,0 +1,105 @@
+"""Jobs that outlived their run: find them by label and delete them.
+
+A cancelled step has well under a second to delete its job, and no owner reference acts at a cancel (both observed on
+KFP 2.0.5 and 2.16.1), so one may stay. Whether a run is over is asked of its Workflow, not of the KFP API: there a run
+whose Workflow was deleted stays RUNNING for ever.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podium.cluster.kubernetes import KubernetesCluster
+from podium.errors import PodiumError
+from podium.identity import POD_RUN_LABEL, RUN_LABEL
+from podium.manifests.conditions import status_of
+
+KINDS = ("Experiment", "PyTorchJob", "Job")
+"""Looked at in this order: an Experiment takes its trials along."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphan:
+    """A job or experiment that runs though its run does not."""
+
+    kind: str
+    """PyTorchJob, Job or Experiment."""
+
+    name: str
+    """Its name."""
+
+    run_id: str
+    """The run that launched it."""
+
+    phase: str
+    """Where it stands."""
+
+    created: str
+    """When it was made."""
+
+    why: str
+    """What became of the run."""
+
+
+def orphans(cluster: KubernetesCluster) -> list[Orphan]:
+    """Return the unfinished objects of the namespace whose run is over or gone.
+
+    Raises:
+        PodiumError: The Workflows cannot be read: without them nothing is called an orphan.
+    """
+    found = []
+    for kind in KINDS:
+        try:
+            objects = cluster.list(kind)
+        except PodiumError as error:
+            if "does not know the kind" in error.message:
+                continue
+            raise
+        for one in objects:
+            run_id = (one["metadata"].get("labels") or {}).get(RUN_LABEL)
+            state = status_of(one)
+            # A trial's job is its Experiment's business.
+            if not run_id or state.finished or _made_by_katib(one):
+                continue
+            why = _over(cluster, run_id)
+            if why:
+                found.append(
+                    Orphan(
+                        kind=kind,
+                        name=one["metadata"]["name"],
+                        run_id=run_id,
+                        phase=state.phase,
+                        created=one["metadata"]["creationTimestamp"],
+                        why=why,
+                    )
+                )
+    return found
+
+
+def reap(cluster: KubernetesCluster, found: Sequence[Orphan]) -> None:
+    """Delete orphans; returns when their pods are gone."""
+    for one in found:
+        cluster.delete(one.kind, one.name)
+
+
+def _made_by_katib(manifest: dict[str, Any]) -> bool:
+    return any(owner["kind"] == "Trial" for owner in manifest["metadata"].get("ownerReferences") or [])
+
+
+def _over(cluster: KubernetesCluster, run_id: str) -> str | None:
+    """Say what became of a run, or None while its Workflow goes on."""
+    api = cluster.api
+    answer = api.call(
+        f"read the workflow of run {run_id}",
+        api.custom.list_namespaced_custom_object,
+        "argoproj.io",
+        "v1alpha1",
+        api.namespace,
+        "workflows",
+        label_selector=f"{POD_RUN_LABEL}={run_id}",
+    )
+    phases = [(item.get("status") or {}).get("phase") or "Pending" for item in answer["items"]]
+    if not phases:
+        return "its workflow is gone"
+    going = [phase for phase in phases if phase in ("Pending", "Running")]
+    return None if going else f"its workflow is {phases[0]}"

@@ -1,0 +1,118 @@
+"""A connection to a Kubeflow Pipelines server, with its own words in every error."""
+
+import contextlib
+import io
+import json
+import socket
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+
+ENDPOINT = "KF_PIPELINES_ENDPOINT"
+"""The kfp client's own variable for the server's address."""
+
+HINT = f"give --host or set {ENDPOINT}, for example: kubectl -n kubeflow port-forward svc/ml-pipeline 8888"
+
+
+class Server:
+    """A Kubeflow Pipelines API server.
+
+    Args:
+        host: Address such as ``http://127.0.0.1:8888``; None for KF_PIPELINES_ENDPOINT, else the service of the
+            cluster this runs in, else the one behind the kubeconfig: the kfp client's own order.
+        namespace: The user's namespace on a multi-user server; None for the one kfp's context file holds.
+        token: Bearer token; None for what the kfp client finds by itself.
+
+    Raises:
+        PodiumError: Nobody answers there.
+    """
+
+    def __init__(self, host: str | None = None, namespace: str | None = None, token: str | None = None) -> None:
+        if host:
+            _knock(host)
+        from kfp import Client
+
+        with _quiet():
+            try:
+                self.client = Client(host=host, existing_token=token)
+            except Exception as error:
+                raise PodiumError(f"no Kubeflow Pipelines server answers: {_words(error)}", HINT) from error
+        self.namespace = namespace or self.client.get_user_namespace() or None
+        self.address = str(self.client._existing_config.host)
+
+    def call(self, doing: str, function: Callable[..., Any], **arguments: Any) -> Any:
+        """Call a method of the kfp client, without what it prints.
+
+        Raises:
+            NotFound, Conflict, InvalidInput, PodiumError: What the server said, after "cannot DOING:".
+        """
+        from kfp_server_api import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            with _quiet():
+                return function(**arguments)
+        except ApiException as error:
+            words = _words(error)
+            text = f"cannot {doing}: {words}"
+            if error.status == 404:
+                raise NotFound(text) from error
+            # 2.0.5 answers 500 for a name that is taken (observed).
+            if error.status == 409 or (error.status == 500 and "already exist" in words.lower()):
+                raise Conflict(text) from error
+            if error.status == 400:
+                raise InvalidInput(text) from error
+            hint = "check the token and the namespace" if error.status in (401, 403) else None
+            raise PodiumError(text, hint) from error
+        except HTTPError as error:
+            raise PodiumError(f"cannot {doing}: {self.address} does not answer: {error}", HINT) from error
+
+    def pages(self, doing: str, function: Callable[..., Any], field: str, **arguments: Any) -> Iterator[Any]:
+        """Yield the items of every page of a list call."""
+        token = ""
+        while True:
+            answer = self.call(doing, function, page_size=100, page_token=token, **arguments)
+            yield from getattr(answer, field) or []
+            token = answer.next_page_token or ""
+            if not token:
+                return
+
+    def group(self, name: str) -> str:
+        """Return the id of a KFP experiment (a folder of runs), made if there is none."""
+        found = self.call("open the group of runs", self.client.create_experiment, name=name, namespace=self.namespace)
+        return str(found.experiment_id)
+
+    def link(self, path: str) -> str:
+        """Return the address of a page of the UI."""
+        return f"{self.client._get_url_prefix().rstrip('/')}/#/{path}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the kfp client's prints out of stdout and its standing warning off the screen."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _knock(host: str) -> None:
+    """Fail in seconds where nobody listens; the kfp client tries for half a minute."""
+    url = urlsplit(host if "://" in host else f"https://{host}")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise InvalidInput(f"`a host is http://name:port` must hold, but got host={host!r}", HINT)
+    try:
+        socket.create_connection((url.hostname, url.port or (80 if url.scheme == "http" else 443)), 5).close()
+    except (OSError, ValueError) as error:
+        raise PodiumError(f"{host} does not answer: {error}", HINT) from error
+
+
+def _words(error: Any) -> str:
+    """Return the server's message out of a JSON body, else what the exception says."""
+    try:
+        body = json.loads(error.body)
+        return str(body.get("message") or body.get("error")).strip()
+    except (AttributeError, TypeError, ValueError):
+        return str(getattr(error, "body", None) or error).strip()

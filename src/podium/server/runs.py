@@ -1,0 +1,117 @@
+"""Runs: submit one and follow its tasks."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podium.errors import Failed, PodiumError
+from podium.parameters import read_parameters
+from podium.server.client import Server
+from podium.server.versions import Version
+
+POLL = 2.0
+"""Seconds between looks: the server has no watch."""
+
+PATIENCE = 120.0
+"""Seconds a server may be away while a run is followed."""
+
+OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """A run that was started."""
+
+    run_id: str
+    """The server's id; also the label pipeline/runid of its pods."""
+
+    name: str
+    """As shown in the UI."""
+
+    link: str
+    """Its page."""
+
+
+def submit(server: Server, version: Version, words: Sequence[str], *, group: str, name: str | None = None) -> Submitted:
+    """Start a run of a version.
+
+    Args:
+        server: The server.
+        version: What to run.
+        words: Parameters as ``name=value``, checked against the version's own.
+        group: KFP experiment the run is listed under.
+        name: Display name; the pipeline's and the time's if None.
+
+    Raises:
+        InvalidInput: A parameter is unknown or of another type; nothing was started.
+    """
+    values = read_parameters(words, version.parameters())
+    title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    run = server.call(
+        f"run {version.pipeline}",
+        server.client.run_pipeline,
+        experiment_id=server.group(group),
+        job_name=title,
+        params=values,
+        pipeline_id=version.pipeline_id,
+        version_id=version.id,
+    )
+    return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
+
+
+def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeout: float | None = None) -> str:
+    """Wait until a run is over and tell of each task's state as it changes.
+
+    Args:
+        server: The server; it may go away for two minutes.
+        run_id: The run.
+        tell: Called with a task's name and its state.
+        timeout: Seconds; None waits as long as it takes.
+
+    Returns:
+        ``SUCCEEDED``.
+
+    Raises:
+        Failed: The run failed or was cancelled; the message names the failed tasks. Or the timeout passed.
+    """
+    end = float("inf") if timeout is None else time.monotonic() + timeout
+    known: dict[str, str] = {}
+    answered = time.monotonic()
+    while True:
+        try:
+            run = server.call(f"read run {run_id}", server.client.get_run, run_id=run_id)
+            answered = time.monotonic()
+        except PodiumError:
+            if time.monotonic() - answered > PATIENCE:
+                raise
+            time.sleep(POLL)
+            continue
+        for task, state in tasks_of(run).items():
+            if known.get(task) != state:
+                known[task] = state
+                tell(task, state)
+        if run.state in OVER:
+            return _end(run, known)
+        if time.monotonic() > end:
+            raise Failed(f"run {run_id} did not end within {timeout:g} s; it goes on", "look at it in the UI")
+        time.sleep(POLL)
+
+
+def tasks_of(run: Any) -> dict[str, str]:
+    """Return the state of each task a person wrote, by name: no drivers, no root."""
+    details = (run.run_details.task_details if run.run_details else None) or []
+    own = [one for one in details if one.display_name and not one.display_name.endswith("-driver")]
+    hidden = {"root", "executor", run.display_name}
+    return {str(one.display_name): str(one.state) for one in own if one.display_name not in hidden and one.state}
+
+
+def _end(run: Any, tasks: dict[str, str]) -> str:
+    if run.state == "SUCCEEDED":
+        return "SUCCEEDED"
+    # The final state of a cancelled run is FAILED: only its history tells (observed).
+    cancelled = any(one.state in ("CANCELING", "CANCELED") for one in run.state_history or [])
+    failed = [name for name, state in tasks.items() if state == "FAILED"]
+    why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
+    text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
+    raise Failed(text, f"see the step's log: kubectl logs -l pipeline/runid={run.run_id} -c main --tail 50")
