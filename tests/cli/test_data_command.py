@@ -1,0 +1,49 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podium.data import artifact
+
+
+def podium(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from podium.cli import main; main()", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+
+
+def test_inspect_prints_sizes_statistics_and_classes(tiny_dataset: Path, tmp_path: Path) -> None:
+    done = podium("data", "inspect", str(tiny_dataset), "--picture", "grid.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    info = artifact.describe(tiny_dataset)
+    assert f"{info.mean:.4f}" in done.stdout
+    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("train", "test"))] == [
+        "400", "100", "500",
+    ]  # fmt: skip
+    assert (tmp_path / "grid.png").stat().st_size > 1000
+    assert "grid.png" in done.stderr
+
+
+def test_inspect_prints_json_and_nothing_else_on_stdout(tiny_dataset: Path, tmp_path: Path) -> None:
+    found = json.loads(podium("data", "inspect", str(tiny_dataset), "--json", cwd=tmp_path).stdout)
+    assert found["digest"] == artifact.describe(tiny_dataset).digest
+    assert found["parts"]["validation"]["count"] == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["inspect", "nowhere"], 1, "there is no dataset.json in nowhere"),
+        (["prepare", "--dataset", "fasion-mnist"], 2, "did you mean fashion-mnist?"),
+        (["prepare", "--validation", "2"], 2, "`0 < validation < 1` must hold, but got validation=2.0"),
+        (["prepare", "--source", "nowhere"], 1, "there is no train-images-idx3-ubyte"),
+    ],
+)
+def test_mistakes_get_two_lines_and_leave_nothing(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    done = podium("data", *words, cwd=tmp_path)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
