@@ -42,13 +42,16 @@ class Parameter:
         """Whether it has bounds rather than a list."""
         return self.kind in ("double", "int")
 
-    def grid(self) -> list[str]:
-        """Return every value of a stepped or listed parameter as text, in order."""
+    @property
+    def points(self) -> int:
+        """How many values a stepped or listed parameter has."""
         if not self.numeric:
-            return list(self.choices)
-        step = self.step or 1.0
-        count = math.floor((self.high - self.low) / step + 1e-9) + 1
-        return [self.text(self.low + place * step) for place in range(count)]
+            return len(self.choices)
+        return math.floor((self.high - self.low) / (self.step or 1.0) + 1e-9) + 1
+
+    def nth(self, place: int) -> str:
+        """Return one value of a stepped or listed parameter, counted from 0."""
+        return self.text(self.low + place * (self.step or 1.0)) if self.numeric else self.choices[place]
 
     def text(self, value: float) -> str:
         """Write a value of a double or int the way a trial sees it; steps leave no rounding dust."""
@@ -136,9 +139,7 @@ def _read_listed(
 
 def count_points(space: Sequence[Parameter]) -> int:
     """Return how many points a grid over the space has."""
-    return math.prod(
-        len(p.choices) if not p.numeric else math.floor((p.high - p.low) / (p.step or 1.0) + 1e-9) + 1 for p in space
-    )
+    return math.prod(parameter.points for parameter in space)
 
 
 def first_values(parameter: Parameter, count: int = 3) -> list[str]:

@@ -1,0 +1,198 @@
+"""Suggestions for trials: a search space, an algorithm, and an Optuna study on disk.
+
+The study is a journal file: ``optuna-dashboard <dir>/optuna.journal`` opens it as it is. Its trials carry the trial's
+name as user attribute ``trial``.
+"""
+
+import contextlib
+import math
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.local.distributions import column, decode, distribution, encode
+from podium.local.plans import PLANS, Plan, Seen
+from podium.manifests.experiment.space import Parameter
+
+if TYPE_CHECKING:
+    import optuna
+
+JOURNAL = "optuna.journal"
+"""File name of the study in an Experiment's directory."""
+
+
+class Search:
+    """Asks an algorithm for points and tells it what became of them.
+
+    Args:
+        space: What is searched.
+        algorithm: A name of Katib's, or asha.
+        settings: The algorithm's, checked.
+        maximize: Whether more is better.
+        directory: Holds the journal; a study that is there goes on.
+        name: Of the study.
+    """
+
+    def __init__(
+        self,
+        space: Sequence[Parameter],
+        algorithm: str,
+        settings: Mapping[str, Any],
+        *,
+        maximize: bool,
+        directory: Path,
+        name: str,
+    ) -> None:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space = list(space)
+        self._distributions = {column(parameter): distribution(parameter) for parameter in space}
+        directory.mkdir(parents=True, exist_ok=True)
+        with _quiet():
+            storage = JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
+            self._study = optuna.create_study(
+                storage=storage,
+                study_name=name,
+                direction="maximize" if maximize else "minimize",
+                load_if_exists=True,
+            )
+        known = self._study.get_trials(deepcopy=False)
+        self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
+        seed = settings.get("random_state")
+        # A search that goes on must not draw its first points again.
+        self._random = random.Random(None if seed is None else f"{seed}/{len(known)}")
+        self._plan = _plan(algorithm, self._space, settings, maximize=maximize, seen=known)
+        self._points = _point_sampler() if self._plan else None
+        with _quiet():
+            self._study.sampler = self._points or _sampler(algorithm, settings, self._random.getrandbits(31))
+
+    def ask(self, trial: str) -> dict[str, str] | None:
+        """Return values for a new trial, as text; None if the algorithm has no more, or none now.
+
+        Args:
+            trial: The trial's name.
+        """
+        if self._plan and self._points:
+            point = self._plan.next(trial)
+            if point is None:
+                return None
+            self._points.point = {
+                column(parameter): encode(parameter, point[parameter.name]) for parameter in self._space
+            }
+        with _quiet():
+            asked = self._study.ask(fixed_distributions=self._distributions)
+        asked.set_user_attr("trial", trial)
+        self._numbers[trial] = asked.number
+        values = asked.params
+        return {parameter.name: decode(parameter, values[column(parameter)]) for parameter in self._space}
+
+    @property
+    def finished(self) -> bool:
+        """Whether no further point will ever come."""
+        return self._plan is not None and self._plan.finished
+
+    def tell(self, trial: str, value: float | None) -> None:
+        """Report the end of a trial.
+
+        Args:
+            trial: Its name.
+            value: The objective; None if it failed or reported no number.
+        """
+        import optuna
+
+        number = self._numbers.get(trial)
+        if number is None:
+            return
+        if self._plan:
+            self._plan.tell(trial, value)
+        state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
+        self._study.tell(number, value, state=state, skip_if_finished=True)
+
+    def add(self, trial: str, assignments: Mapping[str, str], value: float) -> bool:
+        """Add a finished trial of another sweep; return whether it lies in this space."""
+        import optuna
+
+        try:
+            params = {column(one): encode(one, assignments[one.name]) for one in self._space}
+            added = optuna.trial.create_trial(
+                params=params, distributions=self._distributions, value=value, user_attrs={"from": trial}
+            )
+        except (KeyError, ValueError):
+            return False
+        self._study.add_trial(added)
+        return True
+
+
+def _plan(
+    algorithm: str, space: Sequence[Parameter], settings: Mapping[str, Any], *, maximize: bool, seen: Sequence[Any]
+) -> Plan | None:
+    if algorithm not in PLANS:
+        return None
+    history = [
+        Seen(
+            trial=trial.user_attrs["trial"],
+            point={parameter.name: decode(parameter, trial.params[column(parameter)]) for parameter in space},
+            value=trial.value if trial.state.is_finished() else None,
+            running=not trial.state.is_finished(),
+        )
+        for trial in seen
+        if "trial" in trial.user_attrs
+    ]
+    plan = PLANS[algorithm](space, settings, maximize)
+    plan.recall(history)
+    return plan
+
+
+def _sampler(algorithm: str, settings: Mapping[str, Any], seed: int) -> "optuna.samplers.BaseSampler":
+    import optuna
+
+    if algorithm == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    if algorithm in ("tpe", "multivariate-tpe"):
+        given = {
+            "prior_weight": settings.get("prior_weight"),
+            "n_ei_candidates": settings.get("n_ei_candidates", settings.get("n_EI_candidates")),
+            "n_startup_trials": settings.get("n_startup_trials"),
+        }
+        if "gamma" in settings:  # hyperopt's rule, which Katib's tpe runs
+            share = settings["gamma"]
+            given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(count)), 25)
+        given = {name: value for name, value in given.items() if value is not None}
+        return optuna.samplers.TPESampler(seed=seed, multivariate=algorithm == "multivariate-tpe", **given)
+    if algorithm == "cmaes":
+        return optuna.samplers.CmaEsSampler(seed=seed, sigma0=settings.get("sigma"), warn_independent_sampling=False)
+    startup = settings.get("n_initial_points", 10)
+    return optuna.samplers.GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
+
+
+def _point_sampler() -> Any:
+    import optuna
+
+    class Points(optuna.samplers.BaseSampler):
+        """Gives the point it was told, so that a plan's trials are in the study like any others."""
+
+        point: dict[str, Any]
+
+        def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+            return {}
+
+        def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+            return {}
+
+        def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
+            return self.point[param_name]
+
+    return Points()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    # What Optuna calls experimental is what was asked for.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
