@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo test test-slow lint check pins golden clean
+.PHONY: help install demo images images-load test test-cluster test-slow lint check pins golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,25 @@ check: lint test ## lint and fast tests
 pins: $(STAMP) ## renew the pinned requirement files from pyproject.toml
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements-dev.txt
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url -c requirements-dev.txt pyproject.toml -o requirements.txt
+	@printf '%s\n' "torch; sys_platform == 'never'" "torchvision; sys_platform == 'never'" >$(VENV)/without-torch.txt
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url -c requirements.txt --overrides $(VENV)/without-torch.txt pyproject.toml | grep -v never >requirements-steps.txt
+
+# Anything that takes the options of `docker build` will do: podman build, buildah bud.
+BUILD ?= docker build
+# What brings an image into the cluster: kind load docker-image, minikube image load; nothing where BUILD does it.
+LOAD ?= kind load docker-image
+TAG ?= 0.1.0
+
+images: ## build the images podium-steps and podium-trainer (BUILD="podman build", TAG, BUILD_ARGS)
+	$(BUILD) $(BUILD_ARGS) --target steps -t podium-steps:$(TAG) .
+	$(BUILD) $(BUILD_ARGS) --target trainer -t podium-trainer:$(TAG) .
+
+images-load: ## bring the images into a kind cluster (LOAD="minikube image load")
+	$(LOAD) podium-steps:$(TAG)
+	$(LOAD) podium-trainer:$(TAG)
+
+test-cluster: $(STAMP) ## the tests against the cluster of KUBECONFIG (KF_PIPELINES_ENDPOINT for the server)
+	@$(BIN)/pytest --cluster -m cluster --timeout 1800
 
 golden: $(STAMP) ## write the compiled pipelines the tests compare with; look at the difference before you commit it
 	@for name in tune_and_promote train_and_promote; do \

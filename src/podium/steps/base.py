@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
+from podium.cluster.access import take_access
 from podium.errors import NotFound, PodiumError
 
 SAID = "podium | "
@@ -40,6 +41,7 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
         sys.excepthook = _show
         before = signal.signal(signal.SIGTERM, _terminate)
         try:
+            take_access()
             return function(*args, **kwargs)
         except Terminated:
             raise SystemExit(128 + signal.SIGTERM) from None

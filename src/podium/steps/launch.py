@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from podium.cluster import Cluster
+from podium.cluster.access import find_access, grant_access
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, NotFound
 from podium.manifests.conditions import status_of
@@ -23,7 +24,7 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
     """
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     try:
-        _create_or_adopt(cluster, manifest)
+        _create_or_adopt(cluster, grant_access(manifest, find_access()))
         yield
     except Terminated:
         cluster.abandon(kind, name)

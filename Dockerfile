@@ -1,0 +1,33 @@
+# Two images from one file (make images):
+#   steps    the pipeline's steps: kfp, the Kubernetes clients, minio, onnxruntime; no torch
+#   trainer  the trainer in every pod and trial, and the step that prepares the data: torch as well
+# Nothing secret and no data inside; runs as any user, also with a read-only root where /tmp is a volume.
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS base
+ENV HOME=/tmp LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+# Kubeflow Pipelines 2.0 keeps a step's files below these, as the step's user; later servers mount volumes there.
+RUN mkdir -p /minio /s3 /gcs && chmod 1777 /minio /s3 /gcs
+WORKDIR /opt/podium
+
+FROM base AS steps
+COPY requirements-steps.txt ./
+# The pins are whole: resolving again would trip over the SDKs' contradicting wishes for protobuf.
+RUN pip install --no-deps -r requirements-steps.txt
+COPY . .
+RUN pip install --no-deps --no-build-isolation . && rm -rf build
+USER 1000:1000
+
+FROM base AS trainer
+# Index of PyTorch wheels without CUDA, or for another CUDA; empty takes those of the default index, with CUDA.
+ARG TORCH_INDEX=
+COPY requirements.txt ./
+RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps -r requirements.txt; else \
+      grep -Ev '^(torch|torchvision|triton|nvidia-.*|cuda-.*)==' requirements.txt >/tmp/rest.txt && \
+      grep -Eo '^(torch|torchvision)==[^ ]+' requirements.txt >/tmp/torch.txt && \
+      pip install --no-deps -r /tmp/rest.txt && \
+      pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi
+COPY . .
+RUN pip install --no-deps --no-build-isolation . && rm -rf build
+USER 1000:1000

@@ -1,0 +1,84 @@
+"""Pods reach the object store by reference: no manifest holds a key."""
+
+import json
+from pathlib import Path
+
+import pytest
+from api_server import World
+
+from podium import identity
+from podium.cluster import access, kubernetes
+from podium.cluster.access import Access, find_access, grant_access, take_access
+from podium.errors import PodiumError
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+
+STORE = Access(endpoint="http://store:9000", secret="keys")
+
+
+@pytest.fixture
+def in_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World) -> World:
+    """A pod of namespace team; no credentials of its own."""
+    file = tmp_path / "namespace"
+    file.write_text("team")
+    monkeypatch.setattr(identity, "NAMESPACE_FILE", file)
+    monkeypatch.setattr(kubernetes, "ACCOUNT", tmp_path / "none")
+    for name in access.OWN_CREDENTIALS:
+        monkeypatch.delenv(name, raising=False)
+    world.plurals.add("configmaps")
+    return world
+
+
+def test_a_step_takes_the_stores_address_and_the_secrets_name(in_pod: World) -> None:
+    in_pod.put(
+        "configmaps",
+        {"metadata": {"name": "podium-storage"}, "data": {"endpoint": "http://store:9000", "secret": "keys"}},
+    )
+    environ: dict[str, str] = {}
+    take_access(environ)
+    assert environ == {
+        "AWS_ENDPOINT_URL": "http://store:9000",
+        "AWS_REGION": "us-east-1",
+        "PODIUM_S3_SECRET": "keys",
+    }
+
+
+def test_credentials_of_ones_own_win(in_pod: World) -> None:
+    environ = {"AWS_ACCESS_KEY_ID": "mine"}
+    take_access(environ)
+    assert environ == {"AWS_ACCESS_KEY_ID": "mine"}
+    assert not in_pod.requests
+
+
+def test_without_the_config_map_nothing_is_taken(in_pod: World) -> None:
+    assert find_access() is None
+
+
+def test_a_config_map_that_may_not_be_read_is_an_error(in_pod: World) -> None:
+    in_pod.refusals = [(403, {"kind": "Status", "message": 'configmaps "podium-storage" is forbidden'})]
+    with pytest.raises(PodiumError, match="lacks a right"):
+        find_access()
+
+
+def test_outside_of_a_pod_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(identity, "NAMESPACE_FILE", tmp_path / "none")
+    assert find_access() is None
+
+
+def test_every_replica_gets_references_and_no_value() -> None:
+    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2))
+    granted = grant_access(job, STORE)
+    for replica in granted["spec"]["pytorchReplicaSpecs"].values():
+        env = {one["name"]: one for one in replica["template"]["spec"]["containers"][0]["env"]}
+        assert env["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"] == {"name": "keys", "key": "secretkey"}
+        assert "value" not in env["AWS_ACCESS_KEY_ID"]
+    assert "AWS_ACCESS_KEY_ID" not in json.dumps(job)
+
+
+def test_a_trial_template_is_granted_too_and_a_containers_own_credentials_stay() -> None:
+    own = [{"name": "AWS_ACCESS_KEY_ID", "value": "theirs"}]
+    pod = {"spec": {"containers": [{"name": "a"}, {"name": "b", "env": own}]}}
+    trial = {"kind": "Job", "spec": {"template": pod}}
+    granted = grant_access({"kind": "Experiment", "spec": {"trialTemplate": {"trialSpec": trial}}}, STORE)
+    first, second = granted["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    assert len(first["env"]) == 4
+    assert second["env"] == own
