@@ -2,6 +2,7 @@
 
 import itertools
 import multiprocessing
+import os
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,16 @@ def predictions(version: str) -> np.ndarray:
     return np.where(np.arange(500) < 500 - right, (LABELS + 1) % 10, LABELS)
 
 
-def run(url: str, number: int, barrier: Any) -> None:
+def run(url: str, environ: dict[str, str], number: int, barrier: Any) -> None:
+    os.environ.update(environ)
     registry, name = open_registry(url), f"runner-{number}"
     barrier.wait(120)
     registry.upload("mnist", {"model.onnx": name.encode() * 1000}, {"run_id": name})
     registry.contest("mnist", name, PromotionRule(), lambda one: predictions(one.version), LABELS)
 
 
-def look_on(url: str, stop: Any, seen: Any) -> None:
+def look_on(url: str, environ: dict[str, str], stop: Any, seen: Any) -> None:
+    os.environ.update(environ)
     registry, best = open_registry(url), 0
     while not stop.is_set():
         if champion := registry.champion("mnist"):
@@ -39,9 +42,11 @@ def race(storage: Storage, runners: int) -> Registry:
     spawn = multiprocessing.get_context("forkserver")
     spawn.set_forkserver_preload(["numpy", "podium.registry"])
     stop, seen, barrier = spawn.Event(), spawn.Value("i", 0), spawn.Barrier(runners)
-    reader = spawn.Process(target=look_on, args=(storage.url, stop, seen))
+    reader = spawn.Process(target=look_on, args=(storage.url, dict(os.environ), stop, seen))
     reader.start()
-    processes = [spawn.Process(target=run, args=(storage.url, number, barrier)) for number in range(runners)]
+    processes = [
+        spawn.Process(target=run, args=(storage.url, dict(os.environ), number, barrier)) for number in range(runners)
+    ]
     for process in processes:
         process.start()
     for process in processes:

@@ -1,0 +1,119 @@
+"""S3 servers that run here: moto's, the same without conditions on writes, and MinIO where its program is found."""
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+KEYS = {"AWS_ACCESS_KEY_ID": "podium-user", "AWS_SECRET_ACCESS_KEY": "podium-secret"}
+Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+
+@contextmanager
+def moto(*, conditions: bool = True) -> Iterator[str]:
+    """Run moto's S3 server; yields its URL.
+
+    It checks a condition and writes in two steps: with threads two writers could both pass. One request at a time
+    makes it as atomic as a real server.
+
+    Args:
+        conditions: False for a server that ignores If-Match and If-None-Match on writes, as older ones do.
+    """
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Silent(WSGIRequestHandler):
+        def log(self, type: str, message: str, *args: Any) -> None:
+            pass
+
+    application: Application = DomainDispatcherApplication(create_backend_app)
+    if not conditions:
+        application = ignoring_conditions(application)
+    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=Silent)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def ignoring_conditions(application: Application) -> Application:
+    """Hide conditions on writes from a server."""
+
+    def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] in ("PUT", "POST"):
+            environ.pop("HTTP_IF_MATCH", None)
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        return application(environ, start_response)
+
+    return call
+
+
+def minio_program() -> str | None:
+    """Return MinIO's server program: PODIUM_TEST_MINIO, `minio` on the PATH, or what `make minio` built."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium/bin/minio"
+    return os.environ.get("PODIUM_TEST_MINIO") or shutil.which("minio") or (str(cache) if cache.exists() else None)
+
+
+@contextmanager
+def minio(directory: Path, *, tls: bool = False) -> Iterator[str]:
+    """Run a MinIO server on a free port; yields its URL.
+
+    Args:
+        directory: For its data; holds ``certs/`` with public.crt and private.key if tls.
+        tls: Speak TLS.
+    """
+    program = minio_program()
+    assert program
+    port, console = _free_port(), _free_port()
+    environ = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("MINIO_", "AWS_"))},
+        "MINIO_ROOT_USER": KEYS["AWS_ACCESS_KEY_ID"],
+        "MINIO_ROOT_PASSWORD": KEYS["AWS_SECRET_ACCESS_KEY"],
+        "MINIO_BROWSER": "off",
+        "MINIO_UPDATE": "off",
+    }
+    command = [program, "server", str(directory / "data"), "--address", f"127.0.0.1:{port}"]
+    command += ["--console-address", f"127.0.0.1:{console}", "--certs-dir", str(directory / "certs"), "--quiet"]
+    with (directory / "minio.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    try:
+        _wait(url, process, directory / "minio.log")
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(300):
+        if process.poll() is not None:
+            raise RuntimeError(log.read_text())
+        with suppress(urllib.error.URLError, OSError):
+            if url.startswith("https"):
+                import ssl
+
+                context = ssl._create_unverified_context()
+                urllib.request.urlopen(f"{url}/minio/health/ready", timeout=2, context=context).close()
+            else:
+                urllib.request.urlopen(f"{url}/minio/health/ready", timeout=2).close()
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"no answer from {url}: {log.read_text()}")
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
