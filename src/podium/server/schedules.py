@@ -14,7 +14,7 @@ from podium.errors import InvalidInput, NotFound, require
 from podium.parameters import suggestion
 from podium.server.client import Server
 from podium.server.cron import check
-from podium.server.versions import Version, choose
+from podium.server.versions import Version, choose, versions_of
 
 LATEST = "latest"
 
@@ -147,12 +147,11 @@ def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
     if not runs:
         return Change(schedule=schedule, version=version, action="create")
     wanted, there = _wanted(schedule, version), settings_of(runs[-1])
-    names = {version.id: version.name}
-    differences = tuple(
-        f"{key}: {names.get(there[key], there[key])} -> {names.get(value, value)}"
-        for key, value in wanted.items()
-        if there[key] != value
-    )
+    different = [key for key, value in wanted.items() if there[key] != value]
+    if "version" in different:
+        names = {one.id: one.name for one in versions_of(server, version.pipeline)}
+        there["version"], wanted["version"] = names.get(there["version"], "of another pipeline"), version.name
+    differences = tuple(f"{key}: {there[key]} -> {wanted[key]}" for key in different)
     if len(runs) > 1:
         differences = (f"{len(runs)} schedules have this name", *differences)
     only_state = len(runs) == 1 and all(one.startswith("enabled:") for one in differences)

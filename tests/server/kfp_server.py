@@ -1,0 +1,183 @@
+"""A small Kubeflow Pipelines API server in memory, real HTTP: pipelines, versions, runs and recurring runs.
+
+It answers as 2.0.5 or as 2.16.1 where the two differ in what podium depends on (observed on both): 500 or 409 for a
+name that is taken.
+"""
+
+import email
+import email.policy
+import itertools
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import yaml
+
+PREFIX = "/apis/v2beta1/"
+NOW = "2026-01-01T00:00:00Z"
+
+
+class KfpWorld:
+    """What the server knows."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        self.numbers = itertools.count(1)
+        self.pipelines: dict[str, dict[str, Any]] = {}
+        self.versions: dict[str, list[dict[str, Any]]] = {}
+        self.experiments: dict[str, dict[str, Any]] = {}
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.recurring: dict[str, dict[str, Any]] = {}
+        self.script: list[dict[str, Any]] = []
+        self.requests: list[str] = []
+
+    def new(self, kind: str) -> str:
+        return f"{kind}-{next(self.numbers)}"
+
+    def taken(self, what: str) -> tuple[int, dict[str, Any]]:
+        words = f"Failed to create {what}"
+        if self.release == "2.0.5":
+            return 500, {"error": f"{words}: Already exist error: the name already exist", "code": 13}
+        return 409, {"message": words, "code": 6}
+
+    def create_pipeline(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if any(one["display_name"] == body["display_name"] for one in self.pipelines.values()):
+            return self.taken("a pipeline")
+        made = {**body, "pipeline_id": self.new("pipeline"), "created_at": NOW}
+        self.pipelines[made["pipeline_id"]] = made
+        self.versions[made["pipeline_id"]] = []
+        return 200, made
+
+    def upload(self, query: dict[str, str], text: str) -> tuple[int, dict[str, Any]]:
+        versions = self.versions[query["pipelineid"]]
+        if any(one["display_name"] == query["name"] for one in versions):
+            return self.taken("a pipeline version")
+        documents = list(yaml.safe_load_all(text))
+        spec = documents[0] if len(documents) == 1 else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
+        made = {
+            "pipeline_id": query["pipelineid"],
+            "pipeline_version_id": self.new("version"),
+            "display_name": query["name"],
+            "created_at": NOW,
+            "pipeline_spec": spec,
+        }
+        versions.append(made)
+        return 200, made
+
+    def run(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        made = {**body, "run_id": self.new("run"), "state": "PENDING"}
+        self.runs[made["run_id"]] = made
+        return 200, made
+
+    def next_state(self, run_id: str) -> tuple[int, dict[str, Any]]:
+        if self.script:
+            self.runs[run_id].update(self.script.pop(0))
+        return 200, self.runs[run_id]
+
+    def recur(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if not 1 <= int(body.get("max_concurrency", 1)) <= 10:
+            return 400, {"message": "The max concurrency of the recurring run is out of range"}
+        status = "ENABLED" if body.get("mode") == "ENABLE" else "DISABLED"
+        made = {**body, "recurring_run_id": self.new("recurring"), "created_at": NOW, "status": status}
+        self.recurring[made["recurring_run_id"]] = made
+        return 200, made
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+    world: KfpWorld
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.route("GET")
+
+    def do_POST(self) -> None:
+        self.route("POST")
+
+    def do_DELETE(self) -> None:
+        self.route("DELETE")
+
+    def route(self, method: str) -> None:
+        url = urlsplit(self.path)
+        path, query = unquote(url.path.removeprefix(PREFIX)), {k: v[-1] for k, v in parse_qs(url.query).items()}
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.world.requests.append(f"{method} {path}")
+        code, body = self.answer(method, path, query, data)
+        text = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def answer(self, method: str, path: str, query: dict[str, str], data: bytes) -> tuple[int, dict[str, Any]]:
+        world = self.world
+        if path == "pipelines/upload_version":
+            return world.upload(query, self.file_in(data))
+        body = json.loads(data) if data else {}
+        if method == "POST" and path in ("pipelines", "runs", "recurringruns", "experiments"):
+            return self.create(path, body)
+        if method == "GET" and path in ("pipelines", "recurringruns", "experiments"):
+            return 200, self.listed(path, query)
+        if match := re.fullmatch(r"pipelines/([^/]+)/versions", path):
+            return 200, {"pipeline_versions": world.versions[match[1]]}
+        if match := re.fullmatch(r"runs/([^/]+)", path):
+            return world.next_state(match[1])
+        if match := re.fullmatch(r"recurringruns/([^/:]+)(?::(enable|disable))?", path):
+            if method == "DELETE":
+                return 200, world.recurring.pop(match[1], {})
+            world.recurring[match[1]]["status"] = "ENABLED" if match[2] == "enable" else "DISABLED"
+            return 200, {}
+        if path == "healthz":
+            return 200, {"multi_user": False}
+        return 404, {"message": f"no route {method} {path}"}
+
+    def create(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        world = self.world
+        if path == "experiments":
+            made = {**body, "experiment_id": world.new("experiment")}
+            world.experiments[made["experiment_id"]] = made
+            return 200, made
+        return {"pipelines": world.create_pipeline, "runs": world.run, "recurringruns": world.recur}[path](body)
+
+    def listed(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        world = self.world
+        tables = {"pipelines": world.pipelines, "recurringruns": world.recurring, "experiments": world.experiments}
+        found = list(tables[path].values())
+        for one in json.loads(query.get("filter", "{}")).get("predicates", []):
+            found = [item for item in found if item[one["key"]] == one["stringValue"]]
+        return {"recurringRuns" if path == "recurringruns" else path: found}
+
+    def file_in(self, data: bytes) -> str:
+        head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
+        message = email.message_from_bytes(head + data, policy=email.policy.HTTP)
+        part = next(iter(message.iter_parts()))
+        payload = part.get_payload(decode=True)
+        assert isinstance(payload, bytes)
+        return payload.decode()
+
+
+class KfpServer:
+    """The server on a port of its own."""
+
+    def __init__(self, release: str = "2.16.1") -> None:
+        self.world = KfpWorld(release)
+        handler = type("BoundHandler", (Handler,), {"world": self.world})
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http.daemon_threads = True
+        self.host = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,))
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()

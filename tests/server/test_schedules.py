@@ -1,0 +1,161 @@
+"""Schedules as code: planned, applied once, pinned."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from kfp_server import KfpServer, KfpWorld
+from test_versions import HELLO
+
+from podium.cli import app
+from podium.errors import InvalidInput, NotFound
+from podium.server import schedules
+from podium.server.client import Server
+from podium.server.schedules import Schedule
+from podium.server.versions import upload
+
+NIGHTLY = "name: nightly\npipeline: hello-world\ncron: 0 0 3 * * *\nparameters: {rounds: 5}\n"
+
+
+@pytest.fixture
+def nightly() -> Schedule:
+    """A schedule of an uploaded pipeline."""
+    return Schedule(name="nightly", pipeline="hello-world", cron="0 0 3 * * *", parameters={"rounds": 5})
+
+
+def applied(server: Server, schedule: Schedule) -> str:
+    (change,) = schedules.plan(server, [schedule])
+    schedules.apply(server, change, "podium")
+    return change.action
+
+
+def test_applying_twice_changes_nothing_the_second_time(server: Server, world: KfpWorld, nightly: Schedule) -> None:
+    version = upload(server, HELLO)
+    assert applied(server, nightly) == "create"
+    assert applied(server, nightly) == "keep"
+    (there,) = world.recurring.values()
+    assert there["trigger"] == {"cron_schedule": {"cron": "0 0 3 * * *"}}
+    assert there["no_catchup"] is True
+    assert there["max_concurrency"] == 1
+    assert there["pipeline_version_reference"]["pipeline_version_id"] == version.id
+
+
+def test_latest_is_pinned_when_applied_and_a_newer_version_is_drift(
+    server: Server, world: KfpWorld, nightly: Schedule
+) -> None:
+    first = upload(server, HELLO)
+    applied(server, nightly)
+    second = upload(server, HELLO.replace("3", "4"))
+    (change,) = schedules.plan(server, [nightly])
+    assert change.action == "replace"
+    assert change.differences == (f"version: {first.name} -> {second.name}",)
+    schedules.apply(server, change, "podium")
+    (there,) = world.recurring.values()
+    assert there["pipeline_version_reference"]["pipeline_version_id"] == second.id
+
+
+def test_a_named_version_stays_whatever_is_uploaded(server: Server) -> None:
+    first = upload(server, HELLO)
+    upload(server, HELLO.replace("3", "4"))
+    pinned = Schedule(name="nightly", pipeline="hello-world", cron="@daily", version=first.name)
+    assert applied(server, pinned) == "create"
+    assert applied(server, pinned) == "keep"
+
+
+def test_each_difference_is_shown(server: Server, nightly: Schedule) -> None:
+    upload(server, HELLO)
+    applied(server, nightly)
+    changed = Schedule(
+        name="nightly", pipeline="hello-world", cron="0 0 4 * * *", parameters={"rounds": 6}, max_concurrency=2
+    )
+    (change,) = schedules.plan(server, [changed])
+    assert change.differences == (
+        "cron: 0 0 3 * * * -> 0 0 4 * * *",
+        "parameters: {'rounds': 5} -> {'rounds': 6}",
+        "max_concurrency: 1 -> 2",
+    )
+
+
+def test_a_paused_schedule_is_resumed_not_made_anew(server: Server, world: KfpWorld, nightly: Schedule) -> None:
+    upload(server, HELLO)
+    applied(server, nightly)
+    (before,) = world.recurring
+    schedules.switch(server, before, on=False)
+    assert applied(server, nightly) == "resume"
+    assert list(world.recurring) == [before]
+    assert world.recurring[before]["status"] == "ENABLED"
+
+
+def test_two_of_one_name_become_one(server: Server, world: KfpWorld, nightly: Schedule) -> None:
+    version = upload(server, HELLO)
+    change = schedules.Change(schedule=nightly, version=version, action="create")
+    schedules.apply(server, change, "podium")
+    schedules.apply(server, change, "podium")
+    assert len(world.recurring) == 2
+    assert applied(server, nightly) == "replace"
+    assert len(world.recurring) == 1
+
+
+def test_a_parameter_the_version_lacks_is_refused_before_anything_is_made(server: Server, world: KfpWorld) -> None:
+    upload(server, HELLO)
+    for wrong in ({"round": 5}, {"rounds": "5"}):
+        with pytest.raises(InvalidInput):
+            schedules.plan(server, [Schedule(name="x", pipeline="hello-world", cron="@daily", parameters=wrong)])
+    with pytest.raises(NotFound):
+        schedules.plan(server, [Schedule(name="x", pipeline="none", cron="@daily")])
+    assert not world.recurring
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: x\npipeline: y\ncron: 0 3 * * *\n", "five of a crontab"),
+        ("name: x\npipeline: y\n", "name, pipeline and cron"),
+        ("name: x\npipeline: y\ncron: '@daily'\nmax_concurency: 2\n", "field is known"),
+        ("name: x\npipeline: y\ncron: '@daily'\nmax_concurrency: 11\n", "max_concurrency <= 10"),
+        ("name: x\npipeline: y\ncron: '@daily'\ncatchup: 'no'\n", "catchup is bool"),
+        ("name: x\npipeline: y\ncron: '@daily'\nparameters: {day: '[[ScheduledTime]]'}\n", "do not substitute"),
+        ("- 1\n", "holds a schedule"),
+        ("{", "cannot be read"),
+        ("schedules: []\n", "there is a schedule"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidInput, match=said) as caught:
+        schedules.load([file])
+    assert "wrong.yaml" in caught.value.message
+
+
+def test_the_projects_own_schedules_can_be_read() -> None:
+    found = schedules.load([Path(__file__).parents[2] / "schedules"])
+    assert {one.pipeline for one in found} == {"tune-and-promote", "train-and-promote"}
+    assert not any(one.enabled for one in found)
+
+
+def test_the_commands_work_from_upload_to_delete(kfp: KfpServer, tmp_path: Path) -> None:
+    pipeline, folder = tmp_path / "hello.yaml", tmp_path / "schedules"
+    folder.mkdir()
+    pipeline.write_text(HELLO)
+    (folder / "nightly.yaml").write_text(NIGHTLY)
+
+    def podium(*words: str) -> str:
+        result = CliRunner().invoke(app, [*words, "--host", kfp.host], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert "uploaded" in podium("upload", str(pipeline))
+    assert "unchanged" in podium("upload", str(pipeline))
+    (planned,) = json.loads(podium("schedule", "plan", str(folder), "--json"))
+    assert planned["action"] == "create"
+    assert len(planned["next"]) == 5
+    assert podium("schedule", "plan", str(folder)).startswith("create   nightly  hello-world v1-")
+    podium("schedule", "apply", str(folder))
+    assert podium("schedule", "apply", str(folder)).startswith("keep ")
+    podium("schedule", "pause", "nightly")
+    assert "paused" in podium("schedule", "list")
+    podium("schedule", "delete", "nightly")
+    assert json.loads(podium("schedule", "list", "--json")) == []
+    assert json.loads(podium("submit", "hello_world", "rounds=2", "--json"))["state"] == "SUBMITTED"

@@ -1,0 +1,154 @@
+"""Uploads: a new version only when the content changed, on old and new servers."""
+
+import pytest
+from kfp_server import KfpServer, KfpWorld
+
+from podium.compiling import compile_pipeline
+from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.server import runs
+from podium.server.client import Server
+from podium.server.versions import choose, upload
+
+HELLO = """
+components: {}
+pipelineInfo: {name: hello-world}
+root:
+  dag: {tasks: {}}
+  inputDefinitions:
+    parameters:
+      rounds: {parameterType: NUMBER_INTEGER, defaultValue: 3, isOptional: true}
+      name: {parameterType: STRING, isOptional: true}
+schemaVersion: 2.1.0
+"""
+
+
+def test_the_same_content_makes_no_second_version(server: Server, world: KfpWorld) -> None:
+    first, second = upload(server, HELLO), upload(server, HELLO)
+    assert first.new
+    assert not second.new
+    assert first.id == second.id
+    assert first.name == f"v1-{first.digest[:8]}"
+    assert sum(one == "POST pipelines/upload_version" for one in world.requests) == 1
+
+
+def test_comments_and_order_are_no_change(server: Server) -> None:
+    upload(server, HELLO)
+    assert not upload(
+        server, "# compiled again\nschemaVersion: 2.1.0\n" + HELLO.replace("schemaVersion: 2.1.0", "")
+    ).new
+
+
+def test_changed_content_is_a_new_version_and_going_back_is_one_too(server: Server) -> None:
+    names = [upload(server, text).name[:3] for text in (HELLO, HELLO.replace("3", "4"), HELLO)]
+    assert names == ["v1-", "v2-", "v3-"]
+    assert choose(server, "hello-world", None).name.startswith("v3-")
+
+
+def test_a_platform_document_counts_as_content(server: Server) -> None:
+    with_platform = HELLO + "---\nplatforms: {kubernetes: {}}\n"
+    assert upload(server, HELLO).new
+    assert upload(server, with_platform).new
+    assert not upload(server, with_platform).new
+
+
+def test_two_uploads_at_once_end_with_one_version(
+    server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = upload(server, HELLO)
+    hidden = world.versions[other.pipeline_id]
+    real = world.upload
+
+    def late(query: dict[str, str], text: str) -> object:
+        world.versions[other.pipeline_id] = hidden
+        return real(query, text)
+
+    monkeypatch.setattr(world, "upload", late)
+    world.versions[other.pipeline_id] = []
+    version = upload(server, HELLO)
+    assert version.id == other.id
+    assert not version.new
+
+
+def test_a_real_pipeline_is_uploaded_and_its_parameters_come_back(server: Server) -> None:
+    upload(server, compile_pipeline("train_and_promote"))
+    found = {one.name: one for one in choose(server, "train_and_promote", None).parameters()}
+    assert found["workers"].type is int
+    assert found["hyperparameters"].type is dict
+    assert "Workers beside" in found["workers"].description
+
+
+def test_an_unknown_pipeline_or_version_names_what_there_is(server: Server) -> None:
+    with pytest.raises(NotFound, match="no pipeline 'hello'") as nothing:
+        choose(server, "hello", None)
+    assert "upload it first" in str(nothing.value.hint)
+    name = upload(server, HELLO).name
+    with pytest.raises(NotFound) as other:
+        choose(server, "hello-wrld", None)
+    assert other.value.hint == "did you mean hello-world?"
+    with pytest.raises(NotFound, match="no version 'v9'") as version:
+        choose(server, "hello-world", "v9")
+    assert name in str(version.value.hint)
+
+
+@pytest.mark.parametrize("text", ["", "a: b", "- 1", "{", "kind: Workflow"])
+def test_what_is_no_compiled_pipeline_is_refused_before_anything_is_made(
+    server: Server, world: KfpWorld, text: str
+) -> None:
+    with pytest.raises(InvalidInput):
+        upload(server, text)
+    assert not world.pipelines
+
+
+def test_nobody_at_the_address_is_said_in_seconds(kfp: KfpServer) -> None:
+    with pytest.raises(PodiumError, match="does not answer"):
+        Server("http://127.0.0.1:1")
+    with pytest.raises(InvalidInput, match="a host is http"):
+        Server("ftp://somewhere")
+
+
+def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None:
+    version = upload(server, HELLO)
+    with pytest.raises(InvalidInput, match="no parameter 'round'"):
+        runs.submit(server, version, ["round=5"], group="podium")
+    with pytest.raises(InvalidInput, match="rounds is a whole number"):
+        runs.submit(server, version, ["rounds=many"], group="podium")
+    assert not world.runs
+    run = runs.submit(server, version, ["rounds=5"], group="podium")
+    assert world.runs[run.run_id]["runtime_config"]["parameters"] == {"rounds": 5}
+    assert run.link.endswith(f"/#/runs/details/{run.run_id}")
+
+
+def details(**states: str) -> dict[str, object]:
+    named = {"root": "RUNNING", "prepare-driver": "SUCCEEDED", **states}
+    return {"task_details": [{"display_name": name, "state": state} for name, state in named.items()]}
+
+
+def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "POLL", 0.01)
+    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    world.script = [
+        {"state": "RUNNING", "run_details": details(prepare="RUNNING")},
+        {"state": "RUNNING", "run_details": details(prepare="SUCCEEDED", train="RUNNING")},
+        {"state": "SUCCEEDED", "run_details": details(prepare="SUCCEEDED", train="SUCCEEDED")},
+    ]
+    told: list[tuple[str, str]] = []
+    assert runs.follow(server, run.run_id, lambda *one: told.append(one), timeout=20) == "SUCCEEDED"
+    assert told == [
+        ("prepare", "RUNNING"),
+        ("prepare", "SUCCEEDED"),
+        ("train", "RUNNING"),
+        ("train", "SUCCEEDED"),
+    ]
+
+
+def test_a_failed_run_names_its_failed_task_and_a_cancelled_one_says_so(
+    server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "POLL", 0.01)
+    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
+    with pytest.raises(PodiumError, match="failed at train"):
+        runs.follow(server, run.run_id, lambda *_: None)
+    world.script = [{"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}]
+    with pytest.raises(PodiumError, match="was cancelled"):
+        runs.follow(server, run.run_id, lambda *_: None)
