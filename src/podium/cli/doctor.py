@@ -1,6 +1,7 @@
 """``podium doctor``: find out why metrics do not arrive."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,15 +33,25 @@ def doctor(file: str | None, as_json: bool, **reading: Any) -> None:
     """
     if file is None:
         raise InvalidInput("`there is something to examine` must hold, but got nothing", "podium doctor train.log")
-    finish([examine_file(file, reading)], as_json)
+    finish(examine_file(file, reading), as_json)
 
 
-def examine_file(file: str, reading: dict[str, Any]) -> Report:
-    """Examine a log."""
+def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
+    """Examine a manifest or a log."""
     from podium.doctor.log import examine_log
 
     lines = read_lines(file)
-    return examine_log(lines, choose_reader(lines, **reading), file)
+    if is_manifest(file, lines):
+        from podium.doctor.manifest import documents, examine_manifest
+
+        return [examine_manifest(one, file) for one in documents("\n".join(lines), file)]
+    return [examine_log(lines, choose_reader(lines, **reading), file)]
+
+
+def is_manifest(file: str, lines: Sequence[str]) -> bool:
+    """Tell a manifest from a log: by the file's name, or by a line that names its kind."""
+    named = file.endswith((".yaml", ".yml"))
+    return named or any(re.match(r"\s*\"?apiVersion\"?:", line) for line in lines[:50])
 
 
 def read_lines(file: str) -> list[str]:
@@ -84,7 +95,8 @@ def finish(reports: Sequence[Report], as_json: bool) -> None:
 
         from podium.doctor.text import show
 
+        console = Console() if sys.stdout.isatty() else Console(width=100)
         for report in reports:
-            show(report, Console())
+            show(report, console)
     if any(report.verdict == "fail" for report in reports):
         sys.exit(1)

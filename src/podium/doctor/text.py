@@ -15,13 +15,14 @@ HEAD, TAIL = 6, 3
 
 def show(report: Report, console: "Console") -> None:
     """Print a report: what was seen, what was found, the verdict."""
-    console.print(f"{report.subject}", style="bold", highlight=False, markup=False)
+    console.print(report.subject, style="bold", soft_wrap=True, highlight=False, markup=False)
     details = report.details
     if "stored" in details:
         _show_metrics(details, console)
-    for title, line in details.get("commands", {}).items():
-        console.print(f"  {title} runs", highlight=False, markup=False)
-        console.print(f"    {line}", soft_wrap=True, highlight=False, markup=False)
+    for title, (shell, flag, script) in details.get("commands", {}).items():
+        console.print(f"  {title}: Katib runs `{shell} {flag}` with", highlight=False, markup=False)
+        for line in script.splitlines():
+            console.print(f"    {line}", soft_wrap=True, highlight=False, markup=False)
     for finding in report.findings:
         _show_finding(finding, console)
     console.print(f"  {verdict(report)}", style=STYLES[report.verdict], highlight=False, markup=False)
@@ -49,24 +50,31 @@ def _table(console: "Console", columns: Sequence[str], rows: Sequence[dict[str, 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(column, no_wrap=True)
     for row in rows:
         cells = [row[column] if row else "…" for column in columns]
         table.add_row(*(Text("–" if cell is None else repr(cell) if cell == "" else str(cell)) for cell in cells))
-    console.print(Padding(table, (0, 0, 0, 4)))
+    console.print(Padding(table, (0, 0, 0, 4), expand=False))
 
 
 def _show_finding(finding: Finding, console: "Console") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    title = Text.assemble((f"{finding.level.upper():4}", STYLES[finding.level]), f"  {finding.what}")
-    console.print(Padding(title, (0, 0, 0, 2)))
-    about = Text(f"{finding.where} · {finding.rule}", style="dim")
-    console.print(Padding(about, (0, 0, 0, 8)))
-    if finding.level != "pass":
-        console.print(Padding(Text(finding.why), (0, 0, 0, 8)))
-    if finding.mend:
-        console.print(Padding(Text(f"mend: {finding.mend}"), (0, 0, 0, 8)))
+    console.print(
+        Padding(
+            Text.assemble((f"{finding.level:4}", STYLES[finding.level]), f"  {finding.what}"),
+            (0, 0, 0, 2),
+            expand=False,
+        )
+    )
+    more = [Text(f"{finding.where} · {finding.rule}", style="dim")]
+    if finding.level in ("warn", "fail"):
+        more.append(Text(finding.why))
+    if finding.mend and finding.level != "pass":
+        more.append(Text(f"mend: {finding.mend}"))
+    for text in more if finding.level != "pass" else ():
+        text.overflow = "fold"
+        console.print(Padding(text, (0, 0, 0, 8), expand=False))

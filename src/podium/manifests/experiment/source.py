@@ -66,15 +66,25 @@ def parse(text: str, origin: str) -> dict[str, Any]:
     Raises:
         InvalidInput: Not YAML, not one object, or it holds what JSON cannot say.
     """
+    documents = parse_all(text, origin)
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise InvalidInput(f"`one object` must hold, but {origin} has {len(documents)} documents", "split the file")
+    return dict(documents[0])
+
+
+def parse_all(text: str, origin: str) -> list[Any]:
+    """Parse every document of YAML or JSON; empty ones are left out.
+
+    Raises:
+        InvalidInput: Not YAML, or it holds what JSON cannot say.
+    """
     try:
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
-        # Through JSON: what cannot be sent is found, and what an anchor shares becomes two things.
-        documents = json.loads(json.dumps(documents, allow_nan=False))
+        for document in documents:
+            json.dumps(document, allow_nan=False)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise InvalidInput(f"{origin} is not readable as YAML{place}: {what}") from None
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise InvalidInput(f"`one object` must hold, but {origin} has {len(documents)} documents", "split the file")
-    return dict(documents[0])
+    return documents

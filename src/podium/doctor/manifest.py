@@ -1,0 +1,149 @@
+"""Examine YAML: Experiments, PyTorchJobs and Jobs, several to a file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from podium.doctor.finding import Finding, Report, apply, worst_first
+from podium.doctor.job_rules import JOB_RULES
+from podium.doctor.pods import Workload, mapping, workload
+from podium.doctor.shell import METRICS_FILE, wrap
+from podium.doctor.shell_rules import SHELL_RULES
+from podium.doctor.sweep import Sweep
+from podium.doctor.sweep_rules import SWEEP_RULES
+from podium.doctor.trial_rules import TRIAL_RULES
+from podium.errors import InvalidInput
+from podium.manifests.admission import admit
+from podium.manifests.experiment.checks import examine
+from podium.manifests.experiment.rules import Finding as Broken
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.source import parse_all
+from podium.manifests.experiment.space import read_space
+
+KINDS = ("Experiment", "PyTorchJob", "Job")
+_WHY = {
+    "refused": "Katib's webhook refuses the Experiment.",
+    "stuck": "Katib accepts it and never ends, or ends without a trial; podium refuses it.",
+    "warning": "Katib accepts it.",
+}
+_RULE = {"refused": "refused-by-webhook", "stuck": "accepted-but-stuck", "warning": "accepted-with-a-trap"}
+
+
+def documents(text: str, origin: str) -> list[dict[str, Any]]:
+    """Read every object of a YAML file, or of a List.
+
+    Raises:
+        InvalidInput: It is no YAML, or holds something that is no object.
+    """
+    found = parse_all(text, origin)
+    for one in found:
+        if not isinstance(one, dict):
+            raise InvalidInput(f"`a manifest is an object` must hold, but {origin} holds {type(one).__name__}")
+    return [item for one in found for item in (one.get("items") or [] if one.get("kind") == "List" else [one])]
+
+
+def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
+    """Examine one object.
+
+    Args:
+        manifest: As parsed.
+        origin: The file it comes from.
+    """
+    kind = str(manifest.get("kind"))
+    name = mapping(manifest.get("metadata")).get("name") or "without a name"
+    subject = f"{origin}: {kind} {name}"
+    if kind == "Experiment":
+        findings, job = _experiment(manifest)
+    elif kind in KINDS:
+        findings, job = _job(manifest)
+    else:
+        note = Finding(
+            rule="not-examined",
+            level="note",
+            what=f"{kind} is none of {', '.join(KINDS)}",
+            where="kind",
+            why="The doctor knows what Katib and the training operator do, no more.",
+        )
+        return Report(subject=subject, kind=kind, findings=[note])
+    return Report(subject=subject, kind=kind, findings=worst_first(findings), details={"commands": commands(job)})
+
+
+def _job(manifest: Mapping[str, Any]) -> tuple[list[Finding], Workload]:
+    job = workload(manifest)
+    findings = apply(JOB_RULES, job)
+    findings += apply((rule for rule in TRIAL_RULES if rule.name == "istio-annotation-alone"), job)
+    return [*_refusals(manifest, findings), *findings], job
+
+
+def _refusals(manifest: Mapping[str, Any], findings: list[Finding]) -> list[Finding]:
+    """Return the refusals of the operator's webhook on fields that no rule has spoken about."""
+    try:
+        admit(dict(manifest))
+    except InvalidInput as error:
+        spoken = {finding.where for finding in findings}
+        lines = [line.partition(": ") for line in error.message.splitlines()]
+        why = "The operator's webhook or the API server refuses the job."
+        return [
+            Finding(rule="refused-by-operator", level="fail", what=law or field, where=field, why=why, mend=error.hint)
+            for field, _, law in lines
+            if field not in spoken
+        ]
+    return []
+
+
+def _experiment(manifest: Mapping[str, Any]) -> tuple[list[Finding], Workload]:
+    admitted, broken = examine(manifest)
+    spec = mapping(admitted.get("spec"))
+    template = mapping(spec.get("trialTemplate"))
+    job = workload(mapping(template.get("trialSpec")), "spec.trialTemplate.trialSpec.", admitted)
+    own: list[Finding] = []
+    if not _is_misshapen(broken):
+        space = read_space([one for one in spec.get("parameters") or [] if isinstance(one, Mapping)], Findings())
+        own = apply(SWEEP_RULES, Sweep(given=manifest, admitted=admitted, space=space))
+        if job.job:
+            own += apply((*SHELL_RULES, *TRIAL_RULES, *JOB_RULES), job)
+            own += _trial_refusals(job, [*own, *map(_translate, broken)])
+    spoken = {finding.where for finding in own}
+    theirs = [_translate(one) for one in broken if one.level != "warning" or one.field not in spoken]
+    return [*theirs, *own], job
+
+
+def _is_misshapen(broken: list[Broken]) -> bool:
+    """Tell whether types are wrong: nothing else can be said about such a manifest."""
+    shapes = (" is an object`", " is a list`", " is text`", " is an integer`", " is a number`", " is true or false`")
+    return any(shape in one.text for one in broken for shape in shapes)
+
+
+def _trial_refusals(job: Workload, findings: list[Finding]) -> list[Finding]:
+    """Admit one trial's job, named as Katib would name it."""
+    name = str(mapping(mapping(job.trial).get("metadata")).get("name") or "experiment")[:40]
+    metadata = {**mapping(job.job.get("metadata")), "name": f"{name}-{'x' * 8}"}
+    spoken = [finding for finding in findings if finding.level == "fail"]
+    if any(one.where == "metadata.name" for one in spoken):
+        metadata["name"] = "trial"
+    refused = _refusals({**job.job, "metadata": metadata}, [])
+    known = {one.where for one in spoken} | {one.where.removeprefix(job.path) for one in spoken}
+    container = any(one.where == "spec.trialTemplate.primaryContainerName" for one in spoken)
+    return [
+        Finding(**{**vars(one), "where": f"{job.path}{one.where}"})
+        for one in refused
+        if one.where not in known and not (container and one.where.endswith(".containers"))
+    ]
+
+
+def _translate(one: Broken) -> Finding:
+    level = "warn" if one.level == "warning" else "fail"
+    what = f"`{one.law}` must hold, but got {one.given}"
+    return Finding(rule=_RULE[one.level], level=level, what=what, where=one.field, why=_WHY[one.level], mend=one.hint)
+
+
+def commands(job: Workload) -> dict[str, tuple[str, str, str]]:
+    """Return the command line of each wrapped container, as Katib makes it."""
+    source = mapping(mapping(job.experiment.get("metricsCollectorSpec")).get("source"))
+    path = str(mapping(source.get("fileSystemPath")).get("path") or METRICS_FILE)
+    file = f"{path.rstrip('/')}/" if job.collector == "TensorFlowEvent" else path
+    stdout, stops = job.collector == "StdOut", bool(job.experiment.get("earlyStopping"))
+    return {
+        f"{pod.replica or job.kind} of a trial": wrap(container.words, file=file, stdout=stdout, early_stopping=stops)
+        for pod, container in job.wrapped()
+        if container.body.get("command")
+    }

@@ -1,0 +1,166 @@
+"""What Katib makes of a container's command: its words joined with blanks, unquoted, for ``sh -c``.
+
+Source: katib 0.19, pkg/webhook/v1beta1/pod/utils.go (wrapWorkerContainer); observed on a real server, see
+docs/doctor.md. Nothing is executed here.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+METRICS_FILE = "/var/log/katib/metrics.log"
+
+_OPERATORS = {
+    ";": "ends the command",
+    "&": "starts a command in the background",
+    "|": "starts a pipe",
+    "<": "redirects input",
+    ">": "redirects output",
+    "(": "is a syntax error",
+    ")": "is a syntax error",
+    "`": "runs a command",
+    "\n": "ends the command",
+}
+_GLOBS = {"*": "is a pattern for file names", "?": "is a pattern for file names", "[": "is a pattern for file names"}
+_VARIABLE = re.compile(r"\$(\w+|\{[^}]*\}|[@*#?$!-])")
+_KUBERNETES = re.compile(r"\$\(([\w.-]+)\)")
+
+
+class Special(NamedTuple):
+    """A piece of a word that the shell does not leave alone."""
+
+    text: str
+    """The piece."""
+
+    effect: str
+    """What the shell does with it."""
+
+    harmless: bool = False
+    """Whether it is most likely meant: a variable, a pattern."""
+
+
+def wrap(
+    words: Sequence[str], *, file: str = METRICS_FILE, stdout: bool = True, early_stopping: bool = False
+) -> tuple[str, str, str]:
+    """Return what Katib runs in place of command and args.
+
+    Args:
+        words: Command and args.
+        file: Where the collector reads; its folder gets the marker of a good end.
+        stdout: Whether the collector is StdOut; others get no redirection.
+        early_stopping: Whether a stopping rule is in force.
+
+    Returns:
+        The shell, ``-c`` and its script.
+    """
+    shell = ("sh", "-c")
+    if takes_script(words):
+        shell, words = (words[0], words[1]), words[2:]
+    folder = file.rpartition("/")[0]
+    script = [*words, *([f"1>{file} 2>&1"] if stdout else [])]
+    if early_stopping:
+        script.append(f"|| if test -f {folder}/$$.pid && …; then echo stopped early; else exit 1; fi")
+    return (*shell, " ".join([*script, f"&& echo completed > {folder}/$$.pid"]))
+
+
+def takes_script(words: Sequence[str]) -> bool:
+    """Tell whether Katib keeps the shell that is there: only the very words sh or bash, then -c."""
+    return len(words) > 1 and words[0] in ("sh", "bash") and words[1] == "-c"
+
+
+def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
+    """Yield what a POSIX shell would do to one word of a command line.
+
+    Args:
+        word: As it stands in command or args; quotes around a value do their work, an odd one does not end.
+        variables: Names that Kubernetes itself replaces as ``$(NAME)`` before the shell sees them.
+    """
+    if word == "":
+        yield Special("", "vanishes: an empty word needs quotes")
+    place, quote = 0, ""
+    while place < len(word):
+        here = word[place]
+        if quote == "'":
+            quote = "" if here == "'" else quote
+        elif here in "'\"" and not quote:
+            quote = here
+        elif here == quote:
+            quote = ""
+        elif found := _KUBERNETES.match(word, place):
+            place += len(found[0]) - 1
+            if found[1] not in variables:
+                yield Special(found[0], "runs a command, for no variable of the container has this name")
+        else:
+            special = _special(word, place, quote)
+            if special:
+                yield special
+                place += len(special.text) - 1
+        place += 1
+    if quote:
+        yield Special(quote, "opens a quotation that nothing closes")
+
+
+def _special(word: str, place: int, quote: str) -> Special | None:
+    """Say what the character at a place does, outside single quotes."""
+    here = word[place]
+    if here == "$" and (found := _VARIABLE.match(word, place)):
+        return Special(found[0], "is replaced by the variable's value", harmless=True)
+    if here == "$" and word[place : place + 2] == "$(":
+        return Special("$(", "runs a command")
+    if here == "\\" and (not quote or word[place + 1 : place + 2] in ("$", "`", '"', "\\", "\n")):
+        return Special(word[place : place + 2], "loses its backslash")
+    if here == "`":
+        return Special(here, _OPERATORS[here])
+    if quote:
+        return None
+    if here in " \t":
+        return Special(here, "splits it into several words")
+    if here in _OPERATORS:
+        return Special(here, _OPERATORS[here])
+    if here in _GLOBS:
+        return Special(here, _GLOBS[here], harmless=True)
+    starts = place == 0 or word[place - 1] in " \t\n"
+    if here == "#" and starts:
+        return Special(here, "begins a comment: the rest of the line is gone, Katib's redirection too")
+    if here == "~" and starts:
+        return Special(here, "is replaced by the home directory", harmless=True)
+    return None
+
+
+class Script(NamedTuple):
+    """A script given to ``sh -c``, cut where commands end."""
+
+    commands: tuple[str, ...]
+    """Its simple commands, in order."""
+
+    operators: tuple[str, ...]
+    """``;``, ``&&``, ``||``, ``|``, ``&`` or a line break between and after them."""
+
+
+def split_script(script: str) -> Script:
+    """Cut a script at the operators that stand outside quotes, brackets and braces."""
+    commands, operators = [""], []
+    place, quote, depth = 0, "", 0
+    while place < len(script):
+        here = script[place]
+        found = re.compile(r"&&|\|\||;;?|\|&?|(?<![<>])&(?!>)|\n").match(script, place)
+        if here == "\\" and quote != "'":
+            commands[-1] += script[place : place + 2]
+            place += 2
+            continue
+        if quote:
+            quote = "" if here == quote else quote
+        elif here in "'\"`":
+            quote = here
+        elif here in "({":
+            depth += 1
+        elif here in ")}":
+            depth -= 1
+        elif found and not depth:
+            operators.append(found[0])
+            commands.append("")
+            place += len(found[0])
+            continue
+        commands[-1] += here
+        place += 1
+    return Script(tuple(command.strip() for command in commands), tuple(operators))
