@@ -29,7 +29,7 @@ class World:
         self.oldest = 0
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.history: list[tuple[int, str, str, dict[str, Any]]] = []
-        self.plurals = {"pytorchjobs", "jobs", "experiments", "trials", "pods"}
+        self.plurals = {"pytorchjobs", "jobs", "experiments", "trials", "pods", "workflows"}
         self.logs: dict[str, list[str]] = {}
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []

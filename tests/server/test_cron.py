@@ -41,7 +41,8 @@ def test_five_times_follow_each_other() -> None:
 @pytest.mark.parametrize(
     "expression",
     ["", "0 0 3 * *  * *", "60 0 3 * * *", "0 0 24 * * *", "0 0 0 L * *", "0 0 0 * * 5#2", "0 0 0 * * 5L",
-     "0 0 0 * * 7", "0 0 0 15W * *", "@every 1h", "@reboot", "0 0 0 31 2 *", "a b c d e f", "0 0 0 5-1 * *", "0 */0 * * * *"],
+     "0 0 0 * * 7", "0 0 0 15W * *", "@every 1h", "@reboot", "0 0 0 31 2 *", "a b c d e f", "0 0 0 5-1 * *",
+     "0 */0 * * * *"],
 )  # fmt: skip
 def test_what_the_scheduler_would_not_take_is_refused(expression: str) -> None:
     with pytest.raises(InvalidInput, match="must hold"):

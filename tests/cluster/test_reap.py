@@ -1,0 +1,67 @@
+"""Only what runs on after its run is an orphan, and nothing is deleted unasked."""
+
+import json
+
+import pytest
+from api_server import World
+from click.testing import CliRunner
+
+from podium.cli import app
+from podium.cluster.kubernetes import KubernetesCluster
+from podium.cluster.reap import orphans
+from podium.errors import PodiumError
+
+
+@pytest.fixture(autouse=True)
+def runs(world: World) -> None:
+    """Jobs of four runs: one goes on, one was cancelled, one's workflow is gone, one is none of ours."""
+    for run, phase in (("going", "Running"), ("cancelled", "Failed")):
+        workflow = {"metadata": {"name": f"wf-{run}", "labels": {"pipeline/runid": run}}, "status": {"phase": phase}}
+        world.put("workflows", workflow)
+    for run in ("going", "cancelled", "gone"):
+        job(world, f"train-{run}", {"podium/run-id": run})
+    job(world, "somebody-elses", {})
+    job(world, "finished", {"podium/run-id": "gone"}, "Succeeded")
+    job(world, "of-a-trial", {"podium/run-id": "gone"}, owners=[{"kind": "Trial", "name": "t"}])
+
+
+def job(world: World, name: str, labels: dict[str, str], phase: str = "Running", owners: object = None) -> None:
+    metadata = {"name": name, "labels": labels, "ownerReferences": owners or []}
+    world.put("pytorchjobs", {"kind": "PyTorchJob", "metadata": metadata, "spec": {}})
+    world.status("pytorchjobs", name, phase)
+
+
+def podium(*words: str) -> str:
+    result = CliRunner().invoke(app, ["reap", *words], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesCluster) -> None:
+    assert {one.name: one.why for one in orphans(cluster)} == {
+        "train-cancelled": "its workflow is Failed",
+        "train-gone": "its workflow is gone",
+    }
+
+
+def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World) -> None:
+    before = set(world.objects)
+    assert "train-gone" in podium()
+    assert set(world.objects) == before
+
+
+def test_orphans_are_deleted_and_nothing_else(world: World) -> None:
+    assert {one["name"] for one in json.loads(podium("--delete", "--json"))} == {"train-cancelled", "train-gone"}
+    left = {name for plural, name in world.objects if plural == "pytorchjobs"}
+    assert left == {"train-going", "somebody-elses", "finished", "of-a-trial"}
+
+
+def test_without_katib_there_is_still_something_to_reap(cluster: KubernetesCluster, world: World) -> None:
+    world.plurals -= {"experiments", "trials"}
+    assert len(orphans(cluster)) == 2
+
+
+def test_without_the_workflows_nothing_is_called_an_orphan(cluster: KubernetesCluster, world: World) -> None:
+    world.plurals -= {"workflows"}
+    with pytest.raises(PodiumError, match="cannot read the workflow of run"):
+        orphans(cluster)
