@@ -8,6 +8,20 @@ import pytest
 from podium.data import artifact
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --cluster: the tests marked so run against the cluster of KUBECONFIG."""
+    parser.addoption("--cluster", action="store_true", help="run tests against the live cluster of KUBECONFIG")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs a live cluster unless one is offered."""
+    if config.getoption("--cluster"):
+        return
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.skip(reason="needs a live cluster: pytest --cluster"))
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep a developer's own PODIUM_* and AWS_* settings, and ./podium-work, out of the tests."""
