@@ -36,6 +36,9 @@ class Command:
     log: Path
     """Where stdout and stderr are appended."""
 
+    own_python: bool = False
+    """Whether its environment is that of this interpreter, so that a fork server may run it."""
+
     module: tuple[str, ...] | None = None
     """Module and arguments, to run in a fork server instead of starting argv."""
 

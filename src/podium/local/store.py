@@ -19,9 +19,13 @@ from pathlib import Path
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, Failed, NotFound, require
 from podium.local.lease import Lease, is_held
+from podium.manifests.conditions import set_condition, status_of
 
 PLURALS = {"PyTorchJob": "pytorchjobs", "Job": "jobs", "Experiment": "experiments", "Trial": "trials"}
 """Folder of each kind, which is also its name in the Kubernetes API."""
+
+LOST = "SupervisorLost"
+"""End of the reason of an object whose process died; what is written to its file stays as it was."""
 
 POLL = 0.2
 """Seconds between looks at a file that another process may change."""
@@ -86,22 +90,42 @@ class Store:
 
     def is_supervised(self, kind: str, name: str) -> bool:
         """Return whether the process that supervises an object is alive."""
+        lease = self._lease_of(kind, name)
+        return lease is not None and is_held(self.directory / "supervisors" / lease)
+
+    def is_supervised_elsewhere(self, kind: str, name: str) -> bool:
+        """Return whether another store than this one supervises an object and is alive."""
+        own = self._lease.name if self._lease else None
+        return self._lease_of(kind, name) != own and self.is_supervised(kind, name)
+
+    def _lease_of(self, kind: str, name: str) -> str | None:
         try:
-            record = json.loads((self.place(kind, name) / "supervisor.json").read_text())
-        except FileNotFoundError:
-            return False
-        return is_held(self.directory / "supervisors" / record["lease"])
+            record: dict[str, str] = json.loads((self.place(kind, name) / "supervisor.json").read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return record["lease"]
 
     def exists(self, kind: str, name: str) -> bool:
         """Return whether there is such an object."""
         return (self.place(kind, name) / "object.json").exists()
 
     def read(self, kind: str, name: str) -> Manifest:
-        """Return an object as last written.
+        """Return an object; one that had not ended when its process died is Failed.
 
         Raises:
             NotFound: There is none.
         """
+        return self._settle(self._load(kind, name))
+
+    def _settle(self, manifest: Manifest) -> Manifest:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if not status_of(manifest).finished and not self.is_supervised(kind, name):
+            message = f"{kind} {name} was stopped: the process that ran it ended."
+            now = timestamp()
+            set_condition(manifest.setdefault("status", {}), "Failed", True, f"{kind}{LOST}", message, now)
+        return manifest
+
+    def _load(self, kind: str, name: str) -> Manifest:
         try:
             manifest: Manifest = json.loads((self.place(kind, name) / "object.json").read_text())
         except (FileNotFoundError, NotADirectoryError):
@@ -120,7 +144,7 @@ class Store:
             NotFound: There is none, or it was deleted meanwhile.
         """
         with self._changed:
-            manifest = self.read(kind, name)
+            manifest = self._load(kind, name)
             before = json.dumps(manifest)
             change(manifest)
             if json.dumps(manifest) != before:
@@ -137,7 +161,7 @@ class Store:
             with contextlib.suppress(FileNotFoundError):
                 found.append(json.loads(path.read_text()))
         wanted = (labels or {}).items()
-        found = [one for one in found if wanted <= (one["metadata"].get("labels") or {}).items()]
+        found = [self._settle(one) for one in found if wanted <= (one["metadata"].get("labels") or {}).items()]
         return sorted(found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["uid"]))
 
     def remove(self, kind: str, name: str) -> None:
@@ -184,7 +208,8 @@ class Store:
         deadline = None if timeout is None else time.monotonic() + timeout
         manifest, token = self.read(kind, name), None
         while True:
-            if (new := self._token(kind, name)) != token:
+            new = self._token(kind, name)
+            if new != token or (not status_of(manifest).finished and not self.is_supervised(kind, name)):
                 token = new
                 try:
                     manifest = self.read(kind, name)

@@ -1,0 +1,209 @@
+"""A cluster inside this process: PyTorchJobs and Jobs as processes, Experiments as trial loops."""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from podium.cluster.base import KINDS, Cluster, Manifest
+from podium.errors import InvalidInput, require
+from podium.local import job as batch
+from podium.local import pytorchjob as training
+from podium.local.controller import Runtime
+from podium.local.environment import PodIdentity, container_environment
+from podium.local.images import check_images
+from podium.local.logs import read_log
+from podium.local.pods import PodPlan
+from podium.local.starter import Starter
+from podium.local.store import POLL, Store, timestamp
+from podium.manifests.admission import admit
+from podium.manifests.conditions import set_condition, status_of
+
+IGNORED = "podium.dev/ignored-fields"
+"""Annotation of a stored job: the fields of its manifest that mean nothing on this machine."""
+
+DELETE_TIMEOUT = 30.0
+"""Seconds that delete waits for the last process."""
+
+
+class Supervisor(Protocol):
+    """What runs one object in the background."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Ask for the end of everything it runs, without waiting; safe to call twice."""
+
+    def wake(self) -> None:
+        """Ask for a look at the object: it may have to be deleted."""
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until nothing runs any more; return whether that is so."""
+
+
+class LocalCluster(Cluster):
+    """Objects under a directory, supervised by this process; any other process may look and delete.
+
+    All that runs ends with this process, however it ends.
+
+    Args:
+        directory: Holds ``{pytorchjobs,jobs,experiments,trials}/<name>/``; made when needed.
+        images: Directories that stand for container images; any other image is this Python.
+        fork_server: Whether ``python -m`` may run in a fork of a process that has done its imports
+            (PODIUM_FORK_SERVER=0 switches it off too).
+    """
+
+    def __init__(
+        self, directory: Path, images: Mapping[str, str | Path] | None = None, fork_server: bool = True
+    ) -> None:
+        self.url = f"local://{directory}"
+        self.store = Store(directory)
+        self._runtime = Runtime(store=self.store, starter=Starter(fork_server), images=check_images(images or {}))
+        self._lock = threading.Lock()
+        self._supervisors: dict[tuple[str, str], Supervisor] = {}
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
+        kind = manifest.get("kind") if isinstance(manifest, dict) else None
+        require(kind in KINDS and kind != "Trial", "kind is PyTorchJob, Job or Experiment", kind=kind)
+        manifest = _named(manifest)
+        stored, supervisor = self._experiment(manifest) if kind == "Experiment" else self._job(manifest)
+        with self._lock:
+            ended = [key for key, one in self._supervisors.items() if one.join(0)]
+            for key in ended:
+                del self._supervisors[key]
+            self._supervisors[stored["kind"], stored["metadata"]["name"]] = supervisor
+        supervisor.start()
+        return stored
+
+    def get(self, kind: str, name: str) -> Manifest:
+        """Return the object with its present status."""
+        return self.store.read(kind, name)
+
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
+        """Return the objects of a kind that carry all given labels, oldest first."""
+        return self.store.list(kind, labels)
+
+    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
+        """Yield the object now and on every change until its last state."""
+        for manifest in self.store.changes(kind, name, timeout):
+            yield manifest
+            if status_of(manifest).finished:
+                return
+
+    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+        """Yield the log lines of one replica; a restart appends to the same log."""
+        return read_log(self.store, kind, name, replica, follow)
+
+    def delete(self, kind: str, name: str) -> None:
+        """Stop the object, whichever process supervises it, and remove its files, logs too."""
+        self.abandon(kind, name)
+        deadline = time.monotonic() + DELETE_TIMEOUT
+        with self._lock:
+            supervisor = self._supervisors.get((kind, name))
+        if supervisor and supervisor.join(DELETE_TIMEOUT):
+            self.store.remove(kind, name)
+        while self.store.exists(kind, name) and time.monotonic() < deadline:
+            if supervisor is None and not self.store.is_supervised_elsewhere(kind, name):
+                self.store.remove(kind, name)
+            time.sleep(POLL / 4)
+
+    def abandon(self, kind: str, name: str) -> None:
+        """Ask for the removal; should this process be killed meanwhile, its jobs end with it."""
+        self.store.ask_to_delete(kind, name)
+        with self._lock:
+            supervisor = self._supervisors.get((kind, name))
+        if supervisor:
+            supervisor.wake()
+
+    def close(self) -> None:
+        """Stop everything that this process supervises; returns when no process is left."""
+        with self._lock:
+            supervisors, self._supervisors = self._supervisors, {}
+        # Experiments first: they would start further trials.
+        for _, supervisor in sorted(supervisors.items(), key=lambda item: item[0][0] != "Experiment"):
+            supervisor.stop()
+        for supervisor in supervisors.values():
+            supervisor.join(DELETE_TIMEOUT)
+        self._runtime.starter.close()
+        self.store.close()
+
+    def _job(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
+        admitted = admit(manifest)
+        kind = admitted["kind"]
+        if kind == "PyTorchJob":
+            plans = list(training.plan_pytorchjob(admitted, self._runtime).values())
+            training.threads_of(admitted)
+        else:
+            plans = [batch.plan_job(admitted, self._runtime)]
+            batch.threads_of(admitted)
+        _check_environment(plans)
+        stored = self.store.create(_with_status(manifest, _ignored(admitted, plans)))
+        whole = admitted | {"metadata": stored["metadata"], "status": stored["status"]}
+        controller = training.PyTorchJobController if kind == "PyTorchJob" else batch.JobController
+        return stored, controller(self._runtime, whole)
+
+    def _experiment(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
+        from podium.local.experiment import ExperimentController
+
+        place = self.store.place("Experiment", manifest["metadata"]["name"])
+        # Its constructor checks the manifest; nothing is stored if that fails.
+        controller: Any = ExperimentController(self, manifest, place)
+        return self.store.create(manifest), controller
+
+
+def _named(manifest: Manifest) -> Manifest:
+    metadata = manifest.get("metadata")
+    require(isinstance(metadata, dict), "metadata is an object", metadata=metadata)
+    assert isinstance(metadata, dict)
+    if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
+        suffix = "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+        return manifest | {"metadata": metadata | {"name": metadata["generateName"] + suffix}}
+    # The name becomes a folder: checked before the rules of each kind are.
+    name = metadata.get("name")
+    require(isinstance(name, str) and bool(name) and "/" not in name and name[0] != ".", "metadata.name", name=name)
+    return manifest
+
+
+def _check_environment(plans: list[PodPlan]) -> None:
+    """Find what an environment lacks before anything is stored."""
+    nobody = PodIdentity(name="pod", namespace="default", uid="")
+    for plan in plans:
+        for container in (*plan.init, plan.main):
+            container_environment(container, nobody, {}, 1, str)
+
+
+def _ignored(job: Manifest, plans: list[PodPlan]) -> list[str]:
+    found = [field for plan in plans for field in plan.ignored]
+    spec = job["spec"]
+    found += ["runPolicy.schedulingPolicy"] if (spec.get("runPolicy") or {}).get("schedulingPolicy") else []
+    found += ["elasticPolicy.metrics"] if (spec.get("elasticPolicy") or {}).get("metrics") else []
+    return sorted(set(found))
+
+
+def _with_status(manifest: Manifest, ignored: list[str]) -> Manifest:
+    metadata = manifest["metadata"]
+    status: dict[str, Any] = {}
+    if ignored:
+        annotations = (metadata.get("annotations") or {}) | {IGNORED: ", ".join(ignored)}
+        metadata = metadata | {"annotations": annotations}
+    if manifest["kind"] == "PyTorchJob":
+        message = f"PyTorchJob {metadata['name']} is created."
+        set_condition(status, "Created", True, "PyTorchJobCreated", message, timestamp())
+    return manifest | {"metadata": metadata, "status": status}
+
+
+def open_local(url: str, **options: Any) -> LocalCluster:
+    """Open the cluster of a ``local:///dir`` URL.
+
+    Raises:
+        InvalidInput: The URL names no absolute directory.
+    """
+    directory = Path(url.removeprefix("local://"))
+    if not directory.is_absolute():
+        raise InvalidInput(f"`local:///absolute/dir` must hold, but got {url!r}", f"say local://{directory.absolute()}")
+    require(directory.is_dir() or not directory.exists(), "a local cluster's URL names a directory", url=url)
+    return LocalCluster(directory, **options)

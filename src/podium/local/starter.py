@@ -1,0 +1,142 @@
+"""Chooses how a process is started: from a fork server where that is possible and pays, else on its own."""
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from podium.errors import Failed
+from podium.local.processes import Command, Launcher, Process
+
+_SENSITIVE = re.compile(
+    r"(PYTHON|LD_|DYLD_|OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|TORCH|PYTORCH_|ATEN_|CUDA_|NVIDIA_|MALLOC_|LC_)\w+|LANG"
+)
+_PLACES = ("PATH", "HOME", "USER", "TMPDIR", "VIRTUAL_ENV", "XDG_CACHE_HOME")
+_SHELLS = {"sh", "/bin/sh", "bash", "/bin/bash"}
+_SHELL_SPECIAL = re.compile(r"[|&;<>()$`\\\"'*?\[\]#~!{}\n]")
+MAX_SERVERS = 3
+"""Fork servers at once; each holds its imports in memory."""
+
+
+class Starter:
+    """Starts processes for one cluster; close stops them all.
+
+    Args:
+        fork_server: Whether ``python -m`` may run in forks of a process that has done its imports.
+    """
+
+    def __init__(self, fork_server: bool = True) -> None:
+        self._fork_server = fork_server and sys.platform == "linux" and os.environ.get("PODIUM_FORK_SERVER") != "0"
+        self._lock = threading.Lock()
+        self._plain: Launcher | None = None
+        self._servers: dict[tuple[object, ...], Launcher] = {}
+
+    def start(self, command: Command, on_exit: Callable[[], None]) -> Process:
+        """Start a process.
+
+        Raises:
+            Failed: The system cannot start any.
+        """
+        if self._fork_server and command.own_python and (module := find_module(command)):
+            preload = find_preload(module[0], command)
+            server = self._server(preload, command.env) if preload else None
+            if server and server.wait_until_ready():
+                try:
+                    return server.start(replace(command, module=module), on_exit)
+                except Failed:
+                    if server.alive:
+                        raise
+        return self._launcher().start(command, on_exit)
+
+    def close(self) -> None:
+        """Stop everything that runs; returns when nothing is left."""
+        with self._lock:
+            launchers = [*self._servers.values(), *([self._plain] if self._plain else [])]
+            self._servers, self._plain = {}, None
+        for one in launchers:
+            one.close()
+
+    def _launcher(self) -> Launcher:
+        with self._lock:
+            if self._plain is None or not self._plain.alive:
+                if self._plain:
+                    self._plain.close()
+                self._plain = Launcher()
+            return self._plain
+
+    def _server(self, preload: tuple[str, ...], env: dict[str, str]) -> Launcher | None:
+        # What a library reads from the environment while it is imported must be what the process would have read.
+        read = {name: value for name, value in env.items() if _SENSITIVE.fullmatch(name) and name != "PYTHONUNBUFFERED"}
+        key = (preload, *sorted(read.items()))
+        with self._lock:
+            if key not in self._servers:
+                if len(self._servers) >= MAX_SERVERS:
+                    return None
+                # OpenBLAS starts its threads when numpy is imported; a fork needs a single-threaded parent.
+                settings = {"OPENBLAS_NUM_THREADS": "1"} | {name: env[name] for name in _PLACES if name in env} | read
+                self._servers[key] = Launcher((sys.executable, "-P"), preload, settings)
+            return self._servers[key]
+
+
+def find_module(command: Command) -> tuple[str, ...] | None:
+    """Return module and arguments if a command is ``python -m module …`` with this Python, also as a shell string."""
+    argv = command.argv
+    if len(argv) == 3 and argv[0] in _SHELLS and argv[1] == "-c" and not _SHELL_SPECIAL.search(argv[2]):
+        argv = tuple(shlex.split(argv[2]))
+    if len(argv) < 3 or not Path(argv[0]).name.startswith("python"):
+        return None
+    program = shutil.which(argv[0], path=command.env.get("PATH"))
+    if program is None or Path(program).parent != Path(sys.executable).parent:
+        return None
+    unbuffered = argv[1] == "-u" and bool(command.env.get("PYTHONUNBUFFERED"))
+    options = argv[2:] if unbuffered else argv[1:]
+    return tuple(options[1:]) if len(options) > 1 and options[0] == "-m" else None
+
+
+def find_preload(module: str, command: Command) -> tuple[str, ...]:
+    """Return what a fork server imports for a module; nothing if that would not pay.
+
+    podium's trainer is imported whole. Of any other module, the installed packages that it imports at its top: its own
+    code may change from trial to trial.
+    """
+    if module == "podium.trainer" or module.startswith("podium.trainer."):
+        return ("podium.trainer.__main__",)
+    source = _find_source(module, str(command.cwd))
+    if source is None:
+        return ()
+    installed: set[str] = set()
+    try:
+        body = ast.parse(source.read_bytes()).body
+    except (SyntaxError, ValueError):
+        return ()
+    for node in body:
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        installed |= {name.partition(".")[0] for name in names}
+    return tuple(sorted(name for name in installed if name and _is_installed(name)))
+
+
+def _find_source(module: str, cwd: str) -> Path | None:
+    """Find a module's file without importing anything; of a package, its __main__."""
+    path: list[str] | None = [cwd, *sys.path]
+    for part in [*module.split("."), "__main__"]:
+        spec = PathFinder.find_spec(part, path)
+        if spec is None:
+            return None
+        path = list(spec.submodule_search_locations) if spec.submodule_search_locations else None
+        if path is None:
+            return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    return None
+
+
+def _is_installed(package: str) -> bool:
+    spec = PathFinder.find_spec(package)
+    places = [*(spec.submodule_search_locations or []), spec.origin or ""] if spec else []
+    return any("site-packages" in place or "dist-packages" in place for place in places)
