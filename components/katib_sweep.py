@@ -14,10 +14,11 @@ def katib_sweep(
     metrics: Output[Metrics],
     image: str,
     experiment: str = "random",
-    network: str = "tutorial",
+    network: str = "",
     epochs: int = 1,
     max_trials: int = 4,
     parallel_trials: int = 2,
+    workers: int = 0,
     seed: int = 1,
     storage: str = "",
     cluster: str = "",
@@ -31,11 +32,12 @@ def katib_sweep(
         metrics: Metrics of the best trial.
         image: Image of the trials.
         experiment: Name of a bundled Experiment or the YAML of one.
-        network: Network of the trials, a name the trainer knows.
-        epochs: Epochs of a trial.
+        network: Network of the trials, a name the trainer knows; empty leaves it to the Experiment.
+        epochs: Epochs of a trial; 0 leaves them to the Experiment.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
-        seed: Seed of every trial and of the search.
+        workers: Workers of each trial, beside its master.
+        seed: Seed of every trial; 0 leaves it to the Experiment.
         storage: URL under which models are kept; empty for a place beside the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
     """
@@ -43,8 +45,8 @@ def katib_sweep(
 
     result = sweep(
         data.uri, best_model.path, trials.path, task=best_model.uri, experiment=experiment, network=network,
-        epochs=epochs, max_trials=max_trials, parallel_trials=parallel_trials, seed=seed, storage=storage,
-        cluster=cluster, image=image,
+        epochs=epochs, max_trials=max_trials, parallel_trials=parallel_trials, workers=workers, seed=seed,
+        storage=storage, cluster=cluster, image=image,
     )  # fmt: skip
     best_model.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

@@ -15,7 +15,7 @@ def promote_best(
     rule: str = "better",
     storage: str = "",
 ) -> str:
-    """Compare a version with the champion on the same test images; returns promoted, kept or already champion.
+    """Compare a version with the champion on the same test images; returns promoted or kept.
 
     Args:
         data: The dataset artifact.
@@ -30,8 +30,8 @@ def promote_best(
     from podium.steps.promote import promote
 
     result = promote(
-        data.path, evaluation.path, report.path, beside=data.uri, version=version, model_name=model_name, rule=rule,
-        storage=storage,
+        data.path, evaluation.path, decision.path, report.path, beside=data.uri, version=version, model_name=model_name,
+        rule=rule, storage=storage,
     )  # fmt: skip
     decision.metadata.update(result.metrics)
     return result.outcome

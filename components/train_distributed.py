@@ -11,7 +11,7 @@ def train_distributed(
     metrics: Output[Metrics],
     image: str,
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
-    network: str = "tutorial",
+    network: str = "",
     epochs: int = 3,
     workers: int = 1,
     gpus_per_worker: int = 0,
@@ -27,11 +27,11 @@ def train_distributed(
         metrics: Metrics of the epoch whose weights were kept.
         image: Image of master and workers.
         hyperparameters: Flags of the trainer without the dashes and their values.
-        network: Network, a name the trainer knows.
-        epochs: Passes over the training part.
+        network: Network, a name the trainer knows; empty leaves it to the hyperparameters.
+        epochs: Passes over the training part; 0 leaves them to the hyperparameters.
         workers: Workers beside the master; 0 trains in one process.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
-        seed: Seed of the weights and of the order of images.
+        seed: Seed of the weights and of the order of images; 0 leaves it to the hyperparameters.
         storage: URL under which models are kept; empty for a place beside the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
     """

@@ -15,7 +15,7 @@ def train_and_promote(
     source: str = "",
     limit: int = 0,
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
-    network: str = "tutorial",
+    network: str = "",
     epochs: int = 3,
     workers: int = 1,
     gpus_per_worker: int = 0,
@@ -39,7 +39,7 @@ def train_and_promote(
         source: A directory or URI that holds the idx files; empty for the known mirrors.
         limit: At most this many images for training and validation together; 0 takes all.
         hyperparameters: Flags of the trainer without the dashes and their values, as in {"lr": 0.7}.
-        network: Network, a name the trainer knows.
+        network: Network, a name the trainer knows; empty takes the trainer's own default.
         epochs: Epochs of the training.
         workers: Workers beside the master; 0 trains in one process.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.

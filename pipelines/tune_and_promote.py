@@ -19,7 +19,8 @@ def tune_and_promote(
     max_trials: int = 4,
     parallel_trials: int = 2,
     trial_epochs: int = 1,
-    network: str = "tutorial",
+    trial_workers: int = 0,
+    network: str = "",
     epochs: int = 3,
     workers: int = 1,
     gpus_per_worker: int = 0,
@@ -46,8 +47,9 @@ def tune_and_promote(
         experiment: Name of a bundled Katib Experiment or the YAML of one.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
-        trial_epochs: Epochs of a trial.
-        network: Network, a name the trainer knows.
+        trial_epochs: Epochs of a trial; 0 leaves them to the Experiment.
+        trial_workers: Workers of each trial, beside its master.
+        network: Network of all trainings; empty leaves it to the Experiment and the trainer.
         epochs: Epochs of the distributed training.
         workers: Workers of the distributed training, beside its master.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
@@ -64,7 +66,8 @@ def tune_and_promote(
 
     swept = katib_sweep(
         data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
-        parallel_trials=parallel_trials, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
+        parallel_trials=parallel_trials, workers=trial_workers, seed=seed, storage=storage, cluster=cluster,
+        image=trainer_image,
     )  # fmt: skip
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 

@@ -30,6 +30,11 @@ class Origin:
     experiment: str | None = None
     """The Experiment, of a trial."""
 
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return f"{self.kind} {self.name}"
+
     def write(self, directory: Path) -> None:
         """Put it into a model directory."""
         (directory / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")

@@ -11,7 +11,8 @@ from podium.cluster.base import Manifest
 from podium.errors import Failed, NotFound, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
-from podium.manifests.experiment import TrialRow, best_trial, customise, leaderboard, load, objective_of, trial_row
+from podium.manifests.experiment import TrialRow, best_trial, leaderboard, load, objective_of, trial_row
+from podium.steps.adapt import adapt, flags_of
 from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
@@ -25,8 +26,8 @@ TRIALS_OF = "katib.kubeflow.org/experiment"
 class Swept:
     """What a sweep found."""
 
-    hyperparameters: dict[str, str]
-    """Of the best trial, by flag."""
+    hyperparameters: dict[str, Any]
+    """Every flag of the best trial but data and output: what it takes to train the same way again."""
 
     trial: str
     """Name of the best trial."""
@@ -50,6 +51,7 @@ def sweep(
     epochs: int = 0,
     max_trials: int,
     parallel_trials: int,
+    workers: int = 0,
     seed: int = 0,
     storage: str = "",
     cluster: str = "",
@@ -67,6 +69,7 @@ def sweep(
         epochs: The trainer's ``--epochs``; 0 leaves it to the Experiment.
         max_trials: spec.maxTrialCount.
         parallel_trials: spec.parallelTrialCount.
+        workers: Of each trial, beside its master.
         seed: The trainer's ``--seed``; 0 leaves it to the Experiment.
         storage: URL of the storage; empty for the bucket of data.
         cluster: URL of the cluster; empty for the one around this pod.
@@ -81,33 +84,20 @@ def sweep(
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = model_url(storage_url(storage, data), run, "trials")
-    flags = {"data": data, "epochs": epochs, "model": network, "seed": seed}
-    manifest = _experiment(load(experiment), flags, root, name=name, image=image, run=run, max_trials=max_trials,
-                           parallel_trials=min(parallel_trials, max_trials))  # fmt: skip
+    manifest = adapt(
+        load(experiment), data=data, root=root, fixed={"epochs": epochs, "model": network, "seed": seed}, name=name,
+        image=image, labels=run.labels, owner=run.owner, max_trials=max_trials, workers=workers,
+        parallel_trials=min(parallel_trials, max_trials),
+    )  # fmt: skip
     with connect(cluster_url(cluster)) as there, launched(there, manifest):
         say(f"Experiment {name}: {max_trials} trials, {manifest['spec']['parallelTrialCount']} at a time")
         rows = _watch(there, name)
         best = _best(there, name, rows)
         ended = there.get("Experiment", name)
-        table = _table(ended, leaderboard(_trials(there, name), maximize=objective_of(ended)[1]), root, best)
+        table = _table(ended, _trials(there, name), root, best)
     Path(trials).write_text(json.dumps(table, indent=1) + "\n")
-    return _fetch(best, table, Path(best_model), run)
-
-
-def _experiment(
-    template: Manifest, flags: Mapping[str, Any], root: str, *, run: RunIdentity, **changes: Any
-) -> Manifest:
-    """Adapt an Experiment: its trials read our data and each writes below root, under its own name."""
-    spec = template.get("spec") or {}
-    declared = (spec.get("trialTemplate") or {}).setdefault("trialParameters", [])
-    own_name = next((one["name"] for one in declared if one.get("reference") == "${trialSpec.Name}"), None)
-    if own_name is None:
-        own_name = "trialName"
-        declared.append({"name": own_name, "reference": "${trialSpec.Name}"})
-    searched = {one.get("name", "").replace("_", "-") for one in spec.get("parameters") or []}
-    given = {f"--{flag}": str(value) for flag, value in flags.items() if value and flag not in searched}
-    given["--output"] = f"{root}/${{trialParameters.{own_name}}}"
-    return customise(template, flags=given, labels=run.labels, owner=run.owner, **changes)
+    flags = flags_of(manifest, best.name, best.parameters)
+    return _fetch(best, flags, table, Path(best_model), run)
 
 
 def _trials(cluster: Cluster, name: str) -> list[Manifest]:
@@ -148,19 +138,27 @@ def _best(cluster: Cluster, name: str, rows: Iterable[TrialRow]) -> TrialRow:
     return best
 
 
-def _table(experiment: Manifest, rows: Iterable[TrialRow], root: str, best: TrialRow) -> dict[str, Any]:
+def _table(experiment: Manifest, trials: list[Manifest], root: str, best: TrialRow) -> dict[str, Any]:
     """Describe all trials, best first, each with the curve it left in its model directory."""
     spec = experiment["spec"]
     metric, maximize, _ = objective_of(experiment)
+    numbers = {one["metadata"]["name"]: place for place, one in enumerate(trials, 1)}
+    rows = [
+        {
+            **asdict(row),
+            "number": numbers[row.name],
+            "model": f"{root}/{row.name}",
+            "epochs": _curve(f"{root}/{row.name}"),
+        }
+        for row in leaderboard(trials, maximize=maximize)
+    ]
     return {
         "experiment": experiment["metadata"]["name"],
         "algorithm": spec["algorithm"]["algorithmName"],
         "objective": {"metric": metric, "maximize": maximize},
         "parameters": spec.get("parameters") or [],
         "best": best.name,
-        "trials": [
-            {**asdict(row), "model": f"{root}/{row.name}", "epochs": _curve(f"{root}/{row.name}")} for row in rows
-        ],
+        "trials": rows,
     }
 
 
@@ -174,7 +172,7 @@ def _curve(url: str) -> list[dict[str, float]]:
     return epochs
 
 
-def _fetch(best: TrialRow, table: Mapping[str, Any], target: Path, run: RunIdentity) -> Swept:
+def _fetch(best: TrialRow, flags: dict[str, Any], table: Mapping[str, Any], target: Path, run: RunIdentity) -> Swept:
     url = next(row["model"] for row in table["trials"] if row["name"] == best.name)
     fetch_directory(url, target)
     origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.parameters),
@@ -184,4 +182,4 @@ def _fetch(best: TrialRow, table: Mapping[str, Any], target: Path, run: RunIdent
     metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}
     metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.parameters.items()}}
     say(f"best trial {best.name}: {table['objective']['metric']} {best.value:.4f}")
-    return Swept(hyperparameters=dict(best.parameters), trial=best.name, metrics=metrics, metadata=metadata)
+    return Swept(hyperparameters=flags, trial=best.name, metrics=metrics, metadata=metadata)

@@ -60,11 +60,11 @@ def train(
         target: Directory for the model directory.
         task: Tells this step from others of the run, equal on retry.
         hyperparameters: Flags of the trainer without dashes.
-        network: The trainer's ``--model``; empty leaves it out.
-        epochs: The trainer's ``--epochs``; 0 leaves it out.
+        network: The trainer's ``--model``; empty leaves it to the hyperparameters.
+        epochs: The trainer's ``--epochs``; 0 leaves it to the hyperparameters.
         workers: Beside the master.
         gpus_per_worker: Of each replica, master included.
-        seed: The trainer's ``--seed``; 0 leaves it out.
+        seed: The trainer's ``--seed``; 0 leaves it to the hyperparameters.
         storage: URL of the storage; empty for the bucket of data.
         cluster: URL of the cluster; empty for the one around this pod.
         image: Of every replica.
@@ -78,10 +78,10 @@ def train(
     name = object_name("train", run.id, task)
     output = model_url(storage_url(storage, data), run, name)
     chosen = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus_per_worker else ""}
-    flags = {name: value for name, value in chosen.items() if value} | dict(hyperparameters)
+    flags = {**hyperparameters, **{flag: value for flag, value in chosen.items() if value}}
     manifest = build(
         PyTorchJobSpec(
-            name=name, image=image, command=TRAINER, args=as_arguments({"data": data, "output": output, **flags}),
+            name=name, image=image, command=TRAINER, args=as_arguments({**flags, "data": data, "output": output}),
             workers=workers, gpus_per_worker=gpus_per_worker, labels=run.labels, owner=run.owner,
             active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
         )
@@ -94,8 +94,9 @@ def train(
 
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
-    """Write flags as ``--name=value``: a value that starts with a dash stays a value."""
-    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())
+    """Write flags as ``--name=value``, or ``--name`` for True and nothing for False."""
+    written = {f"--{name.replace('_', '-')}": value for name, value in flags.items() if value is not False}
+    return tuple(name if value is True else f"{name}={value}" for name, value in written.items())
 
 
 def follow(cluster: Cluster, kind: str, name: str) -> None:

@@ -1,0 +1,68 @@
+"""The page: one file, no network. plotly.js travels inside it, packed."""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from podium import __version__
+from podium.report import plots
+
+
+def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
+    """Write the report of a run.
+
+    Args:
+        evaluation: What the step evaluate wrote.
+        decision: What the step promote wrote.
+
+    Returns:
+        HTML of some 2 MB; nearly all of it is plotly.js.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("podium.report", "."), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"share": share, "number": number}
+    sweep = evaluation["sweep"]
+    figures = {
+        **(plots.of_sweep(sweep) if sweep else {}),
+        "curves": plots.learning_curves(evaluation),
+        "confusion": plots.confusion_matrix(evaluation["test"]["confusion"], evaluation["dataset"]["classes"]),
+    }
+    return environment.get_template("page.html.jinja").render(
+        evaluation=evaluation, decision=decision, sweep=sweep, searched=plots.searched(sweep) if sweep else [],
+        test=evaluation["test"], winner=evaluation["winner"], figures=_embedded(figures), plotly=_plotly(),
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
+    )  # fmt: skip
+
+
+def share(value: float | None) -> str:
+    """Write a share as a percentage: 0.98765 is 98.77 %."""
+    return "–" if value is None else f"{value * 100:.2f} %"
+
+
+def number(value: Any) -> str:
+    """Write a number in a few digits, anything else as it is."""
+    try:
+        return f"{float(value):.4g}"
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _embedded(figures: Mapping[str, str]) -> str:
+    """Return figures as JSON that cannot end the script element around it."""
+    text = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in figures.items()) + "}"
+    return text.replace("</", "<\\/").replace("<!--", "<\\!--")
+
+
+@cache
+def _plotly() -> str:
+    code = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode()

@@ -1,0 +1,177 @@
+"""The figures of the report, as plotly JSON."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+ENOUGH = 10
+"""Trials below which a parameter's importance is a guess and is not shown."""
+
+BLUE, GOLD, GREY = "#2563a8", "#d99a1c", "#9aa3ad"
+
+
+def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figures of a sweep: history, coordinates and, with enough trials, importance."""
+    figures = {"history": history(sweep), "coordinates": coordinates(sweep)}
+    shares = importance(sweep)
+    if shares:
+        figures["importance"] = _bars(shares)
+    return figures
+
+
+def searched(sweep: Mapping[str, Any]) -> list[str]:
+    """Return the names of the search parameters."""
+    return [one["name"] for one in sweep["parameters"]]
+
+
+def history(sweep: Mapping[str, Any]) -> str:
+    """Objective of each trial in the order they began, and the best so far."""
+    import plotly.graph_objects as go
+
+    metric, maximize = sweep["objective"]["metric"], sweep["objective"]["maximize"]
+    rows = [row for row in sorted(sweep["trials"], key=lambda row: row["number"]) if row["value"] is not None]
+    best: list[float] = []
+    for row in rows:
+        best.append((max if maximize else min)([row["value"], *best[-1:]]))
+    numbers = [row["number"] for row in rows]
+    texts = [_assignment(row) for row in rows]
+    figure = go.Figure([
+        go.Scatter(x=numbers, y=best, mode="lines", name="best so far", line={"color": GOLD, "shape": "hv"}),
+        go.Scatter(x=numbers, y=[row["value"] for row in rows], mode="markers", name="trial", text=texts,
+                   marker={"color": BLUE, "size": 9}, hovertemplate="%{y:.4f}<br>%{text}<extra>trial %{x}</extra>"),
+    ])  # fmt: skip
+    figure.update_xaxes(title="trial, in the order they began", dtick=1 if len(rows) <= 20 else None)
+    figure.update_yaxes(title=metric)
+    return _json(figure)
+
+
+def coordinates(sweep: Mapping[str, Any]) -> str:
+    """One line a trial through its parameters to its objective."""
+    import plotly.graph_objects as go
+
+    rows = [row for row in sweep["trials"] if row["value"] is not None]
+    axes = [_axis(one, [row["parameters"][one["name"]] for row in rows]) for one in sweep["parameters"]]
+    values = [row["value"] for row in rows]
+    metric = sweep["objective"]["metric"]
+    color = {"color": values, "colorscale": "Viridis", "showscale": False,
+             "reversescale": not sweep["objective"]["maximize"]}  # fmt: skip
+    figure = go.Figure(go.Parcoords(dimensions=[*axes, {"label": metric, "values": values}], line=color))
+    return _json(figure, height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
+
+
+def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
+    """Describe one axis: logarithmic where it was searched so, evenly spaced for words."""
+    name, space = parameter["name"], parameter["feasibleSpace"]
+    if parameter["parameterType"] == "categorical":
+        words = list(dict.fromkeys([*space["list"], *values]))
+        places = [words.index(value) for value in values]
+        return {"label": name, "values": places, "tickvals": list(range(len(words))), "ticktext": words}
+    numbers = [float(value) for value in values]
+    if space.get("distribution") == "logUniform" and min(numbers, default=0) > 0:
+        ticks = [10**power * step for power in range(-9, 10) for step in (1, 2, 5)]
+        low, high = float(space["min"]), float(space["max"])
+        shown = [tick for tick in ticks if low <= tick <= high]
+        return {"label": name, "values": [math.log10(value) for value in numbers],
+                "range": [math.log10(low), math.log10(high)], "tickvals": [math.log10(tick) for tick in shown],
+                "ticktext": [f"{tick:g}" for tick in shown]}  # fmt: skip
+    ticks = sorted({float(one) for one in space.get("list") or []})
+    return {"label": name, "values": numbers} | ({"tickvals": ticks} if ticks else {})
+
+
+def importance(sweep: Mapping[str, Any]) -> dict[str, float]:
+    """Return how much each parameter decided, shares of 1 by PED-ANOVA; empty where trials are too few to say."""
+    rows = [row for row in sweep["trials"] if row["value"] is not None]
+    if len(rows) < ENOUGH or len(sweep["parameters"]) < 2:
+        return {}
+    import warnings
+
+    import optuna
+
+    direction = "maximize" if sweep["objective"]["maximize"] else "minimize"
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction=direction)
+    for row in rows:
+        spaces = {one["name"]: _distribution(one) for one in sweep["parameters"]}
+        values = {name: _value(spaces[name], row["parameters"][name]) for name in spaces}
+        study.add_trial(optuna.trial.create_trial(params=values, distributions=spaces, value=row["value"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def _distribution(parameter: Mapping[str, Any]) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    space = parameter["feasibleSpace"]
+    if parameter["parameterType"] in ("categorical", "discrete"):
+        return CategoricalDistribution(space["list"])
+    return FloatDistribution(float(space["min"]), float(space["max"]), log=space.get("distribution") == "logUniform")
+
+
+def _value(distribution: Any, text: str) -> Any:
+    return float(text) if hasattr(distribution, "low") else text
+
+
+def _bars(shares: Mapping[str, float]) -> str:
+    import plotly.graph_objects as go
+
+    ordered = sorted(shares.items(), key=lambda item: item[1])
+    figure = go.Figure(
+        go.Bar(x=[share for _, share in ordered], y=[name for name, _ in ordered], orientation="h",
+               marker={"color": BLUE})
+    )  # fmt: skip
+    figure.update_xaxes(title="share of what made the best trials good (PED-ANOVA)")
+    return _json(figure, height=260)
+
+
+def learning_curves(evaluation: Mapping[str, Any]) -> str:
+    """Validation accuracy by epoch of every trial and candidate that kept a record."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    candidates = {one["name"]: one for one in evaluation["candidates"]}
+    trials = (evaluation["sweep"] or {"trials": []})["trials"]
+    for row in [*trials, *(one for one in candidates.values() if one["kind"] != "trial")]:
+        name, epochs = row["name"], row["epochs"]
+        color = GOLD if name == evaluation["winner"]["name"] else BLUE if name in candidates else GREY
+        figure.add_scatter(
+            x=[one["epoch"] for one in epochs], y=[one["accuracy"] for one in epochs], name=name,
+            mode="lines+markers", line={"color": color, "width": 3 if name in candidates else 1},
+            showlegend=name in candidates, hovertemplate="epoch %{x}: %{y:.4f}<extra>" + name + "</extra>",
+        )  # fmt: skip
+    figure.update_xaxes(title="epoch", dtick=1)
+    figure.update_yaxes(title="validation accuracy")
+    return _json(figure)
+
+
+def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
+    """True class by row, predicted class by column; the diagonal is left pale so that mistakes stand out."""
+    import plotly.graph_objects as go
+
+    mistakes = [
+        [count if place != other else 0 for other, count in enumerate(row)] for place, row in enumerate(confusion)
+    ]
+    figure = go.Figure(
+        go.Heatmap(z=mistakes, x=list(classes), y=list(classes), text=[list(map(str, row)) for row in confusion],
+                   texttemplate="%{text}", colorscale=[[0, "#f7fafc"], [1, "#d64545"]], showscale=False, xgap=1, ygap=1,
+                   hovertemplate="%{y} taken for %{x}: %{text}<extra></extra>")
+    )  # fmt: skip
+    figure.update_xaxes(title="predicted", type="category", side="top")
+    figure.update_yaxes(title="true", type="category", autorange="reversed")
+    return _json(figure, height=460)
+
+
+def _assignment(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in row["parameters"].items())
+
+
+def _json(figure: "Figure", height: int = 320, margin: Mapping[str, int] | None = None) -> str:
+    figure.update_layout(
+        template="plotly_white", height=height, margin=dict(margin or {"l": 60, "r": 20, "t": 30, "b": 50}),
+        font={"family": "system-ui, sans-serif"}, legend={"orientation": "h", "y": 1.15},
+    )  # fmt: skip
+    return str(figure.to_json())

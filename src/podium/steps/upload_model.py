@@ -1,0 +1,71 @@
+"""Store the winner in the registry as a version that says how it came about."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from podium import __version__
+from podium.steps.base import say, step
+from podium.steps.evaluate import PREDICTIONS
+from podium.steps.places import storage_url
+
+
+@step
+def upload_model(
+    model: str | Path,
+    evaluation: str | Path,
+    *,
+    beside: str,
+    model_name: str,
+    storage: str = "",
+    image: str = "",
+) -> str:
+    """Write a version; uploading the same twice makes one.
+
+    Args:
+        model: Model directory of the winner.
+        evaluation: What evaluate wrote.
+        beside: URI of an artifact of the run, for a storage that is not given.
+        model_name: Name in the registry.
+        storage: URL of the storage.
+        image: What the model was trained in.
+
+    Returns:
+        Name of the version: the run id.
+
+    Raises:
+        Conflict: The run has already uploaded another model under this name.
+    """
+    from podium.registry import open_registry
+
+    directory = Path(model)
+    measured = json.loads(Path(evaluation).read_text())
+    files: dict[str, Path | bytes] = {
+        str(file.relative_to(directory)): file for file in sorted(directory.rglob("*")) if file.is_file()
+    }
+    registry = open_registry(storage_url(storage, beside))
+    version = registry.upload(model_name, files, _metadata(directory, measured, image)).version
+    size = sum((directory / file).stat().st_size for file in files)
+    say(f"{model_name} {version}: {len(files)} files, {size / 1e6:.1f} MB")
+    return version
+
+
+def _metadata(directory: Path, measured: dict[str, Any], image: str) -> dict[str, Any]:
+    winner, test = measured["winner"], measured["test"]
+    validation = next(one["validation"] for one in measured["candidates"] if one["uri"] == winner["uri"])
+    environment = directory / "environment.json"
+    return {
+        "run_id": measured["run_id"],
+        "hyperparameters": winner["hyperparameters"],
+        "metrics": {
+            "accuracy": test["accuracy"], "loss": test["loss"], "validation_accuracy": validation["accuracy"],
+            "validation_loss": validation["loss"],
+        },
+        "report": {"classes": test["classes"], "confusion": test["confusion"]},
+        "predictions": PREDICTIONS,
+        "dataset": measured["dataset"],
+        "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
+        "image": image or None,
+        "code_version": __version__,
+        "environment": json.loads(environment.read_text()) if environment.is_file() else None,
+    }  # fmt: skip

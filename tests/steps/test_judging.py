@@ -1,0 +1,194 @@
+"""evaluate, upload_model and promote on real, small models."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from podium.data import artifact
+from podium.errors import InvalidInput, NotFound
+from podium.registry import open_registry
+from podium.scoring import score
+from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate, per_class
+from podium.steps.promote import Promotion, promote
+from podium.steps.upload_model import upload_model
+
+RUN = "20260102-030405-abcd"
+
+
+@pytest.fixture
+def judged(
+    tiny_dataset: Path, candidates: dict[str, Path], sweep_table: Path, tmp_path: Path
+) -> tuple[Evaluated, dict[str, Any]]:
+    both = [candidates["weak"], candidates["strong"]]
+    found = evaluate(tiny_dataset, both, tmp_path / "winner", tmp_path / "evaluation", sweep_table)
+    return found, json.loads((tmp_path / "evaluation").read_text())
+
+
+def uploaded(tmp_path: Path, evaluation: str = "evaluation") -> str:
+    return upload_model(
+        tmp_path / "winner", tmp_path / evaluation, beside="", model_name="tiny", storage=str(tmp_path / "store"),
+        image="trainer:1",
+    )  # fmt: skip
+
+
+def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") -> tuple[Promotion, dict[str, Any]]:
+    ended = promote(
+        data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", beside="", version=version,
+        model_name="tiny", rule=rule, storage=str(tmp_path / "store"),
+    )  # fmt: skip
+    return ended, json.loads((tmp_path / "decision").read_text())
+
+
+def test_the_candidate_that_is_better_on_the_validation_part_wins(judged: tuple[Evaluated, dict[str, Any]]) -> None:
+    _, told = judged
+    assert told["winner"]["name"] == "train-1"
+    by_name = {one["name"]: one["validation"]["accuracy"] for one in told["candidates"]}
+    assert by_name["train-1"] > by_name["sweep-1-aaaa"]
+    assert "against" in told["winner"]["why"]
+
+
+def test_the_order_of_the_candidates_does_not_matter(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    evaluate(tiny_dataset, [candidates["strong"], candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
+    assert json.loads((tmp_path / "evaluation").read_text())["winner"]["name"] == "train-1"
+
+
+def test_between_equals_the_first_named_wins(tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path) -> None:
+    twin = tmp_path / "twin"
+    shutil.copytree(candidates["strong"], twin)
+    origin = json.loads((twin / "origin.json").read_text())
+    (twin / "origin.json").write_text(json.dumps({**origin, "name": "twin"}))
+    evaluate(tiny_dataset, [twin, candidates["strong"]], tmp_path / "winner", tmp_path / "evaluation")
+    told = json.loads((tmp_path / "evaluation").read_text())
+    assert told["winner"]["name"] == "twin"
+    assert told["winner"]["why"].endswith("so the first named")
+
+
+def test_the_test_part_is_opened_once_after_the_choice_and_for_the_winner_alone(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from podium import scoring
+
+    opened: list[str] = []
+    load = artifact.load
+    monkeypatch.setattr(artifact, "load", lambda uri, part: (opened.append(part), load(uri, part))[1])
+    real = scoring.score
+    monkeypatch.setattr(
+        scoring, "score", lambda model, *rest, **more: (opened.append(str(model)), real(model, *rest, **more))[1]
+    )
+    evaluate(tiny_dataset, [candidates["weak"], candidates["strong"]], tmp_path / "winner", tmp_path / "evaluation")
+    weak, strong = (str(candidates[name] / "model.onnx") for name in ("weak", "strong"))
+    assert opened == ["validation", weak, strong, "test", str(tmp_path / "winner" / "model.onnx")]
+
+
+def test_what_is_reported_is_what_the_models_bytes_do(
+    judged: tuple[Evaluated, dict[str, Any]], tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    found, told = judged
+    assert (tmp_path / "winner" / "model.onnx").read_bytes() == (candidates["strong"] / "model.onnx").read_bytes()
+    part = artifact.load(tiny_dataset, "test")
+    again = score(tmp_path / "winner" / "model.onnx", part.images, part.labels)
+    assert found.metrics["accuracy"] == told["test"]["accuracy"] == again.accuracy
+    assert np.array_equal(np.load(tmp_path / "winner" / PREDICTIONS), again.predictions)
+    assert sum(map(sum, found.confusion)) == 100
+
+
+def test_a_checkpoint_never_goes_forward(tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path) -> None:
+    (candidates["strong"] / "checkpoint.pt").write_bytes(b"pickle")
+    evaluate(tiny_dataset, [candidates["strong"]], tmp_path / "winner", tmp_path / "evaluation")
+    assert not (tmp_path / "winner" / "checkpoint.pt").exists()
+
+
+def test_a_candidate_trained_on_other_data_is_refused(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    file = candidates["weak"] / "metrics.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "dataset": "0" * 64}))
+    with pytest.raises(InvalidInput, match="trained on the data it is judged by"):
+        evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
+
+
+def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
+    rows = per_class([[8, 2, 0], [1, 9, 0], [0, 0, 0]], ["a", "b", "c"])
+    assert rows[0] == {"name": "a", "precision": 8 / 9, "recall": 0.8, "f1": 16 / 19, "images": 10}
+    assert rows[2] == {"name": "c", "precision": None, "recall": None, "f1": None, "images": 0}
+
+
+def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any]], tmp_path: Path) -> None:
+    version = uploaded(tmp_path)
+    stored = open_registry(tmp_path / "store").resolve("tiny", version)
+    assert version == RUN
+    assert set(stored.files) >= {"model.onnx", "model.safetensors", "metrics.json", "origin.json", PREDICTIONS}
+    told = stored.metadata
+    assert told["hyperparameters"] == {"lr": "1.0"}
+    assert told["metrics"]["accuracy"] == judged[0].metrics["accuracy"]
+    assert told["dataset"]["digest"] == judged[1]["dataset"]["digest"]
+    assert told["origin"]["name"] == "train-1"
+    assert told["image"] == "trainer:1"
+
+
+def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> None:
+    assert uploaded(tmp_path) == uploaded(tmp_path)
+    assert len(open_registry(tmp_path / "store").versions("tiny")) == 1
+
+
+def test_the_first_version_becomes_champion_and_stays_it_when_asked_again(
+    judged: object, tiny_dataset: Path, tmp_path: Path
+) -> None:
+    version = uploaded(tmp_path)
+    first, told = challenge(tiny_dataset, tmp_path, version)
+    assert (first.outcome, told["champion"], told["compared_with"]) == ("promoted", version, None)
+    again, told = challenge(tiny_dataset, tmp_path, version)
+    assert (again.outcome, told["champion"]) == ("promoted", version)
+    registry = open_registry(tmp_path / "store")
+    assert len(registry.history("tiny")) == 1
+    assert registry.champion("tiny").version == version  # type: ignore[union-attr]
+
+
+def test_a_weaker_challenger_leaves_the_champion_where_it_is(
+    judged: object, tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    champion = uploaded(tmp_path)
+    challenge(tiny_dataset, tmp_path, champion)
+    shutil.rmtree(tmp_path / "winner")
+    monkeypatch.setenv("PODIUM_RUN_ID", "20260203-040506-beef")
+    evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
+    ended, told = challenge(tiny_dataset, tmp_path, uploaded(tmp_path))
+    assert ended.outcome == "kept"
+    assert told["champion"] == told["compared_with"] == champion
+    assert any(reason.startswith("no: better than champion") for reason in told["reasons"])
+    assert told["accuracy"] < told["champion_accuracy"]
+
+
+def test_a_champion_of_other_test_images_is_run_again_on_ours(
+    judged: object, tiny_dataset: Path, tmp_path: Path
+) -> None:
+    """Its stored predictions belong to other pictures: comparing with them would be comparing noise."""
+    told = json.loads((tmp_path / "evaluation").read_text())
+    (tmp_path / "other").write_text(json.dumps({**told, "dataset": {**told["dataset"], "test_digest": "0" * 64}}))
+    np.save(tmp_path / "winner" / PREDICTIONS, np.zeros(100, np.uint8))
+    version = uploaded(tmp_path, "other")
+    _, decision = challenge(tiny_dataset, tmp_path, version)
+    assert decision["accuracy"] == told["test"]["accuracy"]
+
+
+def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
+    version = uploaded(tmp_path)
+    with pytest.raises(InvalidInput, match="criterion is one of"):
+        challenge(tiny_dataset, tmp_path, version, rule="bettr")
+    assert open_registry(tmp_path / "store").champion("tiny") is None
+    assert not (tmp_path / "decision").exists()
+
+
+def test_promoting_a_version_that_is_not_there_names_those_that_are(
+    judged: object, tiny_dataset: Path, tmp_path: Path
+) -> None:
+    version = uploaded(tmp_path)
+    with pytest.raises(NotFound) as caught:
+        challenge(tiny_dataset, tmp_path, "other")
+    assert version in (caught.value.hint or "")
