@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from podium.cluster.base import KINDS, Cluster, Manifest
 from podium.errors import InvalidInput, require
@@ -18,6 +18,7 @@ from podium.local.logs import read_log
 from podium.local.pods import PodPlan
 from podium.local.starter import Starter
 from podium.local.store import POLL, Store, timestamp
+from podium.local.supervisor import ExperimentSupervisor, Supervisor, remove_experiment
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of
 
@@ -26,22 +27,6 @@ IGNORED = "podium.dev/ignored-fields"
 
 DELETE_TIMEOUT = 30.0
 """Seconds that delete waits for the last process."""
-
-
-class Supervisor(Protocol):
-    """What runs one object in the background."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def stop(self) -> None:
-        """Ask for the end of everything it runs, without waiting; safe to call twice."""
-
-    def wake(self) -> None:
-        """Ask for a look at the object: it may have to be deleted."""
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing runs any more; return whether that is so."""
 
 
 class LocalCluster(Cluster):
@@ -71,13 +56,24 @@ class LocalCluster(Cluster):
         require(kind in KINDS and kind != "Trial", "kind is PyTorchJob, Job or Experiment", kind=kind)
         manifest = _named(manifest)
         stored, supervisor = self._experiment(manifest) if kind == "Experiment" else self._job(manifest)
+        self.supervise(stored["kind"], stored["metadata"]["name"], supervisor)
+        return stored
+
+    def supervise(self, kind: str, name: str, supervisor: Supervisor) -> None:
+        """Start what runs a stored object, and end it with this cluster."""
         with self._lock:
             ended = [key for key, one in self._supervisors.items() if one.join(0)]
             for key in ended:
                 del self._supervisors[key]
-            self._supervisors[stored["kind"], stored["metadata"]["name"]] = supervisor
+            self._supervisors[kind, name] = supervisor
         supervisor.start()
-        return stored
+
+    def halt(self, kind: str, name: str) -> None:
+        """Ask for the end of an object's processes without waiting; the object and its logs stay."""
+        with self._lock:
+            supervisor = self._supervisors.get((kind, name))
+        if supervisor:
+            supervisor.stop()
 
     def get(self, kind: str, name: str) -> Manifest:
         """Return the object with its present status."""
@@ -104,12 +100,12 @@ class LocalCluster(Cluster):
         deadline = time.monotonic() + DELETE_TIMEOUT
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
-        if supervisor and supervisor.join(DELETE_TIMEOUT):
-            self.store.remove(kind, name)
+        ended = supervisor is None or supervisor.join(DELETE_TIMEOUT)
         while self.store.exists(kind, name) and time.monotonic() < deadline:
-            if supervisor is None and not self.store.is_supervised_elsewhere(kind, name):
-                self.store.remove(kind, name)
-            time.sleep(POLL / 4)
+            if ended and not self.store.is_supervised_elsewhere(kind, name):
+                remove_experiment(self, name) if kind == "Experiment" else self.store.remove(kind, name)
+            else:
+                time.sleep(POLL / 4)
 
     def abandon(self, kind: str, name: str) -> None:
         """Ask for the removal; should this process be killed meanwhile, its jobs end with it."""
@@ -118,6 +114,13 @@ class LocalCluster(Cluster):
             supervisor = self._supervisors.get((kind, name))
         if supervisor:
             supervisor.wake()
+
+    def halt(self, kind: str, name: str) -> None:
+        """Ask this process to stop what an object runs, and to keep the object: an unfinished job becomes Failed."""
+        with self._lock:
+            supervisor = self._supervisors.get((kind, name))
+        if supervisor:
+            supervisor.stop()
 
     def close(self) -> None:
         """Stop everything that this process supervises; returns when no process is left."""
@@ -131,7 +134,12 @@ class LocalCluster(Cluster):
         self._runtime.starter.close()
         self.store.close()
 
-    def _job(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
+    def plan(self, manifest: Manifest) -> tuple[Manifest, "list[PodPlan]"]:
+        """Return a PyTorchJob or Job with its defaults and how its pods would run here; nothing is started.
+
+        Raises:
+            InvalidInput: It breaks a rule, or a field cannot be honoured on this machine.
+        """
         admitted = admit(manifest)
         kind = admitted["kind"]
         if kind == "PyTorchJob":
@@ -141,6 +149,11 @@ class LocalCluster(Cluster):
             plans = [batch.plan_job(admitted, self._runtime)]
             batch.threads_of(admitted)
         _check_environment(plans)
+        return admitted, plans
+
+    def _job(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
+        admitted, plans = self.plan(manifest)
+        kind = admitted["kind"]
         stored = self.store.create(_with_status(manifest, _ignored(admitted, plans)))
         whole = admitted | {"metadata": stored["metadata"], "status": stored["status"]}
         controller = training.PyTorchJobController if kind == "PyTorchJob" else batch.JobController
@@ -151,8 +164,8 @@ class LocalCluster(Cluster):
 
         place = self.store.place("Experiment", manifest["metadata"]["name"])
         # Its constructor checks the manifest; nothing is stored if that fails.
-        controller: Any = ExperimentController(self, manifest, place)
-        return self.store.create(manifest), controller
+        controller = ExperimentController(self, manifest, place)
+        return self.store.create(manifest), ExperimentSupervisor(self, controller)
 
 
 def _named(manifest: Manifest) -> Manifest:
