@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import KINDS, Cluster, Manifest
-from podium.errors import InvalidInput, require
+from podium.errors import Failed, InvalidInput, require
 from podium.local import job as batch
 from podium.local import pytorchjob as training
 from podium.local.controller import Runtime
@@ -49,6 +49,7 @@ class LocalCluster(Cluster):
         self._runtime = Runtime(store=self.store, starter=Starter(fork_server), images=check_images(images or {}))
         self._lock = threading.Lock()
         self._supervisors: dict[tuple[str, str], Supervisor] = {}
+        self._closed = False
 
     def create(self, manifest: Manifest) -> Manifest:
         """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
@@ -60,16 +61,22 @@ class LocalCluster(Cluster):
         return stored
 
     def supervise(self, kind: str, name: str, supervisor: Supervisor) -> None:
-        """Start what runs a stored object, and end it with this cluster."""
+        """Start what runs a stored object, and end it with this cluster.
+
+        Raises:
+            Failed: The cluster was closed.
+        """
         with self._lock:
+            if self._closed:
+                raise Failed(f"{self.url} was closed", "connect again")
             ended = [key for key, one in self._supervisors.items() if one.join(0)]
             for key in ended:
                 del self._supervisors[key]
             self._supervisors[kind, name] = supervisor
-        supervisor.start()
+            supervisor.start()
 
     def halt(self, kind: str, name: str) -> None:
-        """Ask for the end of an object's processes without waiting; the object and its logs stay."""
+        """Ask for the end of an object's processes without waiting; it stays, and becomes Failed if unfinished."""
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
         if supervisor:
@@ -115,16 +122,10 @@ class LocalCluster(Cluster):
         if supervisor:
             supervisor.wake()
 
-    def halt(self, kind: str, name: str) -> None:
-        """Ask this process to stop what an object runs, and to keep the object: an unfinished job becomes Failed."""
-        with self._lock:
-            supervisor = self._supervisors.get((kind, name))
-        if supervisor:
-            supervisor.stop()
-
     def close(self) -> None:
         """Stop everything that this process supervises; returns when no process is left."""
         with self._lock:
+            self._closed = True
             supervisors, self._supervisors = self._supervisors, {}
         # Experiments first: they would start further trials.
         for _, supervisor in sorted(supervisors.items(), key=lambda item: item[0][0] != "Experiment"):
@@ -134,7 +135,7 @@ class LocalCluster(Cluster):
         self._runtime.starter.close()
         self.store.close()
 
-    def plan(self, manifest: Manifest) -> tuple[Manifest, "list[PodPlan]"]:
+    def plan(self, manifest: Manifest) -> tuple[Manifest, tuple[PodPlan, ...]]:
         """Return a PyTorchJob or Job with its defaults and how its pods would run here; nothing is started.
 
         Raises:
@@ -143,10 +144,10 @@ class LocalCluster(Cluster):
         admitted = admit(manifest)
         kind = admitted["kind"]
         if kind == "PyTorchJob":
-            plans = list(training.plan_pytorchjob(admitted, self._runtime).values())
+            plans = tuple(training.plan_pytorchjob(admitted, self._runtime).values())
             training.threads_of(admitted)
         else:
-            plans = [batch.plan_job(admitted, self._runtime)]
+            plans = (batch.plan_job(admitted, self._runtime),)
             batch.threads_of(admitted)
         _check_environment(plans)
         return admitted, plans
@@ -181,7 +182,7 @@ def _named(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _check_environment(plans: list[PodPlan]) -> None:
+def _check_environment(plans: tuple[PodPlan, ...]) -> None:
     """Find what an environment lacks before anything is stored."""
     nobody = PodIdentity(name="pod", namespace="default", uid="")
     for plan in plans:
@@ -189,7 +190,7 @@ def _check_environment(plans: list[PodPlan]) -> None:
             container_environment(container, nobody, {}, 1, str)
 
 
-def _ignored(job: Manifest, plans: list[PodPlan]) -> list[str]:
+def _ignored(job: Manifest, plans: tuple[PodPlan, ...]) -> list[str]:
     found = [field for plan in plans for field in plan.ignored]
     spec = job["spec"]
     found += ["runPolicy.schedulingPolicy"] if (spec.get("runPolicy") or {}).get("schedulingPolicy") else []

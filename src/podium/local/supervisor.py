@@ -69,7 +69,7 @@ class ExperimentSupervisor:
 
 
 def remove_experiment(cluster: "LocalCluster", name: str) -> None:
-    """Remove an Experiment that nobody runs any more, with its trials and their jobs, as Kubernetes does by ownership."""
+    """Remove an Experiment that nobody runs any more, with its trials and their jobs."""
     for trial in cluster.list("Trial", {"katib.kubeflow.org/experiment": name}):
         of_trial = trial["metadata"]["name"]
         for kind in ("PyTorchJob", "Job"):
