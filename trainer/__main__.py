@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from podium.trainer import checkpoint, data, output, processor, world
-from podium.trainer.config import TrainConfig, parse
-from podium.trainer.loop import Training
 
 from podium.errors import PodiumError
 from podium.metrics import format_metrics
 from podium.storage import Storage, connect
+from podium.trainer import checkpoint, data, output, processor, world
+from podium.trainer.config import TrainConfig, parse
+from podium.trainer.loop import Training
 
 PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
 
@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         config = parse(argv)
+        processor.keep_memory()
         dataset = data.load(config)
         threads = processor.set_threads(config)
         with world.join(config) as here:

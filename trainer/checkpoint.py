@@ -10,10 +10,10 @@ import sys
 from typing import Any
 
 import torch
-from podium.trainer.config import TrainConfig
 
 from podium.errors import InvalidInput, NotFound
 from podium.storage import Storage
+from podium.trainer.config import TrainConfig
 
 KEY = "checkpoint.pt"
 

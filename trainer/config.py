@@ -19,8 +19,29 @@ SCHEDULES = ("step", "onecycle")
 # What a model changes of the defaults below; a flag given by the user wins over both.
 RECIPES: dict[str, dict[str, Any]] = {
     "tutorial": {},
-    "fast": {},
-    "best": {},
+    # 99.0 % soonest: two epochs of a small normalised network, about 0.7 million multiplications an image.
+    "fast": {
+        "epochs": 2,
+        "batch_size": 256,
+        "optimizer": "sgd",
+        "lr": 0.4,
+        "schedule": "onecycle",
+        "weight_decay": 5e-4,
+        "label_smoothing": 0.1,
+        "dropout": 0.0,
+    },
+    # Highest accuracy in a few minutes on two cores: a residual network and distorted images.
+    "best": {
+        "epochs": 16,
+        "batch_size": 128,
+        "optimizer": "sgd",
+        "lr": 0.2,
+        "schedule": "onecycle",
+        "weight_decay": 5e-4,
+        "label_smoothing": 0.1,
+        "dropout": 0.0,
+        "shift": 2,
+    },
 }
 
 # These change neither the weights nor the numbers, so a checkpoint may be resumed with other values of them.
@@ -79,6 +100,21 @@ class TrainConfig:
     dropout: float = 0.5
     """Dropout before the last layer; half of it before the first dense layer of the tutorial's network."""
 
+    shift: int = 0
+    """Move each training image by up to so many pixels, differently every epoch."""
+
+    rotate: float = 0.0
+    """Turn each training image by up to so many degrees, and scale it by up to a hundredth for each of them."""
+
+    flip: bool = False
+    """Mirror half of the training images: right for clothes, wrong for digits."""
+
+    erase: int = 0
+    """Blank a square of so many pixels in each training image."""
+
+    patience: int = 0
+    """Stop after so many epochs without a better one on the validation part; 0: never."""
+
     no_cuda: bool = False
     """Stay on the processor even if there is a GPU."""
 
@@ -117,8 +153,10 @@ class TrainConfig:
             self._number(name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}")
         for name in ("momentum", "label_smoothing", "dropout", "warmup"):
             self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")
-        for name in ("weight_decay", "seed", "threads"):
+        for name in ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "patience"):
             self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
+        for name in ("shift", "erase"):
+            self._number(name, getattr(self, name) <= 14, "<= 14", "images are 28 pixels wide")
 
     def _number(self, name: str, holds: bool, law: str, hint: str) -> None:
         value = getattr(self, name)

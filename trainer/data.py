@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from podium.trainer.config import TrainConfig
 from torch import Tensor
 
 from podium.data import artifact
 from podium.errors import Damaged, InvalidInput, NotFound, require
+from podium.trainer.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)

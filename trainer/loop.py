@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from podium.trainer import data, models, processor, recipe
-from podium.trainer.config import TrainConfig
-from podium.trainer.world import GradientSum, PeerLost, World, peers
 from torch import Tensor, nn
 
 from podium.errors import Failed, PodiumError
 from podium.metrics import format_metrics
+from podium.trainer import augment, data, models, processor, recipe
+from podium.trainer.config import TrainConfig
+from podium.trainer.world import GradientSum, PeerLost, World, peers
 
 
 class Stopped(PodiumError):
@@ -69,6 +69,7 @@ class Training:
         self.precision = processor.pick_precision(config, world.device)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
+        self.draws: Tensor | None = None
         self.stop = False  # set by a signal handler
 
     def state(self) -> dict[str, Any]:
@@ -93,21 +94,28 @@ class Training:
             Stopped: `stop` was set.
             PeerLost: Another process is gone.
         """
-        while self.progress.epoch <= self.config.epochs:
+        while not self.is_done():
             try:
                 self.run_epoch()
             except (Stopped, PeerLost):
                 if self.world.rank == 0:
                     save(self.state())
                 raise
-            if self.world.rank == 0 and self.progress.epoch <= self.config.epochs:
+            if self.world.rank == 0 and not self.is_done():
                 save(self.state())
+
+    def is_done(self) -> bool:
+        """Return whether the last epoch is over or patience has run out."""
+        last, patience = self.progress.epoch - 1, self.config.patience
+        waited = last - self.progress.best.get("epoch", last)
+        return last >= self.config.epochs or (patience > 0 and waited >= patience)
 
     def run_epoch(self) -> None:
         """Train the rest of the running epoch, evaluate, report."""
         progress, config = self.progress, self.config
         generator = data.stream(config.seed, progress.epoch)
         batches = data.batches(len(self.dataset.train), config.batch_size, generator)
+        self.draws = augment.draw(config, len(self.dataset.train), generator)
         losses = torch.zeros(self.steps, device=self.world.device)
         losses[: progress.step] = torch.tensor(progress.losses)
         before = progress.seconds - time.perf_counter()
@@ -134,23 +142,31 @@ class Training:
         Returns:
             This process's share of the mean loss over the global batch, still on the device.
         """
-        progress, config, train = self.progress, self.config, self.dataset.train
+        progress, config = self.progress, self.config
         mine, weight = data.share(batch, self.world.rank, self.world.size)
-        mine = mine.to(self.world.device, non_blocking=True)
+        images, labels = self.batch(mine)
         done = (progress.epoch - 1) * self.steps + progress.step
         self.seed_dropout(done)
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.learning_rate(config, done, self.steps)
         self.optimizer.zero_grad(set_to_none=True)
         with processor.autocast(self.precision, self.world.device):
-            logits = self.model(train.images[mine])
-        loss = weight * F.cross_entropy(logits.float(), train.labels[mine], reduction="sum",
+            logits = self.model(images)
+        loss = weight * F.cross_entropy(logits.float(), labels, reduction="sum",
                                         label_smoothing=config.label_smoothing)  # fmt: skip
         with peers():
             loss.backward()
         self.gradients.wait()
         self.optimizer.step()
         return loss.detach()
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return images, distorted if the recipe says so, and labels."""
+        on_device, train = indices.to(self.world.device, non_blocking=True), self.dataset.train
+        images = train.images[on_device]
+        if self.draws is not None:
+            images = augment.distort(self.config, images, self.draws[indices].to(self.world.device))
+        return images, train.labels[on_device]
 
     def seed_dropout(self, done: int) -> None:
         """Let the random numbers of a step follow from seed, step and rank, whatever happened before."""

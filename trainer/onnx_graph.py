@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from podium.trainer.models import Normalise
 from torch import Tensor, nn
+
+from podium.trainer.models import Normalise, Residual
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -59,6 +60,10 @@ class Graph:
                 return self.add("Relu", value)
             case nn.Flatten():
                 return self.add("Flatten", value, axis=1)
+            case Residual():
+                return self.add("Add", value, self.layer(module.layers, value))
+            case nn.BatchNorm2d():
+                return self.normalisation(module, value)
             case Normalise():
                 return self.normalise(module, value)
             case nn.Conv2d():
@@ -75,6 +80,12 @@ class Graph:
         value = self.add("Unsqueeze", self.add("Cast", value, to=1), self.weight([1]))
         value = self.add("Mul", value, self.weight(module.scale))
         return self.add("Add", value, self.weight(module.shift))
+
+    def normalisation(self, module: nn.BatchNorm2d, value: str) -> str:
+        """Append a batch normalisation with its running statistics."""
+        tensors = (module.weight, module.bias, module.running_mean, module.running_var)
+        weights = [self.weight(tensor) for tensor in tensors if tensor is not None]
+        return self.add("BatchNormalization", value, *weights, epsilon=module.eps)
 
     def convolution(self, module: nn.Conv2d, value: str) -> str:
         """Append a convolution."""

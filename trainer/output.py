@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from podium.trainer import checkpoint
-from podium.trainer.config import TrainConfig
 from torch import Tensor, nn
 
 from podium import __version__
 from podium.errors import Failed, NotFound
 from podium.storage import Storage
+from podium.trainer import checkpoint
+from podium.trainer.config import TrainConfig
 
 CHECKED_IMAGES = 32
 
@@ -49,8 +49,9 @@ def write(storage: Storage, model: nn.Sequential, images: Tensor, config: TrainC
     Raises:
         Failed: onnxruntime and torch disagree; nothing was written.
     """
-    from podium.trainer.onnx_graph import write as write_onnx
     from safetensors.torch import save
+
+    from podium.trainer.onnx_graph import write as write_onnx
 
     with torch.no_grad():
         expected = model(images[:CHECKED_IMAGES]).numpy()

@@ -1,12 +1,15 @@
 """How this machine computes: number of threads and precision."""
 
+import ctypes
 import math
 import os
+import platform
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
+
 from podium.trainer.config import TrainConfig
 
 
@@ -20,6 +23,18 @@ def set_threads(config: TrainConfig, environ: Mapping[str, str] = os.environ) ->
     count = config.threads or int(environ.get("OMP_NUM_THREADS") or 0) or max(1, usable_cores() // processes)
     torch.set_num_threads(count)
     return count
+
+
+def keep_memory() -> None:
+    """Let the C library keep freed memory instead of giving it back to the kernel after every layer.
+
+    glibc maps each large tensor anew and every first touch of a page is a fault: keeping the pages makes steps on the
+    processor 1.1 to 2 times faster (benchmarks/trainer.py). Other C libraries are left as they are.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and platform.libc_ver()[0] == "glibc":
+        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: from the heap, not by mmap
+        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: never shrink the heap
 
 
 def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -1,7 +1,8 @@
 """How weights are changed: the optimizer and the learning rate of every step."""
 
-from podium.trainer.config import TrainConfig
 from torch import nn, optim
+
+from podium.trainer.config import TrainConfig
 
 
 def make_optimizer(config: TrainConfig, model: nn.Module) -> optim.Optimizer:

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from podium.trainer.config import TrainConfig
 from torch import Tensor, nn
 
 from podium.errors import InvalidInput, PodiumError, require
+from podium.trainer.config import TrainConfig
 
 
 class PeerLost(PodiumError):

@@ -1,0 +1,65 @@
+"""model.onnx computes what torch computes, for every network."""
+
+from itertools import pairwise
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+from podium.errors import Failed
+from podium.trainer import models, onnx_graph, output
+from podium.trainer.config import MODELS, parse
+
+
+def images(count: int) -> torch.Tensor:
+    return torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_onnxruntime_and_torch_agree_on_pixels(name: str) -> None:
+    model = models.build(parse(["--model", name]), classes=10, mean=0.13, std=0.31)
+    with torch.no_grad():
+        model(images(64))  # moves the running statistics away from their start
+        model.eval()
+        expected = model(images(5)).numpy()
+    session = onnxruntime.InferenceSession(onnx_graph.write(model, 10).SerializeToString())
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("images", "tensor(uint8)", ["n", 28, 28])]
+    for count in (1, 5):  # the number of images is free
+        (logits,) = session.run(["logits"], {"images": images(5)[:count].numpy()})
+        np.testing.assert_allclose(logits, expected[:count], rtol=1e-3, atol=1e-4)
+
+
+def test_a_layer_that_cannot_be_written_is_named() -> None:
+    with pytest.raises(TypeError, match="no ONNX for Softplus"):
+        onnx_graph.write(nn.Sequential(nn.Softplus()), 10)
+
+
+def test_an_export_that_differs_from_torch_is_refused() -> None:
+    model = models.build(parse([]), classes=10, mean=0.13, std=0.31).eval()
+    blob = onnx_graph.write(model, 10).SerializeToString()
+    with torch.no_grad():
+        logits = model(images(8)).numpy()
+    output.compare(blob, images(8).numpy(), logits)
+    for wrong in (logits + 0.01, np.full_like(logits, np.nan)):
+        with pytest.raises(Failed, match="differ by"):
+            output.compare(blob, images(8).numpy(), wrong)
+
+
+def test_the_network_of_the_tutorial_has_its_layers() -> None:
+    model = models.build(parse([]), classes=10, mean=0.13, std=0.31)
+    shapes = [tuple(p.shape) for p in model.parameters() if p.ndim > 1]
+    assert shapes == [(32, 1, 3, 3), (64, 32, 3, 3), (128, 9216), (10, 128)]
+    assert sum(p.numel() for p in model.parameters()) == 1_199_882
+    widths = [(layer.in_channels, layer.out_channels) for layer in model if isinstance(layer, nn.Conv2d)]
+    assert all(left[1] == right[0] for left, right in pairwise(widths))
+
+
+def test_normalised_pixels_have_mean_zero_and_deviation_one() -> None:
+    pixels = images(50)
+    scaled = pixels.float() / 255
+    out = models.Normalise(scaled.mean().item(), scaled.std().item())(pixels)
+    assert out.shape == (50, 1, 28, 28)
+    assert out.mean().item() == pytest.approx(0, abs=1e-4)
+    assert out.std().item() == pytest.approx(1, abs=1e-4)

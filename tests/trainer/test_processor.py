@@ -1,0 +1,43 @@
+"""Threads and precision are chosen on purpose."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from podium.trainer import processor
+from podium.trainer.config import TrainConfig
+
+
+@pytest.fixture(autouse=True)
+def same_threads_afterwards() -> object:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_flag_wins_over_the_environment_and_that_over_the_cores() -> None:
+    cores = processor.usable_cores()
+    assert processor.set_threads(TrainConfig(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
+    assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "2"}) == 2
+    assert processor.set_threads(TrainConfig(), {}) == cores
+    assert torch.get_num_threads() == cores
+
+
+def test_processes_on_one_machine_share_its_cores() -> None:
+    assert processor.set_threads(TrainConfig(), {"LOCAL_WORLD_SIZE": "1000"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "most"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 4096), ("", 4096)]
+)
+def test_a_containers_quota_limits_the_cores(tmp_path: Path, text: str, most: int) -> None:
+    (tmp_path / "cpu.max").write_text(text)
+    assert 1 <= processor.usable_cores(tmp_path / "cpu.max") <= most
+
+
+def test_precision_is_what_was_asked_for_or_what_the_hardware_has() -> None:
+    cpu = torch.device("cpu")
+    assert processor.pick_precision(TrainConfig(precision="fp32"), cpu) == "fp32"
+    assert processor.pick_precision(TrainConfig(precision="bf16"), cpu) == "bf16"
+    assert processor.pick_precision(TrainConfig(), cpu) == ("bf16" if processor.has_bf16(cpu) else "fp32")

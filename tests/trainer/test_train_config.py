@@ -1,0 +1,77 @@
+"""Flags are a contract: Experiments and PyTorchJobs spell them out."""
+
+import re
+
+import pytest
+
+from podium.errors import InvalidInput
+from podium.trainer.config import RECIPES, TrainConfig, parse
+
+FLAGS = """
+    data output dataset model epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
+    label-smoothing dropout shift rotate flip erase patience no-cuda precision threads seed log-interval save-model
+    backend
+""".split()  # noqa: SIM905
+
+
+def test_the_names_of_the_flags_do_not_change(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    shown = re.findall(r"^  --([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    assert shown == FLAGS
+
+
+def test_defaults_are_those_of_the_tutorial() -> None:
+    config = parse([])
+    told = (config.epochs, config.batch_size, config.test_batch_size, config.lr, config.gamma, config.seed)
+    assert told == (5, 64, 1000, 1.0, 0.7, 1)
+    assert (config.log_interval, config.no_cuda, config.save_model, config.backend) == (10, False, False, "gloo")
+    assert (config.model, config.optimizer, config.schedule) == ("tutorial", "adadelta", "step")
+
+
+def test_a_command_line_as_katib_writes_it_is_understood() -> None:
+    config = parse(["--lr=0.03", "--batch-size=128", "--epochs=2", "--no-cuda", "--optimizer=sgd"])
+    assert (config.lr, config.batch_size, config.epochs, config.no_cuda, config.optimizer) == (
+        0.03,
+        128,
+        2,
+        True,
+        "sgd",
+    )
+
+
+def test_a_model_brings_its_recipe_and_a_flag_wins_over_it() -> None:
+    for model, recipe in RECIPES.items():
+        config = parse(["--model", model])
+        assert all(getattr(config, name) == value for name, value in recipe.items())
+    assert parse(["--model", "fast", "--lr", "0.125"]).lr == 0.125
+
+
+@pytest.mark.parametrize(
+    ("argv", "law"),
+    [
+        (["--lr", "nan"], "--lr > 0"),
+        (["--lr", "inf"], "--lr > 0"),
+        (["--lr", "-1"], "--lr > 0"),
+        (["--epochs", "0"], "--epochs >= 1"),
+        (["--batch-size", "0"], "--batch-size >= 1"),
+        (["--dropout", "1"], "--dropout in [0, 1)"),
+        (["--weight-decay", "-1"], "--weight-decay >= 0"),
+        (["--backend", "carrier-pigeon"], "--backend is one of gloo, nccl, mpi"),
+        (["--model", "huge"], "--model is one of tutorial, fast, best"),
+        (["--epochs", "three"], "invalid int value: 'three'"),
+        (["--learning-rate", "1"], "unrecognized arguments: --learning-rate"),
+    ],
+)
+def test_a_bad_flag_is_answered_with_the_law_it_breaks_and_a_hint(argv: list[str], law: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse(argv)
+    assert law in caught.value.message
+    assert caught.value.hint
+
+
+def test_what_decides_the_weights_is_told_apart_from_what_does_not() -> None:
+    one = TrainConfig(data="a", output="b", log_interval=1)
+    other = TrainConfig(data="c", output="d", log_interval=7)
+    assert one.decisive == other.decisive
+    assert one.decisive != TrainConfig(lr=0.5).decisive
