@@ -3,6 +3,7 @@
 from typing import Optional
 
 from kfp.dsl import Artifact, ClassificationMetrics, Dataset, Input, Metrics, Model, Output, component
+
 from podium.components.images import STEPS_IMAGE
 
 
