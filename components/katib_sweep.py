@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from kfp.dsl import Artifact, Dataset, Input, Metrics, Model, Output, component
+
 from podium.components.images import STEPS_IMAGE
 
 
