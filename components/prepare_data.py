@@ -1,6 +1,7 @@
 """Prepare a dataset."""
 
 from kfp.dsl import Dataset, Output, component
+
 from podium.components.images import TRAINER_IMAGE
 
 
