@@ -1,6 +1,7 @@
 """Promote a version if it beats the champion."""
 
 from kfp.dsl import HTML, Artifact, Dataset, Input, Metrics, Output, component
+
 from podium.components.images import STEPS_IMAGE
 
 
