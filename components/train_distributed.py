@@ -1,6 +1,7 @@
 """Train one model on several workers."""
 
 from kfp.dsl import Dataset, Input, Metrics, Model, Output, component
+
 from podium.components.images import STEPS_IMAGE
 
 
