@@ -1,6 +1,7 @@
 """Store a model in the registry."""
 
 from kfp.dsl import Artifact, Input, Model, component
+
 from podium.components.images import STEPS_IMAGE
 
 
