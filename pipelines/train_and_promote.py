@@ -1,6 +1,7 @@
 """Without a sweep: prepare, train, evaluate, upload, promote."""
 
 from kfp import dsl
+
 from podium.components.evaluate import evaluate
 from podium.components.images import TRAINER_IMAGE
 from podium.components.prepare_data import prepare_data
