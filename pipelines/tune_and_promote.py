@@ -1,6 +1,7 @@
 """The whole way: prepare, sweep, train, evaluate, upload, promote."""
 
 from kfp import dsl
+
 from podium.components.evaluate import evaluate
 from podium.components.images import TRAINER_IMAGE
 from podium.components.katib_sweep import katib_sweep
