@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from podium.pipelines import NAMES
 
 from podium.compiling import compile_pipeline
 from podium.errors import InvalidInput
+from podium.pipelines import NAMES
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"
 ORDER = {
