@@ -74,6 +74,7 @@ def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> 
 @click.option("--version", help="Name of the version; the newest if missing.")
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under.")
 @click.option("--name", help="Display name of the run.")
+@click.option("--service-account", help="Account the run is under; the server's default if missing.")
 @click.option("--wait", is_flag=True, help="Show the tasks as they go; exit 1 if the run fails.")
 @click.option("--timeout", type=float, help="Seconds to wait at most; the run goes on.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
@@ -84,6 +85,7 @@ def submit(
     version: str | None,
     group: str,
     name: str | None,
+    service_account: str | None,
     wait: bool,
     timeout: float | None,
     as_json: bool,
@@ -103,7 +105,8 @@ def submit(
     from podium.server.versions import choose
 
     there = open_server(**server)
-    run = start(there, choose(there, pipeline, version), parameters, group=group, name=name)
+    chosen = choose(there, pipeline, version)
+    run = start(there, chosen, parameters, group=group, name=name, service_account=service_account)
     click.echo(f"{run.run_id}  {run.link}", err=as_json)
     state = follow(there, run.run_id, _tell, timeout) if wait else "SUBMITTED"
     if as_json:

@@ -33,7 +33,15 @@ class Submitted:
     """Its page."""
 
 
-def submit(server: Server, version: Version, words: Sequence[str], *, group: str, name: str | None = None) -> Submitted:
+def submit(
+    server: Server,
+    version: Version,
+    words: Sequence[str],
+    *,
+    group: str,
+    name: str | None = None,
+    service_account: str | None = None,
+) -> Submitted:
     """Start a run of a version.
 
     Args:
@@ -42,6 +50,7 @@ def submit(server: Server, version: Version, words: Sequence[str], *, group: str
         words: Parameters as ``name=value``, checked against the version's own.
         group: KFP experiment the run is listed under.
         name: Display name; the pipeline's and the time's if None.
+        service_account: Account of the steps; the server's default if None.
 
     Raises:
         InvalidInput: A parameter is unknown or of another type; nothing was started.
@@ -56,6 +65,7 @@ def submit(server: Server, version: Version, words: Sequence[str], *, group: str
         params=values,
         pipeline_id=version.pipeline_id,
         version_id=version.id,
+        service_account=service_account,
     )
     return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
 

@@ -47,6 +47,9 @@ class Schedule:
     enabled: bool = True
     """False creates it paused."""
 
+    service_account: str = ""
+    """Account the runs are under; empty for the server's default."""
+
     def __post_init__(self) -> None:
         for one in fields(self):
             kind = one.type if isinstance(one.type, type) else dict
@@ -167,6 +170,7 @@ def _wanted(schedule: Schedule, version: Version) -> dict[str, Any]:
         "max_concurrency": schedule.max_concurrency,
         "catchup": schedule.catchup,
         "enabled": schedule.enabled,
+        "service_account": schedule.service_account,
     }
 
 
@@ -181,6 +185,7 @@ def settings_of(run: Any) -> dict[str, Any]:
         "max_concurrency": int(run.max_concurrency or 1),
         "catchup": not run.no_catchup,
         "enabled": str(run.status) == "ENABLED",
+        "service_account": run.service_account or "",
     }
 
 
@@ -206,6 +211,7 @@ def apply(server: Server, change: Change, group: str) -> None:
         pipeline_id=change.version.pipeline_id,
         version_id=change.version.id,
         enabled=schedule.enabled,
+        service_account=schedule.service_account or None,
     )
 
 

@@ -1,0 +1,176 @@
+"""Jobs on a live cluster with the training operator: pytest --cluster, any kubeconfig.
+
+PODIUM_TEST_IMAGE names an image with python3 that the nodes have or can pull (python:3.11-slim).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from podium.cluster import Cluster, connect
+from podium.cluster.base import Manifest
+from podium.errors import Conflict, Failed, InvalidInput, PodiumError
+from podium.manifests.conditions import status_of
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """The namespace of the kubeconfig's context; what a test launched there is deleted."""
+    with connect("kubernetes://?grace=15") as there:
+        before = {one["metadata"]["name"] for one in there.list("PyTorchJob")}
+        yield there
+        for one in there.list("PyTorchJob"):
+            if one["metadata"]["name"] not in before:
+                there.delete("PyTorchJob", one["metadata"]["name"])
+
+
+def job(script: str, **changes: object) -> Manifest:
+    """A PyTorchJob of one line of Python."""
+    settings = {
+        "name": f"test-{uuid.uuid4().hex[:8]}",
+        "image": IMAGE,
+        "command": ("python3", "-u", "-c", script),
+        "resources": {"cpu": "10m", "memory": "16Mi"},
+        "restart_policy": "Never",
+        "active_deadline_seconds": 300,
+        "ttl_seconds_after_finished": 600,
+    }
+    return build(PyTorchJobSpec(**(settings | changes)))  # type: ignore[arg-type]
+
+
+def launch(cluster: Cluster, manifest: Manifest) -> str:
+    return str(cluster.create(manifest)["metadata"]["name"])
+
+
+def test_a_job_of_master_and_worker_runs_and_its_end_is_seen_at_once(cluster: Cluster) -> None:
+    script = "import os, time; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE']); time.sleep(2)"
+    name = launch(cluster, job(script, workers=1, clean_pod_policy="None"))
+    phases = [status_of(one).phase for one in cluster.watch("PyTorchJob", name, timeout=240)]
+    seen = time.time()
+    assert phases[-1] == "Succeeded"
+    ended = cluster.get("PyTorchJob", name)["status"]["completionTime"]
+    assert seen - _epoch(ended) < 4  # the API's times have whole seconds
+    assert list(cluster.logs("PyTorchJob", name)) == ["rank 0 of 2"]
+    assert list(cluster.logs("PyTorchJob", name, "worker-0")) == ["rank 1 of 2"]
+
+
+def _epoch(text: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_the_log_arrives_while_the_job_runs(cluster: Cluster) -> None:
+    script = "import time\nfor n in range(5): print(n, flush=True); time.sleep(1)"
+    name = launch(cluster, job(script))
+    arrived = [time.monotonic() for _ in cluster.logs("PyTorchJob", name, follow=True)]
+    assert len(arrived) == 5
+    assert arrived[-1] - arrived[0] > 2.5
+
+
+def test_a_name_that_is_taken_is_a_conflict(cluster: Cluster) -> None:
+    manifest = job("print()")
+    launch(cluster, manifest)
+    with pytest.raises(Conflict, match="already exists"):
+        cluster.create(manifest)
+
+
+def test_an_unknown_field_is_refused_with_the_servers_words(cluster: Cluster) -> None:
+    manifest = job("print()")
+    manifest["spec"]["runPolicy"]["backofLimit"] = 3
+    with pytest.raises(InvalidInput, match="backofLimit"):
+        cluster.create(manifest)
+
+
+def test_a_failed_job_says_which_pod_and_its_last_words(cluster: Cluster) -> None:
+    name = launch(cluster, job("raise SystemExit('the data is damaged')"))
+    assert status_of(list(cluster.watch("PyTorchJob", name, timeout=240))[-1]).phase == "Failed"
+    error = cluster.failure("PyTorchJob", name)
+    assert f"pod {name}-master-0: Error (container pytorch, exit code 1)" in error.message
+    assert "  | the data is damaged" in error.message
+
+
+def test_memory_beyond_the_limit_is_called_by_its_name(cluster: Cluster) -> None:
+    manifest = job("x = bytearray(400 * 2**20); import time; time.sleep(5)")
+    container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"limits": {"memory": "64Mi"}}
+    name = launch(cluster, manifest)
+    assert status_of(list(cluster.watch("PyTorchJob", name, timeout=240))[-1]).phase == "Failed"
+    error = cluster.failure("PyTorchJob", name)
+    assert "OOMKilled" in error.message
+    assert "memory limit" in str(error.hint)
+
+
+def test_an_image_that_cannot_be_pulled_fails_within_a_minute(cluster: Cluster) -> None:
+    started = time.monotonic()
+    name = launch(cluster, job("print()", image="registry.invalid/nobody/nothing:1"))
+    with pytest.raises(Failed, match=r"(ErrImagePull|ImagePullBackOff).*registry\.invalid/nobody/nothing"):
+        list(cluster.watch("PyTorchJob", name, timeout=240))
+    assert time.monotonic() - started < 60
+
+
+def test_a_gpu_nobody_has_fails_after_its_grace(cluster: Cluster) -> None:
+    name = launch(cluster, job("print()", gpus_per_worker=64))
+    with pytest.raises(Failed, match=r"Insufficient nvidia\.com/gpu"):
+        list(cluster.watch("PyTorchJob", name, timeout=120))
+
+
+def test_delete_leaves_no_pod(cluster: Cluster) -> None:
+    name = launch(cluster, job("import time; time.sleep(300)", workers=1))
+    for one in cluster.watch("PyTorchJob", name, timeout=240):
+        if status_of(one).phase == "Running":
+            break
+    cluster.delete("PyTorchJob", name)
+    pods = cluster.api.pods(f"training.kubeflow.org/job-name={name}")  # type: ignore[attr-defined]
+    assert pods == []
+
+
+def test_without_katib_an_experiment_is_refused_before_it_is_made(cluster: Cluster) -> None:
+    try:
+        cluster.list("Experiment")
+    except PodiumError:
+        pass
+    else:
+        pytest.skip("this cluster has Katib")
+    experiment = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "x"}, "spec": {}}
+    with pytest.raises(PodiumError, match=r"(does not know the kind Experiment|collects no metrics)"):
+        cluster.create(experiment)
+
+
+STEP = """if True:
+    import sys
+    from podium.cluster import connect
+    from podium.steps.base import step
+    from podium.steps.launch import launched
+    import json, time
+    @step
+    def run():
+        with connect("kubernetes://") as there, launched(there, json.loads(sys.argv[1])):
+            print("launched", flush=True)
+            time.sleep(300)
+    run()
+"""
+
+
+def test_a_step_that_is_told_to_end_takes_its_job_along_in_half_a_second(cluster: Cluster) -> None:
+    manifest = job("import time; time.sleep(300)")
+    name = manifest["metadata"]["name"]
+    step = subprocess.Popen([sys.executable, "-c", STEP, json.dumps(manifest)], stdout=subprocess.PIPE, text=True)
+    assert step.stdout is not None
+    with step, step.stdout:
+        assert step.stdout.readline() == "launched\n"
+        started = time.monotonic()
+        step.terminate()
+        assert step.wait(20) == 143
+    assert time.monotonic() - started < 1.0
+    assert name not in {one["metadata"]["name"] for one in cluster.list("PyTorchJob")}

@@ -1,0 +1,192 @@
+"""The whole pipeline on a live Kubeflow: pytest --cluster, with KF_PIPELINES_ENDPOINT, and images and deploy/ in place.
+
+PODIUM_TEST_SOURCE names where the cluster's pods find the MNIST files (the known mirrors if missing);
+PODIUM_TEST_NAMESPACE the namespace runs live in (kubeflow).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cluster.kubernetes import KubernetesCluster
+from podium.identity import RUN_LABEL
+from podium.manifests.conditions import status_of
+
+NAMESPACE = os.environ.get("PODIUM_TEST_NAMESPACE", "kubeflow")
+SMALL = [f"source={os.environ.get('PODIUM_TEST_SOURCE', '')}", "limit=3000", "epochs=1"]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("KF_PIPELINES_ENDPOINT" not in os.environ, reason="KF_PIPELINES_ENDPOINT names no server"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KubernetesCluster]:
+    """The namespace of the runs."""
+    with KubernetesCluster(f"kubernetes://{NAMESPACE}") as there:
+        yield there
+
+
+def podium(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does."""
+    command = [sys.executable, "-m", "podium.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
+
+
+def submit(*words: str) -> str:
+    """Start train_and_promote; its run id."""
+    result = podium("submit", "train-and-promote", *SMALL, *words, "--json")
+    assert result.returncode == 0, result.stderr
+    return str(json.loads(result.stdout)["run_id"])
+
+
+def end_of(run_id: str) -> str:
+    """Wait for a run; SUCCEEDED or what its failure says."""
+    from podium.errors import Failed
+    from podium.server.client import Server
+    from podium.server.runs import follow
+
+    try:
+        return follow(Server(os.environ["KF_PIPELINES_ENDPOINT"]), run_id, lambda *_: None, 1200)
+    except Failed as error:
+        return error.message
+
+
+def until(check: Callable[[], Any], seconds: float) -> Any:
+    """Return the first true answer."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := check():
+            return answer
+        time.sleep(0.5)
+    raise AssertionError(f"nothing within {seconds} s")
+
+
+def jobs_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:
+    return cluster.list("PyTorchJob", {RUN_LABEL: run_id})
+
+
+def training(cluster: KubernetesCluster, run_id: str) -> str:
+    """Wait until the run's job runs; its name."""
+
+    def running() -> str | None:
+        found = [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"]
+        return str(found[0]["metadata"]["name"]) if found else None
+
+    return str(until(running, 600))
+
+
+def test_a_run_promotes_a_champion_and_a_second_upload_makes_no_version(cluster: KubernetesCluster) -> None:
+    assert podium("upload", "train_and_promote").returncode == 0
+    assert "unchanged" in podium("upload", "train_and_promote").stdout
+    run_id = submit("workers=2")
+    assert end_of(run_id) == "SUCCEEDED"
+    (job,) = jobs_of(cluster, run_id)
+    assert status_of(job).phase == "Succeeded"
+    assert set(job["spec"]["pytorchReplicaSpecs"]) == {"Master", "Worker"}
+    assert job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
+    assert job["metadata"]["ownerReferences"][0]["kind"] == "Workflow"
+
+
+def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesCluster) -> None:
+    from podium.server.client import Server
+
+    run_id = submit("epochs=200", "workers=1")
+    name = training(cluster, run_id)
+    Server(os.environ["KF_PIPELINES_ENDPOINT"]).client.terminate_run(run_id)
+    until(lambda: not jobs_of(cluster, run_id), 30)
+    until(lambda: not cluster.api.pods(f"training.kubeflow.org/job-name={name}"), 60)
+    assert "was cancelled" in end_of(run_id)
+
+
+def test_a_job_whose_run_is_gone_is_reaped(cluster: KubernetesCluster) -> None:
+    from podium.manifests.pytorchjob import PyTorchJobSpec, build
+
+    labels = {RUN_LABEL: "a-run-that-never-was"}
+    image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+    cluster.create(build(PyTorchJobSpec(name="orphan", image=image, command=("sleep", "600"), labels=labels)))
+    listed = podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--json")
+    assert [one["name"] for one in json.loads(listed.stdout)] == ["orphan"]
+    assert podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--delete").returncode == 0
+    assert not cluster.list("PyTorchJob", labels)
+
+
+@pytest.mark.parametrize("victim", ["worker", "master"])
+def test_a_lost_replica_ends_in_one_job_and_a_clear_end(cluster: KubernetesCluster, victim: str) -> None:
+    run_id = submit("epochs=4", "workers=1")
+    name = training(cluster, run_id)
+    cluster.api.core.delete_namespaced_pod(f"{name}-{victim}-0", NAMESPACE, grace_period_seconds=0)
+    ended = end_of(run_id)
+    assert ended == "SUCCEEDED" or "failed at train-distributed" in ended
+    assert [one["metadata"]["name"] for one in jobs_of(cluster, run_id)] == [name]
+
+
+def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster) -> None:
+    run_id = submit("epochs=4", "workers=1")
+    name = training(cluster, run_id)
+    pods = cluster.api.pods(f"pipeline/runid={run_id}")
+    (step,) = [pod for pod in pods if pod.status.phase == "Running" and "impl" in pod.metadata.name]
+    cluster.api.core.delete_namespaced_pod(step.metadata.name, NAMESPACE)
+    assert "failed" in end_of(run_id)
+    assert {one["metadata"]["name"] for one in jobs_of(cluster, run_id)} <= {name}
+    until(lambda: not [one for one in jobs_of(cluster, run_id) if not status_of(one).finished], 120)
+
+
+HELLO = """
+from kfp import compiler, dsl
+
+@dsl.container_component
+def hello():
+    return dsl.ContainerSpec(image="{image}", command=["echo", "hello"])
+
+@dsl.pipeline(name="podium-test-hello")
+def pipeline():
+    hello()
+
+compiler.Compiler().compile(pipeline, "{file}")
+"""
+
+
+def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
+    from podium.server.client import Server
+
+    compiled = tmp_path / "hello.yaml"
+    image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+    script = HELLO.format(image=image, file=compiled)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _in_a_file(tmp_path, script)], check=True, timeout=120)
+    assert podium("upload", str(compiled)).returncode == 0
+    schedule = tmp_path / "often.yaml"
+    schedule.write_text("name: podium-test-often\npipeline: podium-test-hello\ncron: '*/20 * * * * *'\n")
+    try:
+        assert "create" in podium("schedule", "apply", str(schedule)).stdout
+        assert "keep" in podium("schedule", "apply", str(schedule)).stdout
+        client = Server(os.environ["KF_PIPELINES_ENDPOINT"]).client
+
+        def fired() -> list[str]:
+            runs = client.list_runs(page_size=50, sort_by="created_at desc").runs or []
+            return [one.run_id for one in runs if one.display_name.startswith("podium-test-often")]
+
+        until(fired, 120)
+        assert podium("schedule", "pause", "podium-test-often").returncode == 0
+        time.sleep(5)
+        count = len(fired())
+        time.sleep(45)
+        assert len(fired()) == count
+    finally:
+        assert podium("schedule", "delete", "podium-test-often").returncode == 0
+
+
+def _in_a_file(folder: Path, script: str) -> str:
+    """Return a program that runs a script from a file: the KFP compiler reads the source of components."""
+    file = folder / "hello.py"
+    file.write_text(script)
+    return f"import runpy; runpy.run_path({str(file)!r})"
