@@ -2,38 +2,67 @@
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from podium.doctor.finding import Report
-from podium.doctor.reading import STRATEGIES, Reader, guess_reader
-from podium.errors import InvalidInput
+from podium.doctor.reading import STRATEGIES, Reader, guess_reader, reader_of
+from podium.errors import InvalidInput, require
 
 
-@click.command()
+class WithCommand(click.Command):
+    """A command that takes another command after ``--``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        cut = args.index("--") if "--" in args else len(args)
+        ctx.params["words"] = tuple(args[cut + 1 :])
+        return super().parse_args(ctx, args[:cut])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
+
+
+@click.command(cls=WithCommand)
 @click.argument("file", required=False)
 @click.option("--metric", help="Name of the objective; what the log holds if not given.")
 @click.option("--additional", multiple=True, metavar="NAME", help="A further metric; may be repeated.")
 @click.option("--objective", type=click.Choice(["minimize", "maximize"]), help="Whether small values are good.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How readings become one value.")
 @click.option("--pattern", multiple=True, metavar="REGEX", help="A metricsFormat in place of Katib's own.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), help="What a File collector reads.")
+@click.option("--experiment", metavar="YAML", help="Take metric, strategy and pattern from this Experiment.")
+@click.option("--seconds", default=60.0, show_default=True, help="Stop the command after this time.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
-def doctor(file: str | None, as_json: bool, **reading: Any) -> None:
+def doctor(file: str | None, words: tuple[str, ...], seconds: float, as_json: bool, **reading: Any) -> None:
     """Find out why metrics do not arrive, without a cluster.
 
-    FILE is a log (- for stdin). The exit code is 1 if anything would fail.
+    FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs and Jobs. A COMMAND after -- is run briefly, as
+    a trial's pod would run it. The exit code is 1 if anything would fail.
 
     \b
     Examples:
       podium doctor train.log --metric accuracy --objective maximize
+      podium doctor sweep.yaml
+      podium doctor --metric loss -- python train.py --epochs 1
     """
-    if file is None:
-        raise InvalidInput("`there is something to examine` must hold, but got nothing", "podium doctor train.log")
-    finish(examine_file(file, reading), as_json)
+    reports = examine_file(file, reading) if file else []
+    if words:
+        from podium.doctor.command import examine_command
+
+        click.echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
+        choose = partial(choose_reader, **reading)
+        reports.append(examine_command(words, choose, seconds=seconds, subject=shlex.join(words)))
+    if not reports:
+        hint = "podium doctor train.log, podium doctor sweep.yaml or podium doctor -- python train.py"
+        raise InvalidInput("`there is something to examine` must hold, but got nothing", hint)
+    finish(reports, as_json)
 
 
 def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
@@ -44,7 +73,9 @@ def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
     if is_manifest(file, lines):
         from podium.doctor.manifest import documents, examine_manifest
 
-        return [examine_manifest(one, file) for one in documents("\n".join(lines), file)]
+        found = documents("\n".join(lines), file)
+        require(bool(found), "a manifest holds an object", file=file)
+        return [examine_manifest(one, file) for one in found]
     return [examine_log(lines, choose_reader(lines, **reading), file)]
 
 
@@ -69,20 +100,31 @@ def read_lines(file: str) -> list[str]:
 
 def choose_reader(
     lines: Sequence[str],
+    *,
     metric: str | None,
     objective: str | None,
     additional: Sequence[str],
     strategy: str | None,
     pattern: Sequence[str],
+    form: str | None,
+    experiment: str | None,
 ) -> Reader:
     """Make a reader of what the user said, and guess the rest."""
-    guessed = guess_reader(lines, metric, objective)
-    return Reader(
-        objective=guessed.objective,
-        kind=guessed.kind,
-        additional=tuple(additional),
-        strategies=dict.fromkeys((guessed.objective, *additional), strategy) if strategy else {},
-        formats=tuple(pattern),
+    if experiment:
+        from podium.manifests.experiment import admit, load
+
+        base = reader_of(admit(load(experiment)))
+    else:
+        base = guess_reader(lines, metric, objective)
+    names = (metric or base.objective, *(additional or base.additional))
+    return replace(
+        base,
+        objective=names[0],
+        kind=objective or base.kind,
+        additional=names[1:],
+        strategies=dict.fromkeys(names, strategy) if strategy else base.strategies,
+        formats=tuple(pattern) or base.formats,
+        json=form == "json" if form else base.json,
     )
 
 

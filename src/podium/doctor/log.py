@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 
 from podium.doctor.finding import Report, Rule, apply
-from podium.doctor.name_rules import NAME_RULES
+from podium.doctor.json_rules import JSON_RULES
+from podium.doctor.name_rules import NAME_RULES, additional_missing, objective_missing
 from podium.doctor.order_rules import ORDER_RULES
 from podium.doctor.reading import Log, Reader, details_of, scan
 from podium.doctor.value_rules import VALUE_RULES
 
-LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES)
+TEXT_LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES)
+JSON_LOG_RULES: tuple[Rule[Log], ...] = (objective_missing, *JSON_RULES, *ORDER_RULES, additional_missing)
 
 
 def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
@@ -20,4 +22,5 @@ def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
         subject: What to call the log.
     """
     log = scan(lines, reader)
-    return Report(subject=subject, kind="log", findings=apply(LOG_RULES, log), details=details_of(log))
+    findings = apply(JSON_LOG_RULES if reader.json else TEXT_LOG_RULES, log)
+    return Report(subject=subject, kind="log", findings=findings, details=details_of(log))

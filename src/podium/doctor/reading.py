@@ -1,13 +1,23 @@
 """A log as Katib's collector would read it: the lines that matter, and what would be stored."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from podium.errors import require
-from podium.metrics import DEFAULT_FORMAT, Reading, compile_format, fold, objective_value, parse_line
+from podium.errors import Failed, require
+from podium.metrics import (
+    DEFAULT_FORMAT,
+    UNAVAILABLE,
+    Reading,
+    compile_format,
+    fold,
+    objective_value,
+    parse_line,
+    read_json,
+)
 
 STRATEGIES = ("min", "max", "latest")
 SHOWN = 1000
@@ -35,6 +45,9 @@ class Reader:
 
     formats: tuple[str, ...] = ()
     """metricsFormat patterns; none for Katib's own."""
+
+    json: bool = False
+    """Whether the log has one JSON object a line, as a File collector with format JSON reads it."""
 
     stops_early: bool = False
     """Whether medianstop watches the lines as they come."""
@@ -106,6 +119,8 @@ class Log:
 
 def scan(lines: Iterable[str], reader: Reader) -> Log:
     """Read a log once, line by line."""
+    if reader.json:
+        return _scan_json(list(lines), reader)
     kept, seen, total = [], Counter[str](), 0
     mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
     for total, raw in enumerate(lines, 1):
@@ -115,6 +130,20 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
         if readings or mentions.search(text):
             kept.append(Line(total, text, readings))
     return Log(reader=reader, lines=kept, total=total, seen=dict(seen))
+
+
+def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
+    """Read each line by itself, so that a broken one does not hide the others."""
+    kept, seen = [], Counter[str]()
+    for number, raw in enumerate(lines, 1):
+        text = raw.rstrip("\r\n")
+        try:
+            readings = [one for one in read_json([text], reader.names) if one.value != UNAVAILABLE] if text else []
+            seen.update(json.loads(text) if text else [])
+        except Failed:
+            readings = []
+        kept.append(Line(number, text, tuple(readings)))
+    return Log(reader=reader, lines=kept, total=len(lines), seen=dict(seen))
 
 
 def names_on(text: str) -> Iterator[str]:
@@ -139,6 +168,21 @@ def guess_reader(lines: Iterable[str], objective: str | None = None, kind: str |
         names = Counter(name for line in text for name in names_on(line))
         objective = (known or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
     return Reader(objective=objective, kind=kind or ("minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"))
+
+
+def reader_of(experiment: Mapping[str, Any]) -> Reader:
+    """Read from an admitted Experiment how its trials' logs are read."""
+    spec = experiment["spec"]
+    objective, source = spec["objective"], spec["metricsCollectorSpec"].get("source") or {}
+    return Reader(
+        objective=objective["objectiveMetricName"],
+        kind=objective["type"],
+        additional=tuple(objective.get("additionalMetricNames") or ()),
+        strategies={one["name"]: one["value"] for one in objective["metricStrategies"]},
+        formats=tuple((source.get("filter") or {}).get("metricsFormat") or ()),
+        json=(source.get("fileSystemPath") or {}).get("format") == "JSON",
+        stops_early=bool(spec.get("earlyStopping")),
+    )
 
 
 def stored(log: Log) -> list[dict[str, str | float | None]]:

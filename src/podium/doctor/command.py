@@ -1,0 +1,201 @@
+"""Run a command briefly, the way a trial's pod would, and examine what it prints."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from podium.doctor.finding import Finding, Hit, Report, Rule, apply, rule, worst_first
+from podium.doctor.log import examine_log
+from podium.doctor.pods import workload
+from podium.doctor.reading import Reader
+from podium.doctor.shell import wrap
+from podium.doctor.shell_rules import SHELL_RULES
+from podium.errors import require
+
+PAUSE = 0.05
+"""Seconds between two looks at the output."""
+
+GRACE = 3.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How a command went."""
+
+    seconds: float
+    """From its start to its end."""
+
+    code: int | None
+    """Exit code; None if it was stopped at the limit."""
+
+    first: float | None
+    """When the first output came, in seconds since the start; None if there was none."""
+
+    left: bool
+    """Whether processes that it started were still there after its end."""
+
+    output: str
+    """What the collector would read."""
+
+    @property
+    def late(self) -> bool:
+        """Whether the first output came with the end."""
+        return self.first is not None and self.first > self.seconds - 0.5
+
+
+@rule("fail", "Metrics of a failed trial are not used.")
+def command_failed(run: Run) -> Iterator[Hit]:
+    if run.code:
+        last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
+        mend = "the program and its modules must be in the image" if run.code in (126, 127) else "mend the program"
+        yield Hit(what=f"exit code {run.code}: {last[:200]}", where="exit code", mend=mend)
+
+
+@rule("note", "Only the beginning was looked at.")
+def stopped_at_the_limit(run: Run) -> Iterator[Hit]:
+    if run.code is None:
+        yield Hit(what=f"stopped after {run.seconds:.0f} s", where="time", mend="give it more: --seconds 300")
+
+
+@rule("warn", "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).")
+def ends_too_soon(run: Run) -> Iterator[Hit]:
+    if run.code == 0 and run.seconds < 1:
+        mend = "make a trial last some seconds"
+        yield Hit(what=f"it ended after {run.seconds:.1f} s", where="time", mend=mend)
+
+
+@rule("warn", "Python keeps output back in blocks when it is no terminal: nothing to follow, nothing to stop early by.")
+def output_comes_late(run: Run) -> Iterator[Hit]:
+    mend = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
+    if run.code is None and not run.output:
+        yield Hit(what=f"nothing was printed in {run.seconds:.0f} s", where="output", mend=mend)
+    elif run.code is not None and run.seconds > 2 and run.output.count("\n") > 2 and run.late:
+        yield Hit(what="everything was printed in the last moment", where="output", mend=mend)
+
+
+@rule("warn", "The collector waits for every process in the pod; one left behind keeps the trial running.")
+def processes_left_behind(run: Run) -> Iterator[Hit]:
+    if run.left:
+        mend = "wait for what the program starts, or end it"
+        yield Hit(what="processes were still there after its end", where="processes", mend=mend)
+
+
+RUN_RULES: tuple[Rule[Run], ...] = (
+    command_failed,
+    ends_too_soon,
+    output_comes_late,
+    processes_left_behind,
+    stopped_at_the_limit,
+)
+
+
+def examine_command(
+    words: Sequence[str], choose: Callable[[Sequence[str]], Reader], *, seconds: float, subject: str
+) -> Report:
+    """Run a command and say what Katib would see.
+
+    It runs through the very shell line that Katib makes of it. If the shell would change it, it runs as given, so
+    that a stray ``;`` does no harm here, and the report fails.
+
+    Args:
+        words: The program and its arguments.
+        choose: Makes a reader of the lines printed.
+        seconds: After which the command is stopped.
+        subject: What to call it.
+
+    Raises:
+        InvalidInput: There is no command, or no time.
+    """
+    require(bool(words), "a command has words", "podium doctor -- python train.py", words=list(words))
+    require(seconds > 0, "seconds > 0", seconds=seconds)
+    container = {"name": "main", "command": list(words)}
+    body = {"kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}
+    trial = {"spec": {"trialTemplate": {"primaryContainerName": "main"}}}
+    broken = [replace(one, where=one.where.rpartition(".")[2]) for one in apply(SHELL_RULES, workload(body, "", trial))]
+    run = execute(words, seconds, wrapped=all(one.rule != "shell-breaks-words" for one in broken))
+    lines = run.output.splitlines()
+    log = examine_log(lines, choose(lines), subject)
+    own = apply(RUN_RULES, run)
+    found = [_later(one) if run.code is None else one for one in log.findings]
+    details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": wrap(words)}}
+    return Report(subject=subject, kind="command", findings=worst_first([*broken, *own, *found]), details=details)
+
+
+def _later(finding: Finding) -> Finding:
+    """Soften what may still have come after the command was stopped."""
+    if finding.rule != "objective-missing":
+        return finding
+    return replace(finding, level="warn", mend=f"give it more time (--seconds), or {finding.mend}")
+
+
+def execute(words: Sequence[str], seconds: float, *, wrapped: bool) -> Run:
+    """Run words with their output in a file, as in a pod; stop them and all they started at the limit.
+
+    Args:
+        words: The program and its arguments.
+        seconds: The limit.
+        wrapped: Whether through Katib's shell line; else as given.
+    """
+    with tempfile.TemporaryDirectory(prefix="podium-doctor-") as folder:
+        file = Path(folder) / "metrics.log"
+        file.touch()
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        begin = time.monotonic()
+        with file.open("ab") as output:
+            silent, argv = (subprocess.DEVNULL, list(wrap(words, file=str(file)))) if wrapped else (output, list(words))
+            try:
+                child = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=silent, stderr=silent, env=env, start_new_session=True
+                )
+            except OSError as error:
+                text = f"{words[0]}: {error.strerror}"
+                return Run(seconds=0, code=127, first=None, left=False, output=text)
+        try:
+            first = _follow(child, file, begin, begin + seconds)
+            code, spent = child.poll(), time.monotonic() - begin
+            left = code is not None and _alive(child.pid)
+        finally:
+            stop(child)
+        return Run(seconds=spent, code=code, first=first, left=left, output=file.read_text(errors="replace"))
+
+
+def _follow(child: "subprocess.Popen[bytes]", file: Path, begin: float, end: float) -> float | None:
+    """Wait for the end of a process, or the limit; return when its first output came."""
+    first = None
+    while True:
+        ended = child.poll() is not None
+        if first is None and file.stat().st_size:
+            first = time.monotonic() - begin
+        if ended or time.monotonic() >= end:
+            return first
+        time.sleep(PAUSE)
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def stop(child: "subprocess.Popen[bytes]") -> None:
+    """End a process and its group: politely, then not."""
+    for number, grace in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
+        end = time.monotonic() + grace
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            break
+        while time.monotonic() < end:
+            child.poll()
+            if not _alive(child.pid):
+                return
+            time.sleep(PAUSE)
+    child.wait(GRACE)

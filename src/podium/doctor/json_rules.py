@@ -1,0 +1,44 @@
+"""Rules about a file of one JSON object a line, as a File collector with format JSON reads it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from podium.doctor.finding import Hit, Rule, rule
+from podium.doctor.name_rules import places
+from podium.doctor.reading import Line, Log
+
+
+def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
+    """Yield each line with what it parses to; None if it does not."""
+    for line in log.lines:
+        if line.text:
+            try:
+                yield line, json.loads(line.text, parse_constant=lambda name: 1 / 0)
+            except (ValueError, ZeroDivisionError):
+                yield line, None
+
+
+@rule("fail", "One line that is no JSON object ends the collector, and the trial is Failed.")
+def line_is_no_object(log: Log) -> Iterator[Hit]:
+    bad = [line for line, found in _objects(log) if not isinstance(found, dict)]
+    if bad:
+        what = f"`{bad[0].text[:60]}` is no JSON object"
+        yield Hit(what=what, where=places(iter(bad)), mend="write nothing else into this file, and no NaN or Infinity")
+
+
+@rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
+def number_for_text(log: Log) -> Iterator[Hit]:
+    for name in log.reader.names:
+        bad = [
+            line
+            for line, found in _objects(log)
+            if isinstance(found, dict) and name in found and not isinstance(found[name], str)
+        ]
+        if bad:
+            level = None if name == log.reader.objective else "warn"
+            what, mend = f"{name} is not a text", f'write {{"{name}": "0.9"}}: str() around the number'
+            yield Hit(what=what, where=places(iter(bad)), mend=mend, level=level)
+
+
+JSON_RULES: tuple[Rule[Log], ...] = (line_is_no_object, number_for_text)
