@@ -5,6 +5,7 @@ name as user attribute ``trial``.
 """
 
 import contextlib
+import json
 import math
 import random
 import warnings
@@ -46,15 +47,13 @@ class Search:
         name: str,
     ) -> None:
         import optuna
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._space = list(space)
         self._distributions = {column(parameter): distribution(parameter) for parameter in space}
         directory.mkdir(parents=True, exist_ok=True)
         with _quiet():
-            storage = JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
+            storage = optuna.storages.JournalStorage(_journal(directory / JOURNAL))
             self._study = optuna.create_study(
                 storage=storage,
                 study_name=name,
@@ -188,6 +187,19 @@ def _point_sampler() -> Any:
             return self.point[param_name]
 
     return Points()
+
+
+def _journal(path: Path) -> Any:
+    from optuna.storages.journal import JournalFileBackend
+
+    class Journal(JournalFileBackend):
+        """Optuna's own waits for the disk and takes a lock at each of a trial's entries; the engine writes alone."""
+
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            with path.open("ab") as file:
+                file.write(b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs))
+
+    return Journal(str(path))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,91 @@
+"""Metrics of a trial that has ended, collected as Katib's sidecar and database do."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from podium.errors import Failed
+from podium.metrics import Reading, fold, read_json, read_text
+
+
+def metric_names(spec: Mapping[str, Any]) -> list[str]:
+    """Return an Experiment's metrics, the objective first."""
+    objective = spec["objective"]
+    return [objective["objectiveMetricName"], *(objective.get("additionalMetricNames") or [])]
+
+
+def metric_formats(spec: Mapping[str, Any]) -> list[str] | None:
+    """Return the patterns of the collector's filter, None for Katib's default."""
+    source = spec["metricsCollectorSpec"].get("source") or {}
+    return (source.get("filter") or {}).get("metricsFormat") or None
+
+
+def collect(
+    spec: Mapping[str, Any], metrics: Path | None, log: Callable[[], Iterable[str]]
+) -> tuple[dict[str, Any], list[Reading]]:
+    """Read what a trial reported.
+
+    Args:
+        spec: The Experiment's.
+        metrics: File or directory of the collector; None reads the log.
+        log: Gives the lines of the reporting replica.
+
+    Returns:
+        The observation for the trial's status, and the readings behind it.
+
+    Raises:
+        Failed: The collector cannot read what is there; on a cluster the trial fails too.
+    """
+    names = metric_names(spec)
+    kind = spec["metricsCollectorSpec"]["collector"]["kind"]
+    if kind == "TensorFlowEvent":
+        readings = _read_events(metrics, names)
+    elif kind == "File" and spec["metricsCollectorSpec"]["source"]["fileSystemPath"].get("format") == "JSON":
+        readings = read_json(_lines(metrics), names)
+    else:
+        lines = log() if metrics is None else _lines(metrics)
+        readings = read_text(lines, names, metric_formats(spec))
+    return observe(readings, names), readings
+
+
+def observe(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, Any]:
+    """Return the ``observation`` of a trial's status; an empty latest is left out, as in Katib's JSON."""
+    folded = fold(readings, names)
+    return {
+        "metrics": [
+            {"name": name, **{how: value for how, value in values.items() if value}} for name, values in folded.items()
+        ]
+    }
+
+
+def _lines(path: Path | None) -> list[str]:
+    if path is None or not path.is_file():
+        raise Failed(
+            f"the program wrote no metrics file {path.name if path else ''}".rstrip(),
+            "its path must stand in the container's command, args or env: that is where it is made a local one",
+        )
+    return path.read_text(errors="replace").split("\n")
+
+
+def _read_events(directory: Path | None, names: Sequence[str]) -> list[Reading]:
+    from datetime import UTC, datetime
+
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import SCALARS, TENSORS, EventAccumulator
+    except ImportError:
+        raise Failed("TensorFlowEvent needs the package tensorboard", "pip install 'podium[tensorboard]'") from None
+    readings = []
+    folders = sorted({path.parent for path in directory.rglob("*tfevents*")}) if directory else []
+    for folder in folders:
+        events = EventAccumulator(str(folder), size_guidance={SCALARS: 0, TENSORS: 0})
+        events.Reload()
+        tags = set(events.Tags()["scalars"])
+        for name in names:
+            tag = name.rsplit("/", 1)[-1]  # Katib reads "validation/loss" as tag loss in folder validation
+            inside = folder.name == name.rsplit("/", 1)[0] if "/" in name else True
+            for found in {name, tag} & tags if inside or name in tags else set():
+                readings += [
+                    Reading(name, repr(float(event.value)), datetime.fromtimestamp(event.wall_time, UTC))
+                    for event in events.Scalars(found)
+                ]
+    return readings or [Reading(names[0], "unavailable")]

@@ -1,0 +1,299 @@
+"""An Experiment on this machine: a loop over trials with Katib's rules.
+
+Sources: katib 0.19, pkg/controller.v1beta1/experiment; checked against Experiments run by a real Katib
+(tests/golden/katib). Where Katib waits for ever or crowns nonsense this ends with a plain message instead:
+docs/katib-differences.md.
+"""
+
+import copy
+import queue
+import random
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.cluster.base import Manifest
+from podium.errors import NotFound, PodiumError
+from podium.local.early_stopping import MedianStop
+from podium.local.processes import cores
+from podium.local.resuming import read_readings
+from podium.local.search import Search
+from podium.local.store import LOST, POLL
+from podium.local.trial_status import goal_reached, mark, new_trial, now, summarise, trial_value
+from podium.local.trials import Ended, TrialRun
+from podium.local.wrapping import wrap
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment import check, objective_of, render
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.settings import read_settings
+from podium.manifests.experiment.space import first_values, read_space
+
+if TYPE_CHECKING:
+    from podium.local.cluster import LocalCluster
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Kubernetes' alphabet for random names."""
+
+
+class ExperimentController:
+    """Runs one Experiment in a thread until its last trial has ended.
+
+    Args:
+        cluster: Runs the trials' jobs.
+        manifest: The Experiment; one with trials in the cluster goes on where it was.
+        directory: The Experiment's own; holds the Optuna study.
+
+    Raises:
+        InvalidInput: Katib would refuse it, or could never end it.
+    """
+
+    def __init__(self, cluster: "LocalCluster", manifest: Manifest, directory: Path) -> None:
+        self.experiment = check(manifest)
+        self._cluster = cluster
+        self._directory = directory
+        self.name: str = self.experiment["metadata"]["name"]
+        self._spec: dict[str, Any] = self.experiment["spec"]
+        self._status: dict[str, Any] = copy.deepcopy(manifest.get("status") or {})
+        self._written: dict[str, Any] = {}
+        self._trials: dict[str, Manifest] = {}
+        self._active: dict[str, threading.Thread] = {}
+        self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        _, self._maximize, _ = objective_of(self.experiment)
+        self._search: Search | None = None
+        self._median: MedianStop | None = None
+        self._check_trials()
+        self._thread = threading.Thread(target=self._run, name=f"podium-Experiment-{self.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin, or go on."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Ask for a look at the Experiment: it may have to be deleted."""
+        self._events.put(None)
+
+    def stop(self) -> None:
+        """Ask for the end of all trials, without waiting; the Experiment can be resumed later."""
+        self._stopping.set()
+        self._events.put(None)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until no trial runs any more; return whether that is so."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _check_trials(self) -> None:
+        """Refuse what no trial could run as here, before anything is stored."""
+        findings = Findings()
+        space = read_space(self._spec["parameters"], findings)
+        values = {parameter.name: first_values(parameter)[0] for parameter in space}
+        job = render(self.experiment, f"{self.name}-trial", values)
+        wrapped = wrap(self.experiment, job, self._directory, 1.0)
+        self._cluster.plan(wrapped.job)
+
+    def _run(self) -> None:
+        store = self._cluster.store
+        try:
+            self._begin()
+            while not self._stopping.is_set():
+                if store.is_deletion_asked("Experiment", self.name):
+                    self._stop_trials()
+                    self._remove()
+                    return
+                self._reconcile()
+                if self._completed and not self._active:
+                    return
+                self._take_events()
+        except NotFound:
+            pass  # Somebody removed the files: there is nobody to report to.
+        except Exception as error:
+            message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+            self._complete("Failed", "ExperimentFailed", f"Experiment has failed: {message}")
+            with suppress(NotFound):
+                self._write()
+        finally:
+            self._stop_trials()
+
+    def _remove(self) -> None:
+        """Forget the Experiment with its trials and their jobs, as the owner references would have it."""
+        for name, trial in self._trials.items():
+            self._cluster.delete(trial["spec"]["runSpec"]["kind"], name)
+            self._cluster.store.remove("Trial", name)
+        self._cluster.store.remove("Experiment", self.name)
+
+    def _begin(self) -> None:
+        self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]
+        findings = Findings()
+        space = read_space(self._spec["parameters"], findings)
+        algorithm = self._spec["algorithm"]
+        settings = read_settings(algorithm, "spec.algorithm", findings)
+        self._search = Search(
+            space,
+            algorithm["algorithmName"],
+            settings,
+            maximize=self._maximize,
+            directory=self._directory,
+            name=self.name,
+        )
+        if stopping := self._spec.get("earlyStopping"):
+            settings = read_settings(stopping, "spec.earlyStopping", findings)
+            objective = self._spec["objective"]["objectiveMetricName"]
+            self._median = MedianStop(settings, objective, maximize=self._maximize)
+        if "startTime" not in self._status:
+            self._status["startTime"] = now()
+            mark(self._status, "Created", "ExperimentCreated", "Experiment is created")
+            self._status["currentOptimalTrial"] = {"observation": {}}
+            self._write()
+        self._recall()
+
+    def _recall(self) -> None:
+        """Take up the trials of an engine that was stopped or killed; those that had not ended run again."""
+        for trial in self._cluster.store.list("Trial", {"katib.kubeflow.org/experiment": self.name}):
+            name = trial["metadata"]["name"]
+            self._trials[name] = trial
+            self._cluster.store.claim("Trial", name)
+            state = status_of(trial)
+            if state.finished and not state.reason.endswith(LOST):
+                self._learn(name, Ended(readings=read_readings(self._cluster.store.place("Trial", name))))
+                continue
+            self._cluster.delete(trial["spec"]["runSpec"]["kind"], name)
+            trial["status"] = new_trial(self.experiment, name, {}, {}, [])["status"]
+            self._begin_trial(trial)
+
+    def _reconcile(self) -> None:
+        """Go once through Katib's loop: count, see whether it is over, begin trials."""
+        summarise(self._status, self._trials.values())
+        if not self._completed:
+            self._check_end(exhausted=False)
+        if not self._completed:
+            begun = self._add_trials()
+            summarise(self._status, self._trials.values())
+            if not begun and not self._active:
+                self._check_end(exhausted=True)
+        self._write()
+
+    def _check_end(self, *, exhausted: bool) -> None:
+        count = self._status.get
+        failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
+        done = count("trialsSucceeded", 0) + count("trialsEarlyStopped", 0) + count("trialsKilled", 0) + failed
+        most, most_failed = self._spec.get("maxTrialCount"), self._spec.get("maxFailedTrialCount")
+        why = "Experiment has succeeded because"
+        if goal_reached(self.experiment, self._trials.values()):
+            self._complete("Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached")
+        elif most_failed is not None and failed and failed >= most_failed:
+            message = "Experiment has failed because max failed count has reached"
+            self._complete("Failed", "ExperimentFailed", message)
+        elif most is not None and done >= most:
+            self._complete("Succeeded", "ExperimentMaxTrialsReached", f"{why} max trial count has reached")
+        elif exhausted:
+            message = f"{why} suggestion service has reached the end"
+            self._complete("Succeeded", "ExperimentSuggestionEndReached", message)
+        elif self._trials:
+            running = [
+                one for one in self._status["conditions"] if one["type"] == "Running" and one["status"] == "True"
+            ]
+            if not running:
+                mark(self._status, "Running", "ExperimentRunning", "Experiment is running")
+
+    def _complete(self, kind: str, reason: str, message: str) -> None:
+        mark(self._status, kind, reason, message)
+
+    @property
+    def _completed(self) -> bool:
+        return status_of({"kind": "Experiment", "status": self._status}).finished
+
+    def _add_trials(self) -> int:
+        count = self._status.get
+        most, parallel = self._spec.get("maxTrialCount"), self._spec["parallelTrialCount"]
+        # Katib leaves the trials without metrics out here, so that it may begin one more than maxTrialCount.
+        done = sum(
+            count(field, 0) for field in ("trialsSucceeded", "trialsFailed", "trialsKilled", "trialsEarlyStopped")
+        )
+        wanted = parallel if most is None else min(parallel, most - done)
+        begun = 0
+        while len(self._active) < wanted:
+            if not self._suggest():
+                break
+            begun += 1
+        return begun
+
+    def _suggest(self) -> bool:
+        assert self._search is not None
+        name = f"{self.name}-{''.join(random.SystemRandom().choices(_LETTERS, k=8))}"
+        assignments = self._search.ask(name)
+        if assignments is None:
+            return False
+        job = render(self.experiment, name, assignments)
+        rules = self._median.rules() if self._median else []
+        trial = new_trial(self.experiment, name, assignments, job, rules)
+        self._trials[name] = self._cluster.store.create(trial)
+        self._begin_trial(self._trials[name])
+        return True
+
+    def _begin_trial(self, trial: Manifest) -> None:
+        name = trial["metadata"]["name"]
+        share = cores() / max(1, min(self._spec["parallelTrialCount"], self._spec.get("maxTrialCount") or 10**6))
+        run = TrialRun(self._cluster, self.experiment, trial, cores=share, save=self._save_trial)
+        thread = threading.Thread(target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True)
+        self._active[name] = thread
+        thread.start()
+
+    def _run_trial(self, name: str, run: TrialRun) -> None:
+        try:
+            ended = run.run()
+        except Exception as error:
+            ended = Ended(readings=[])
+            if not self._stopping.is_set():
+                message = f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
+                mark(run.trial["status"], "Failed", "TrialFailed", message)
+                with suppress(NotFound):
+                    self._save_trial(run.trial)
+        self._events.put((name, ended))
+
+    def _save_trial(self, trial: Manifest) -> None:
+        status = trial["status"]
+        self._cluster.store.update("Trial", trial["metadata"]["name"], lambda one: one.update(status=status))
+
+    def _take_events(self) -> None:
+        try:  # a deletion asked for by another process is a file: there is no other way to notice it
+            event = self._events.get(timeout=POLL)
+        except queue.Empty:
+            return
+        while event is not None and not self._stopping.is_set():
+            name, ended = event
+            thread = self._active.pop(name, None)
+            if thread:
+                thread.join()
+            self._learn(name, ended)
+            if ended.refused:
+                message = f"Experiment has failed: its trials cannot run here. {ended.refused}"
+                self._complete("Failed", "ExperimentFailed", message)
+            if self._events.empty():
+                return
+            event = self._events.get()
+
+    def _learn(self, name: str, ended: Ended) -> None:
+        assert self._search is not None
+        trial = self._trials[name]
+        state = status_of({"kind": "Trial", "status": trial["status"]}).phase
+        good = state in ("Succeeded", "EarlyStopped")
+        self._search.tell(name, trial_value(trial) if good else None)
+        if self._median and state == "Succeeded":
+            self._median.learn(name, ended.readings)
+
+    def _write(self) -> None:
+        if self._status != self._written:
+            self._written = copy.deepcopy(self._status)
+            written: Mapping[str, Any] = self._written
+            spec = self._spec
+            self._cluster.store.update("Experiment", self.name, lambda one: one.update(status=written, spec=spec))
+
+    def _stop_trials(self) -> None:
+        for name in list(self._active):
+            with suppress(PodiumError):
+                self._cluster.halt(self._trials[name]["spec"]["runSpec"]["kind"], name)
+        for thread in list(self._active.values()):
+            thread.join(timeout=60)

@@ -1,0 +1,108 @@
+"""What a stopped or killed engine left, and the edits Katib allows before an Experiment goes on."""
+
+import copy
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.cluster.base import Manifest
+from podium.errors import Conflict, InvalidInput
+from podium.local.store import LOST
+from podium.local.trial_status import mark, unmark
+from podium.local.trials import READINGS
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment import check
+from podium.metrics import Reading
+
+if TYPE_CHECKING:
+    from podium.local.cluster import LocalCluster
+
+EDITABLE = ("maxTrialCount", "parallelTrialCount", "maxFailedTrialCount")
+
+
+def read_readings(directory: Path) -> list[Reading]:
+    """Return the values a finished trial reported; none if it failed."""
+    try:
+        rows = json.loads((directory / READINGS).read_text())
+    except FileNotFoundError:
+        return []
+    return [Reading(name, value, datetime.fromisoformat(time)) for name, value, time in rows]
+
+
+def edit(experiment: Manifest, changes: Mapping[str, int]) -> Manifest:
+    """Return an Experiment with other counts, by the rules of Katib's webhook.
+
+    Args:
+        experiment: As stored.
+        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount.
+
+    Raises:
+        InvalidInput: It has ended and may not be restarted, or the counts make no sense.
+    """
+    edited = copy.deepcopy(experiment)
+    edited["spec"].update(changes)
+    if edited["spec"] == experiment["spec"]:
+        return edited
+    spec, state = edited["spec"], status_of(experiment)
+    most, trials = spec.get("maxTrialCount"), (experiment.get("status") or {}).get("trials", 0)
+    if state.finished and not restartable(experiment):
+        raise InvalidInput(
+            "`a finished Experiment goes on only if it reached maxTrialCount and has resumePolicy LongRunning or "
+            f"FromVolume` must hold, but got resumePolicy={spec.get('resumePolicy')!r}, reason={state.reason!r}",
+            "begin a new Experiment; it can start warm from this one's trials",
+        )
+    if most is not None and most <= trials:
+        raise InvalidInput(
+            f"`maxTrialCount > trials there are` must hold, but got maxTrialCount={most}, trials={trials}",
+            f"give {trials + 1} or more",
+        )
+    return check(edited) | {"status": edited.get("status") or {}}
+
+
+def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None = None) -> Manifest:
+    """Let a stored Experiment go on in this process: one whose engine was stopped, or a finished one with more trials.
+
+    Args:
+        cluster: Holds it.
+        name: Of the Experiment.
+        changes: New maxTrialCount, parallelTrialCount, maxFailedTrialCount.
+
+    Raises:
+        NotFound: There is none.
+        InvalidInput: It has ended for good, or the changes break a rule.
+        Conflict: Another process runs it.
+    """
+    from podium.local.experiment import ExperimentController
+
+    stored = cluster.store.read("Experiment", name)
+    if cluster.store.is_supervised("Experiment", name) and not status_of(stored).finished:
+        raise Conflict(f"Experiment {name} runs in another process", "wait for it or stop it first")
+    status = stored.get("status") or {}
+    if status_of(stored).reason.endswith(LOST):
+        unmark(status, "Failed")
+    edited = edit(stored, changes or {})
+    if status_of(stored).finished and changes:
+        restart(edited["status"])
+    controller = ExperimentController(cluster, edited, cluster.store.place("Experiment", name))
+    cluster.store.claim("Experiment", name)
+    fresh, spec = edited["status"], edited["spec"]
+    resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=fresh, spec=spec))
+    cluster.supervise("Experiment", name, controller)
+    return resumed
+
+
+def restart(status: dict[str, Any]) -> None:
+    """Open a finished Experiment's status again, as Katib does when maxTrialCount is raised."""
+    unmark(status, "Succeeded", "Running")
+    status.pop("completionTime", None)
+    mark(status, "Restarting", "ExperimentRestarting", "Experiment is restarted")
+    mark(status, "Running", "ExperimentRunning", "Experiment is running")
+
+
+def restartable(experiment: Manifest) -> bool:
+    """Tell whether a finished Experiment may go on when maxTrialCount is raised."""
+    state = status_of(experiment)
+    policy = experiment["spec"].get("resumePolicy")
+    return state.reason == "ExperimentMaxTrialsReached" and policy in ("LongRunning", "FromVolume")

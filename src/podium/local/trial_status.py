@@ -1,0 +1,137 @@
+"""Status of Trials and Experiments as Katib writes it (katib 0.19: pkg/apis/controller, pkg/controller.v1beta1)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment.status import objective_of, read_metrics
+from podium.metrics import objective_value
+
+_LISTS = {
+    "Killed": ("killedTrialList", "trialsKilled"),
+    "Failed": ("failedTrialList", "trialsFailed"),
+    "Succeeded": ("succeededTrialList", "trialsSucceeded"),
+    "EarlyStopped": ("earlyStoppedTrialList", "trialsEarlyStopped"),
+    "Running": ("runningTrialList", "trialsRunning"),
+    "MetricsUnavailable": ("metricsUnavailableTrialList", "trialMetricsUnavailable"),
+    "Created": ("pendingTrialList", "trialsPending"),
+}
+
+
+def now() -> str:
+    """Return the time as RFC3339 in UTC, to the millisecond: local trials may take less than a second."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def mark(status: dict[str, Any], kind: str, reason: str, message: str) -> None:
+    """Add a condition that is True, in place of an earlier one of its type.
+
+    Succeeded, Failed and MetricsUnavailable turn Running to False; EarlyStopped does not.
+    """
+    time = now()
+    kept = [condition for condition in status.get("conditions") or [] if condition["type"] != kind]
+    if kind in ("Succeeded", "Failed", "MetricsUnavailable", "Killed"):
+        for condition in kept:
+            if condition["type"] == "Running":
+                condition.update(status="False", lastUpdateTime=time, lastTransitionTime=time)
+        status["completionTime"] = time
+    new = {"type": kind, "status": "True", "reason": reason, "message": message}
+    status["conditions"] = [*kept, {**new, "lastUpdateTime": time, "lastTransitionTime": time}]
+
+
+def unmark(status: dict[str, Any], *kinds: str) -> None:
+    """Remove conditions."""
+    status["conditions"] = [one for one in status.get("conditions") or [] if one["type"] not in kinds]
+
+
+def new_trial(
+    experiment: Mapping[str, Any],
+    name: str,
+    assignments: Mapping[str, str],
+    job: Mapping[str, Any],
+    rules: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return a Trial object that has just been created."""
+    spec, metadata = experiment["spec"], experiment["metadata"]
+    template = spec["trialTemplate"]
+    trial_spec = {
+        "objective": spec["objective"],
+        "parameterAssignments": [{"name": key, "value": value} for key, value in assignments.items()],
+        "primaryContainerName": template["primaryContainerName"],
+        "successCondition": template["successCondition"],
+        "failureCondition": template["failureCondition"],
+        "metricsCollector": spec["metricsCollectorSpec"],
+        "runSpec": job,
+    }
+    optional = {
+        "primaryPodLabels": template.get("primaryPodLabels"),
+        "retainRun": template.get("retain"),
+        "earlyStoppingRules": list(rules),
+    }
+    trial_spec |= {field: value for field, value in optional.items() if value}
+    status: dict[str, Any] = {"startTime": now()}
+    mark(status, "Created", "TrialCreated", "Trial is created")
+    owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "name": metadata["name"], "controller": True}
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Trial",
+        "metadata": {
+            "name": name,
+            "namespace": metadata.get("namespace") or "default",
+            "labels": {**(metadata.get("labels") or {}), "katib.kubeflow.org/experiment": metadata["name"]},
+            "ownerReferences": [{**owner, "uid": metadata.get("uid", ""), "blockOwnerDeletion": True}],
+        },
+        "spec": trial_spec,
+        "status": status,
+    }
+
+
+def summarise(status: dict[str, Any], trials: Iterable[Mapping[str, Any]]) -> None:
+    """Bring an Experiment's counts, lists and currentOptimalTrial up to date with its trials, oldest first."""
+    for names, count in _LISTS.values():
+        status.pop(names, None)
+        status.pop(count, None)
+    status["trials"] = 0
+    best: tuple[float, Mapping[str, Any]] | None = None
+    for trial in trials:
+        status["trials"] += 1
+        names, count = _LISTS[status_of({"kind": "Trial", "status": trial["status"]}).phase]
+        status.setdefault(names, []).append(trial["metadata"]["name"])
+        status[count] = len(status[names])
+        value = trial_value(trial)
+        if value is not None and (best is None or _better(trial, value, best[0])):
+            best = (value, trial)
+    if status["trials"] == 0:
+        del status["trials"]
+    status["currentOptimalTrial"] = {"observation": {}} if best is None else _optimal(best[1])
+
+
+def trial_value(trial: Mapping[str, Any]) -> float | None:
+    """Return a trial's objective by its strategy; None unless it is a finite number."""
+    name, _, strategy = objective_of(trial)
+    metrics = read_metrics(trial["status"].get("observation"))
+    return objective_value(metrics.get(name, {}), strategy)
+
+
+def goal_reached(experiment: Mapping[str, Any], trials: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether some trial is as good as ``objective.goal``; equal is enough."""
+    goal = experiment["spec"]["objective"].get("goal")
+    if goal is None:
+        return False
+    _, maximize, _ = objective_of(experiment)
+    values = [value for value in map(trial_value, trials) if value is not None]
+    return any(value >= goal if maximize else value <= goal for value in values)
+
+
+def _better(trial: Mapping[str, Any], value: float, than: float) -> bool:
+    _, maximize, _ = objective_of(trial)
+    return value > than if maximize else value < than
+
+
+def _optimal(trial: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "bestTrialName": trial["metadata"]["name"],
+        "parameterAssignments": trial["spec"]["parameterAssignments"],
+        "observation": trial["status"]["observation"],
+    }

@@ -1,0 +1,208 @@
+"""One trial on this machine: its job is created, watched, perhaps stopped early, and its metrics collected."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.cluster.base import Manifest
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.local.collect import collect, metric_formats, metric_names, observe
+from podium.local.early_stopping import RuleWatch
+from podium.local.trial_status import mark, trial_value
+from podium.local.wrapping import Wrapped, wrap
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment.expression import matches
+from podium.manifests.experiment.status import objective_of
+from podium.metrics import Reading
+
+if TYPE_CHECKING:
+    from podium.local.cluster import LocalCluster
+
+READINGS = "readings.json"
+"""Every value a trial reported, as [name, value, time]; in the trial's directory."""
+
+
+TAIL = 0.05
+"""Seconds between looks at a metrics file while an early-stopping rule is in force."""
+
+
+@dataclass(kw_only=True)
+class Ended:
+    """What a trial left."""
+
+    readings: list[Reading]
+    """Every value it reported."""
+
+    refused: str | None = None
+    """Why its job could not even be created."""
+
+
+class TrialRun:
+    """Runs one trial in the calling thread.
+
+    Args:
+        cluster: Creates and watches the job.
+        experiment: With its defaults.
+        trial: The Trial object, altered in place.
+        cores: How many cores the job may use.
+        save: Writes the trial's status; called at each change.
+    """
+
+    def __init__(
+        self,
+        cluster: "LocalCluster",
+        experiment: Manifest,
+        trial: Manifest,
+        *,
+        cores: float,
+        save: Callable[[Manifest], None],
+    ) -> None:
+        self._cluster = cluster
+        self._experiment = experiment
+        self.trial = trial
+        self._cores = cores
+        self._save = save
+        self._name: str = trial["metadata"]["name"]
+        self._kind: str = trial["spec"]["runSpec"]["kind"]
+        self._directory = cluster.store.place("Trial", self._name)
+        self._stopped_early, self._over = threading.Event(), threading.Event()
+        self._broken: Failed | None = None
+
+    def run(self) -> Ended:
+        """Run the trial to its end; its status says how it went."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        wrapped = wrap(self._experiment, self.trial["spec"]["runSpec"], self._directory, self._cores)
+        try:
+            self._cluster.create(wrapped.job)
+        except PodiumError as error:
+            self._mark("Failed", "TrialFailed", f"Trial has failed. Its job was refused: {error.message}")
+            return Ended(readings=[], refused=str(error) if isinstance(error, InvalidInput) else None)
+        self._mark("Running", "TrialRunning", "Trial is running")
+        watcher = self._watch_rules(wrapped)
+        job = self._wait()
+        self._over.set()
+        if watcher:
+            watcher.join()
+        readings = self._finish(job, wrapped)
+        self._clean_up()
+        return Ended(readings=readings)
+
+    def _wait(self) -> Manifest | None:
+        job: Manifest | None = None
+        with suppress(NotFound):
+            for job in self._cluster.watch(self._kind, self._name):
+                if any(matches(self.trial["spec"][f"{how}Condition"], job) for how in ("failure", "success")):
+                    break
+        return job
+
+    def _finish(self, job: Manifest | None, wrapped: Wrapped) -> list[Reading]:
+        spec = self.trial["spec"]
+        failure = matches(spec["failureCondition"], job or {})
+        success = matches(spec["successCondition"], job or {})
+        if self._broken:
+            self._mark("Failed", "TrialFailed", f"Trial has failed: {self._broken.message}")
+        elif self._stopped_early.is_set():
+            return self._collect("EarlyStopped", "TrialEarlyStopped", "Trial is early stopped", wrapped)
+        elif failure:
+            self._mark("Failed", *_words("TrialFailed", "Trial has failed", failure))
+        elif success:
+            return self._collect("Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success), wrapped)
+        else:
+            phase = status_of(job).phase if job else "deleted"
+            message = f"Trial has failed: its job ended ({phase}), but neither success nor failure condition holds"
+            self._mark("Failed", "TrialFailed", message)
+        return []
+
+    def _collect(self, kind: str, reason: str, message: str, wrapped: Wrapped) -> list[Reading]:
+        try:
+            observation, readings = collect(self._experiment["spec"], wrapped.metrics, self._log)
+        except Failed as error:
+            if wrapped.metrics is None or wrapped.metrics.exists():
+                self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
+                return []
+            observation, readings = observe([], metric_names(self._experiment["spec"])), []
+            message += f". {error}"
+        status = self.trial["status"]
+        status["observation"] = observation
+        (self._directory / READINGS).write_text(
+            json.dumps([[one.name, one.value, one.time.isoformat()] for one in readings])
+        )
+        if trial_value(self.trial) is None:
+            name, _, strategy = objective_of(self.trial)
+            said = "was never printed"
+            if any(one.name == name and one.value != "unavailable" for one in readings):
+                said = f"was printed, but its {strategy} is no finite number"
+            reason = reason.replace("TrialSucceeded", "MetricsUnavailable").replace(
+                "TrialEarlyStopped", "MetricsUnavailable"
+            )
+            message = message.replace("Trial has succeeded", "Metrics are not available")
+            self._mark("MetricsUnavailable", reason, f"{message}. The objective {name} {said}")
+        else:
+            self._mark(kind, reason, message)
+        return readings
+
+    def _log(self) -> Iterator[str]:
+        return self._cluster.logs(self._kind, self._name)
+
+    def _watch_rules(self, wrapped: Wrapped) -> threading.Thread | None:
+        rules = self.trial["spec"].get("earlyStoppingRules")
+        if not rules:
+            return None
+        name, maximize, _ = objective_of(self.trial)
+        collecting = self._experiment["spec"]["metricsCollectorSpec"]
+        as_json = ((collecting.get("source") or {}).get("fileSystemPath") or {}).get("format") == "JSON"
+        formats = metric_formats(self._experiment["spec"])
+        watch = RuleWatch(rules, name, maximize=maximize, formats=formats, as_json=as_json)
+        lines = self._cluster.logs(self._kind, self._name, follow=True) if wrapped.metrics is None else None
+        source = lines if lines is not None else self._tail(wrapped.metrics)
+        thread = threading.Thread(target=self._follow, args=(watch, source), name=f"rules-{self._name}", daemon=True)
+        thread.start()
+        return thread
+
+    def _follow(self, watch: RuleWatch, lines: Iterable[str]) -> None:
+        try:
+            if not any(watch.sees(line) for line in lines):
+                return
+            self._stopped_early.set()
+        except Failed as error:
+            self._broken = error
+        except NotFound:
+            return
+        self._cluster.halt(self._kind, self._name)
+
+    def _tail(self, path: Path | None) -> Iterator[str]:
+        """Yield a metrics file's lines as it grows, until the job has ended."""
+        at, rest = 0, ""
+        while path is not None:
+            over = self._over.wait(TAIL)
+            if path.is_file():
+                with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+                    file.seek(at)
+                    *lines, rest = (rest + file.read()).split("\n")
+                    at = file.tell()
+                yield from lines
+            if over:
+                return
+
+    def _clean_up(self) -> None:
+        """Keep the logs with the trial; without retain the job goes, as in Katib."""
+        if self.trial["spec"].get("retainRun"):
+            return
+        logs = self._cluster.store.place(self._kind, self._name) / "logs"
+        with suppress(FileNotFoundError):
+            shutil.copytree(logs, self._directory / "logs", dirs_exist_ok=True)
+        self._cluster.delete(self._kind, self._name)
+
+    def _mark(self, kind: str, reason: str, message: str) -> None:
+        mark(self.trial["status"], kind, reason, message)
+        self._save(self.trial)
+
+
+def _words(reason: str, message: str, condition: Mapping[str, Any]) -> tuple[str, str]:
+    said, why = condition.get("message"), condition.get("reason")
+    return (f"{reason}. Job reason: {why}" if why else reason, f"{message}. Job message: {said}" if said else message)
