@@ -70,20 +70,25 @@ def listing(storage: Storage, name: str, *, rebuild: bool = False) -> list[Summa
         name: The model.
         rebuild: Do not trust the index; read every metadata.json.
     """
-    known, etag = ({}, None) if rebuild else _read(storage, name)
+    cached, etag = ({}, None) if rebuild else _read(storage, name)
     present = list(storage.children(f"models/{name}/versions"))
-    found = {version: known[version] for version in present if version in known}
-    found |= _look(storage, name, [version for version in present if version not in known])
-    if rebuild or found.keys() != known.keys():
+    found = {version: cached[version] for version in present if version in cached}
+    found |= _look(storage, name, [version for version in present if version not in cached])
+    if rebuild or found.keys() != cached.keys():
         _write(storage, name, found, etag)
     return sorted(found.values(), key=lambda one: (one.created, one.version))
 
 
+def known(storage: Storage, name: str) -> list[Summary]:
+    """Return what the index holds, right or wrong."""
+    return list(_read(storage, name)[0].values())
+
+
 def forget(storage: Storage, name: str, version: str) -> None:
     """Take a version that is being deleted out of the index."""
-    known, etag = _read(storage, name)
-    if known.pop(version, None):
-        _write(storage, name, known, etag)
+    cached, etag = _read(storage, name)
+    if cached.pop(version, None):
+        _write(storage, name, cached, etag)
 
 
 def _look(storage: Storage, name: str, versions: list[str]) -> dict[str, Summary]:

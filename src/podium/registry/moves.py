@@ -91,6 +91,9 @@ def _still_there(storage: Storage, moved: Record) -> None:
     current, etag = pointer.read(storage, moved.name, moved.alias)
     if moved.replaced and current and current.id == moved.id:
         evidence = {"reason": f"{moved.version} was deleted while it was promoted"}
-        back = pointer.record("rollback", moved.name, moved.replaced, alias=moved.alias, evidence=evidence)
+        previous = _predecessor(storage, moved.name, moved.replaced, None)
+        back = pointer.record(
+            "rollback", moved.name, moved.replaced, alias=moved.alias, previous=previous, evidence=evidence
+        )
         pointer.move(storage, current, etag, back)
     raise NotFound(f"version {moved.version} of {moved.name} must not be under deletion, but it is")

@@ -83,9 +83,12 @@ def parse(content: bytes, where: str) -> Record:
     Raises:
         Damaged: It does not match its checksum.
     """
-    document = unseal(content, where)
-    document.pop("format", None)
-    return Record(**document)
+    return from_document(unseal(content, where))
+
+
+def from_document(document: Mapping[str, Any]) -> Record:
+    """Read what Record.document gave."""
+    return Record(**{name: value for name, value in document.items() if name != "format"})
 
 
 def write(storage: Storage, event: Record) -> None:

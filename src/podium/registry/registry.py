@@ -2,18 +2,21 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import require
 from podium.registry import content, index, moves, pointer
+from podium.registry.collect import GRACE, Garbage, garbage, remove, retired
 from podium.registry.contest import Contest, contest
 from podium.registry.document import check_name
 from podium.registry.index import Summary
 from podium.registry.pointer import CHAMPION, Record
 from podium.registry.rule import PromotionRule
 from podium.registry.upload import upload
+from podium.registry.verify import Finding, verify
 from podium.registry.version import METADATA, Version, load
 from podium.storage import Storage
 from podium.storage.base import Progress
@@ -206,3 +209,42 @@ class Registry:
             Damaged: The version to go back to is damaged; the champion stays.
         """
         return moves.rollback(self.storage, check_name("model name", name), to, reason)
+
+    def verify(self, name: str, checked: Callable[[int], None] = lambda size: None) -> Iterator[Finding]:
+        """Read everything of a model and yield what is wrong with it.
+
+        Args:
+            name: The model.
+            checked: Told the size of each file that was read.
+        """
+        return verify(self.storage, check_name("model name", name), checked)
+
+    def gc(self, name: str, *, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
+        """Find what killed uploads, deletions and writes left, and is older than the grace period.
+
+        Args:
+            name: The model.
+            grace: What is younger may still be in the making.
+            delete: Remove it as well; by default it is only told.
+        """
+        return list(garbage(self.storage, check_name("model name", name), grace=grace, delete=delete))
+
+    def retire(self, name: str, *, keep: int, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
+        """Find versions beyond the newest few that no alias, no rollback and no grace period protects.
+
+        Args:
+            name: The model.
+            keep: How many of the newest stay.
+            grace: Versions uploaded, or replaced, less than this ago stay.
+            delete: Remove them as well, with a record in the history.
+        """
+        return list(retired(self.storage, check_name("model name", name), keep=keep, grace=grace, delete=delete))
+
+    def remove(self, name: str, version: str, reason: str = "") -> Record:
+        """Delete one version, with a record in the history.
+
+        Raises:
+            NotFound: There is no such version.
+            Conflict: An alias, or the champion's rollback, needs it.
+        """
+        return remove(self.storage, check_name("model name", name), check_name("version", version), reason)

@@ -111,6 +111,13 @@ def load(storage: Storage, name: str, version: str) -> Version | None:
         return None
 
 
-def tombstone(name: str, version: str, time: str) -> bytes:
-    """Write what stands in for metadata.json while a version's files are deleted: nobody can publish over it."""
-    return seal({"format": TOMBSTONE, "name": name, "version": version, "time": time})
+def tombstone(name: str, version: str, time: str, event: Mapping[str, Any] | None = None) -> bytes:
+    """Write what stands in for metadata.json while files are deleted: nobody can publish over it.
+
+    Args:
+        name: The model.
+        version: The version.
+        time: When the deletion began.
+        event: The record of the deletion of a complete version; whoever finishes it puts it into the history.
+    """
+    return seal({"format": TOMBSTONE, "name": name, "version": version, "time": time, "event": event})

@@ -100,6 +100,16 @@ class Storage(ABC):
     def delete(self, key: str) -> None:
         """Remove an object; removing what is not there is no error."""
 
+    @abstractmethod
+    def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
+        """Yield what writers that were killed left behind below prefix: never objects, only what was to become one.
+
+        Args:
+            prefix: Where to look.
+            before: Leave alone what is younger.
+            delete: Remove it as well.
+        """
+
     def get_many(self, keys: Iterable[str], workers: int = 8) -> Iterator[tuple[str, bytes | None]]:
         """Read many small objects at once, in the order given; None for what is not there."""
 

@@ -108,6 +108,16 @@ class FileStorage(Storage):
                 for parent in target.parents[: len(key.split("/")) - 1]:
                     parent.rmdir()  # goes on upwards until a directory is not empty
 
+    def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
+        root = self.root / check_prefix(prefix)
+        with _told(f"sweep {prefix}", self.url):
+            for path in sorted(root.rglob(".podium-*.tmp")):
+                entry = _entry(str(path.relative_to(self.root)), path)
+                if entry and entry.modified < before:
+                    if delete:
+                        path.unlink(missing_ok=True)
+                    yield entry
+
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
 

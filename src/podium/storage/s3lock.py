@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 from podium.errors import Conflict, PodiumError
 
-LEASE = 60.0
+LEASE = 120.0
 PATIENCE = 300.0
 
 Put = Callable[[str, bytes], object]
