@@ -45,7 +45,7 @@ def job(script: str, **changes: object) -> Manifest:
         "active_deadline_seconds": 300,
         "ttl_seconds_after_finished": 600,
     }
-    return build(PyTorchJobSpec(**(settings | changes)))  # type: ignore[arg-type]
+    return build(PyTorchJobSpec(**(settings | changes)))
 
 
 def launch(cluster: Cluster, manifest: Manifest) -> str:
@@ -131,7 +131,7 @@ def test_delete_leaves_no_pod(cluster: Cluster) -> None:
         if status_of(one).phase == "Running":
             break
     cluster.delete("PyTorchJob", name)
-    pods = cluster.api.pods(f"training.kubeflow.org/job-name={name}")  # type: ignore[attr-defined]
+    pods = cluster.api.pods(f"training.kubeflow.org/job-name={name}")
     assert pods == []
 
 

@@ -38,7 +38,7 @@ def cluster() -> Iterator[KubernetesCluster]:
 
 def podium(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user does."""
-    command = [sys.executable, "-m", "podium.cli", *words]
+    command = [str(Path(sys.executable).with_name("podium")), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
 
 
