@@ -117,3 +117,10 @@ except PodiumError as error:
     assert "the dataset could not be written to" in done.stdout, done.stderr
     assert "hint: free some space" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
+
+
+def test_a_dataset_artifact_as_source_is_taken_as_it_stands(tiny_dataset: Path, tmp_path: Path) -> None:
+    info = prepare_data(dataset="mnist", target=tmp_path / "copy", source=str(tiny_dataset))
+    assert (info.name, info.digest) == ("tiny", artifact.describe(tiny_dataset).digest)
+    with pytest.raises(InvalidInput, match="taken as it stands"):
+        prepare_data(dataset="mnist", target=tmp_path / "less", source=str(tiny_dataset), limit=100)

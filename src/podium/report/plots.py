@@ -90,9 +90,8 @@ def importance(sweep: Mapping[str, Any]) -> dict[str, float]:
 
     import optuna
 
-    direction = "maximize" if sweep["objective"]["maximize"] else "minimize"
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction=direction)
+    study = optuna.create_study(direction="maximize" if sweep["objective"]["maximize"] else "minimize")
     for row in rows:
         spaces = {one["name"]: _distribution(one) for one in sweep["parameters"]}
         values = {name: _value(spaces[name], row["parameters"][name]) for name in spaces}
@@ -158,6 +157,7 @@ def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str])
     figure = go.Figure(
         go.Heatmap(z=mistakes, x=list(classes), y=list(classes), text=[list(map(str, row)) for row in confusion],
                    texttemplate="%{text}", colorscale=[[0, "#f7fafc"], [1, "#d64545"]], showscale=False, xgap=1, ygap=1,
+                   zmin=0, zmax=max(1, *(max(row) for row in mistakes)),
                    hovertemplate="%{y} taken for %{x}: %{text}<extra></extra>")
     )  # fmt: skip
     figure.update_xaxes(title="predicted", type="category", side="top")

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.errors import require
+from podium.errors import NotFound, require
 from podium.settings import Settings
+from podium.steps.base import step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from podium.data.artifact import DatasetInfo
 
 
+@step
 def prepare_data(
     *,
     dataset: str,
@@ -31,7 +33,8 @@ def prepare_data(
     Args:
         dataset: ``mnist`` or ``fashion-mnist``.
         target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
-        source: Directory or URI with the idx files; None for cache, mirrors and package mirrors in that order.
+        source: Directory or URI with the idx files; None for cache, mirrors and package mirrors in that order. If it
+            holds a dataset artifact, for example of data of your own, that is taken as it stands.
         validation: Share of the training images put aside for validation, 0 < share < 1.
         limit: Use only so many of the training images, train and validation together; None for all.
         seed: Decides which images are chosen, nothing else.
@@ -49,6 +52,12 @@ def prepare_data(
     from podium.data.known import known_dataset
     from podium.data.sources import fetch
 
+    if prepared := _prepared(source):
+        require(limit is None, "a dataset artifact is taken as it stands", "leave the limit out", limit=limit)
+        assert source is not None
+        whole = {part: artifact.load(source, part) for part in artifact.PARTS}
+        return artifact.write(target, whole, name=prepared.name, classes=prepared.classes, source=prepared.source,
+                              seed=prepared.seed, limit=prepared.limit)  # fmt: skip
     known = known_dataset(dataset)
     require(0 < validation < 1, "0 < validation < 1", "the share of the training images", validation=validation)
     least = 2 * len(known.classes)
@@ -66,6 +75,17 @@ def prepare_data(
     return artifact.write(
         target, parts, name=known.name, classes=known.classes, source=found.source, seed=seed, limit=limit
     )
+
+
+def _prepared(source: str | None) -> "DatasetInfo | None":
+    from podium.data import artifact
+
+    if source is None or source.startswith(("http://", "https://")):
+        return None
+    try:
+        return artifact.describe(source)
+    except NotFound:
+        return None
 
 
 def split(

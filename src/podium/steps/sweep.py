@@ -119,12 +119,20 @@ def _watch(cluster: Cluster, name: str) -> list[TrialRow]:
 
 def describe(row: TrialRow) -> str:
     """Say in a line how a trial stands."""
-    parameters = " ".join(f"{name}={value}" for name, value in row.parameters.items())
+    parameters = " ".join(f"{name}={brief(value)}" for name, value in row.parameters.items())
     if row.state == "Running":
         return f"trial {row.name} started: {parameters}"
     result = f"{row.value:.4f}" if row.value is not None else row.message
     seconds = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
     return f"trial {row.name} {row.state.lower()}{seconds}: {result} ({parameters})"
+
+
+def brief(value: str) -> str:
+    """Shorten a number to four digits; words stay."""
+    try:
+        return f"{float(value):.4g}"
+    except ValueError:
+        return value
 
 
 def _best(cluster: Cluster, name: str, rows: Iterable[TrialRow]) -> TrialRow:

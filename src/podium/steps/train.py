@@ -119,9 +119,11 @@ def follow(cluster: Cluster, kind: str, name: str) -> None:
 
 
 def _show_log(cluster: Cluster, kind: str, name: str) -> None:
+    epoch = 0
     for line in cluster.logs(kind, name, follow=True):
         if parse_line(line, ("accuracy",)):
-            say(line.partition(" ")[2])
+            epoch += 1
+            say(f"epoch {epoch}: {line.partition(' ')[2]}")
         else:
             print(line, flush=True)
 
