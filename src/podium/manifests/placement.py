@@ -1,0 +1,143 @@
+"""Where pods run and what they get: said once, applied to every replica of a job and of every trial."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from podium.errors import InvalidInput, require
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pods:
+    """Settings of the launched pods, in Kubernetes' own shapes."""
+
+    cpu: str = ""
+    """Request, as ``2`` or ``500m``."""
+
+    memory: str = ""
+    """Request and limit: memory beyond it would take the node's other pods along."""
+
+    node_selector: dict[str, str] = field(default_factory=dict)
+    """Labels a node must have."""
+
+    tolerations: list[dict[str, Any]] = field(default_factory=list)
+    """As in a pod's spec."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment; no secrets."""
+
+    secret_env: dict[str, str] = field(default_factory=dict)
+    """Environment from Secrets: ``{"WANDB_API_KEY": "secret-name/key"}``."""
+
+    claims: dict[str, str] = field(default_factory=dict)
+    """Persistent volume claims by mount path: ``{"/data": "claim-name"}``."""
+
+    queue: str = ""
+    """Kueue's local queue; the job waits suspended until it is admitted."""
+
+    priority_class: str = ""
+    """Priority class of the pods."""
+
+    service_account: str = ""
+    """Service account of the pods."""
+
+    image_pull_secrets: list[str] = field(default_factory=list)
+    """Names of Secrets."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of the pods."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            kind = one.type if isinstance(one.type, type) else one.type.__origin__  # type: ignore[union-attr]
+            require(
+                type(getattr(self, one.name)) is kind, f"{one.name} is {kind.__name__}", got=getattr(self, one.name)
+            )
+        for name, reference in self.secret_env.items():
+            parts = reference.split("/")
+            fits = len(parts) == 2 and all(parts)
+            require(fits, f"secret_env {name} is secret-name/key", "the value itself never goes here", parts=len(parts))
+        for path in self.claims:
+            require(path.startswith("/"), "a mount path is absolute", path=path)
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> "Pods":
+        """Read settings as a pipeline parameter holds them.
+
+        Raises:
+            InvalidInput: A name is unknown, or a value of another type.
+        """
+        known = [one.name for one in fields(cls)]
+        for name in given:
+            if name not in known:
+                hint = "GPUs are gpus_per_worker" if "gpu" in name else f"one of {', '.join(known)}"
+                raise InvalidInput(f"pods has no setting {name!r}", hint)
+        return cls(**given)
+
+
+def place(manifest: dict[str, Any], pods: Pods) -> dict[str, Any]:
+    """Return the manifest with the settings in every pod template.
+
+    Args:
+        manifest: A PyTorchJob, Job or Experiment.
+        pods: The settings.
+    """
+    # Not deepcopy: YAML anchors make Master and Worker one object, which would get everything twice.
+    placed = json.loads(json.dumps(manifest))
+    job: dict[str, Any] = placed["spec"]["trialTemplate"]["trialSpec"] if placed["kind"] == "Experiment" else placed
+    if pods.queue:
+        job.setdefault("metadata", {}).setdefault("labels", {})[QUEUE_LABEL] = pods.queue
+    for template in _templates(job):
+        if pods.labels:
+            template.setdefault("metadata", {}).setdefault("labels", {}).update(pods.labels)
+        _place_pod(template["spec"], pods)
+    return dict(placed)
+
+
+def _templates(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    replicas = job["spec"].get("pytorchReplicaSpecs")
+    for one in replicas.values() if replicas else [job["spec"]]:
+        yield one["template"]
+
+
+def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
+    names = {path: f"claim-{number}" for number, path in enumerate(pods.claims)}
+    volumes = [{"name": names[path], "persistentVolumeClaim": {"claimName": c}} for path, c in pods.claims.items()]
+    wanted = {
+        "nodeSelector": pods.node_selector,
+        "tolerations": pods.tolerations,
+        "volumes": volumes,
+        "imagePullSecrets": [{"name": name} for name in pods.image_pull_secrets],
+        "priorityClassName": pods.priority_class,
+        "serviceAccountName": pods.service_account,
+    }
+    for key, value in wanted.items():
+        if isinstance(value, list) and value:
+            spec[key] = [*(spec.get(key) or []), *value]
+        elif isinstance(value, dict) and value:
+            spec[key] = {**(spec.get(key) or {}), **value}
+        elif value:
+            spec[key] = value
+    for container in spec["containers"]:
+        _place_container(container, pods, names)
+
+
+def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, str]) -> None:
+    env = {one["name"]: one for one in container.get("env") or []}
+    env |= {name: {"name": name, "value": value} for name, value in pods.env.items()}
+    for name, reference in pods.secret_env.items():
+        secret, key = reference.split("/")
+        env[name] = {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+    mounts = [{"name": name, "mountPath": path} for path, name in volumes.items()]
+    requests = {"cpu": pods.cpu, "memory": pods.memory}
+    for key, more in (("requests", requests), ("limits", {"memory": pods.memory})):
+        more = {name: value for name, value in more.items() if value}
+        if more:
+            container.setdefault("resources", {}).setdefault(key, {}).update(more)
+    if env:
+        container["env"] = list(env.values())
+    if mounts:
+        container["volumeMounts"] = [*(container.get("volumeMounts") or []), *mounts]

@@ -1,0 +1,87 @@
+"""What is said once about pods reaches every replica of jobs and trials."""
+
+from typing import Any
+
+import pytest
+
+from podium.errors import InvalidInput
+from podium.manifests import experiment
+from podium.manifests.placement import Pods, place
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+
+GIVEN: dict[str, Any] = {
+    "cpu": "2",
+    "memory": "4Gi",
+    "node_selector": {"pool": "gpu"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "env": {"NCCL_DEBUG": "INFO"},
+    "secret_env": {"WANDB_API_KEY": "tracking/key"},
+    "claims": {"/data": "mnist"},
+    "queue": "team",
+    "priority_class": "high",
+    "service_account": "trainer",
+    "image_pull_secrets": ["registry"],
+    "labels": {"team": "vision"},
+}
+
+
+def check(template: dict[str, Any]) -> None:
+    spec = template["spec"]
+    (container,) = spec["containers"]
+    env = {one["name"]: one for one in container["env"]}
+    assert template["metadata"]["labels"]["team"] == "vision"
+    assert spec["nodeSelector"] == {"pool": "gpu"}
+    assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert spec["priorityClassName"] == "high"
+    assert spec["serviceAccountName"] == "trainer"
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert {"name": "claim-0", "persistentVolumeClaim": {"claimName": "mnist"}} in spec["volumes"]
+    assert {"name": "claim-0", "mountPath": "/data"} in container["volumeMounts"]
+    assert env["NCCL_DEBUG"]["value"] == "INFO"
+    assert env["WANDB_API_KEY"]["valueFrom"] == {"secretKeyRef": {"name": "tracking", "key": "key"}}
+    assert container["resources"]["requests"]["cpu"] == "2"
+    assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"] == "4Gi"
+
+
+def test_every_replica_of_a_job_gets_all_of_it_and_keeps_its_gpus() -> None:
+    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1))
+    placed = place(job, Pods.read(GIVEN))
+    assert placed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    for replica in placed["spec"]["pytorchReplicaSpecs"].values():
+        check(replica["template"])
+        resources = replica["template"]["spec"]["containers"][0]["resources"]
+        assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == "1"
+        assert replica["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+
+
+@pytest.mark.parametrize("name", ["random", "random-job"])
+def test_every_trial_gets_all_of_it(name: str) -> None:
+    placed = place(experiment.load(name), Pods.read(GIVEN))
+    trial = placed["spec"]["trialTemplate"]["trialSpec"]
+    replicas = trial["spec"].get("pytorchReplicaSpecs")
+    for one in replicas.values() if replicas else [trial["spec"]]:
+        check(one["template"])
+    assert trial["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    experiment.admit(placed)
+
+
+def test_nothing_said_changes_nothing() -> None:
+    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",)))
+    assert place(job, Pods.read({})) == job
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"gpus": 1}, "no setting 'gpus'"),
+        ({"nodeSelector": {}}, "no setting 'nodeSelector'"),
+        ({"cpu": 2}, "cpu is str"),
+        ({"tolerations": {}}, "tolerations is list"),
+        ({"secret_env": {"KEY": "hunter2"}}, "secret-name/key"),
+        ({"claims": {"data": "mnist"}}, "a mount path is absolute"),
+    ],
+)
+def test_a_wrong_setting_is_refused_and_no_secret_is_shown(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said) as caught:
+        Pods.read(given)
+    assert "hunter2" not in str(caught.value)
