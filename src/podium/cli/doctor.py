@@ -39,9 +39,23 @@ class WithCommand(click.Command):
 @click.option("--format", "form", type=click.Choice(["text", "json"]), help="What a File collector reads.")
 @click.option("--experiment", metavar="YAML", help="Take metric, strategy and pattern from this Experiment.")
 @click.option("--seconds", default=60.0, show_default=True, help="Stop the command after this time.")
+@click.option("--namespace", help="Examine this namespace of a live cluster too; a FILE is offered as a dry run.")
+@click.option("--context", help="Context of the kubeconfig; its current one if not given.")
+@click.option("--service-account", help="Ask for this account's rights instead of your own.")
+@click.option("--image", multiple=True, help="Look for this image too; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
-def doctor(file: str | None, words: tuple[str, ...], seconds: float, as_json: bool, **reading: Any) -> None:
-    """Find out why metrics do not arrive, without a cluster.
+def doctor(
+    file: str | None,
+    words: tuple[str, ...],
+    seconds: float,
+    namespace: str | None,
+    context: str | None,
+    service_account: str | None,
+    image: tuple[str, ...],
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Find out why metrics do not arrive.
 
     FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs and Jobs. A COMMAND after -- is run briefly, as
     a trial's pod would run it. The exit code is 1 if anything would fail.
@@ -51,6 +65,7 @@ def doctor(file: str | None, words: tuple[str, ...], seconds: float, as_json: bo
       podium doctor train.log --metric accuracy --objective maximize
       podium doctor sweep.yaml
       podium doctor --metric loss -- python train.py --epochs 1
+      podium doctor --namespace kubeflow
     """
     reports = examine_file(file, reading) if file else []
     if words:
@@ -59,10 +74,28 @@ def doctor(file: str | None, words: tuple[str, ...], seconds: float, as_json: bo
         click.echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
         choose = partial(choose_reader, **reading)
         reports.append(examine_command(words, choose, seconds=seconds, subject=shlex.join(words)))
+    if namespace:
+        from podium.doctor.manifest import images_in
+        from podium.doctor.namespace import examine_namespace
+
+        found = manifests_in(file)
+        images = [*image, *(name for one in found for name in images_in(one))]
+        reports.append(
+            examine_namespace(namespace, context=context, account=service_account, images=images, manifests=found)
+        )
     if not reports:
-        hint = "podium doctor train.log, podium doctor sweep.yaml or podium doctor -- python train.py"
+        hint = "podium doctor train.log, sweep.yaml, -- python train.py, or --namespace kubeflow"
         raise InvalidInput("`there is something to examine` must hold, but got nothing", hint)
     finish(reports, as_json)
+
+
+def manifests_in(file: str | None) -> list[dict[str, Any]]:
+    """Return the objects of a file that the doctor knows; none if it is a log."""
+    from podium.doctor.manifest import KINDS, documents
+
+    if file is None or file == "-" or not is_manifest(file, lines := read_lines(file)):
+        return []
+    return [one for one in documents("\n".join(lines), file) if one.get("kind") in KINDS]
 
 
 def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:

@@ -23,8 +23,11 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DELETE_WAIT = 30.0
 
 
-def load_configuration() -> "tuple[Configuration, str]":
+def load_configuration(context: str | None = None) -> "tuple[Configuration, str]":
     """Find address, credentials and namespace: KUBECONFIG, else the pod's service account, else ~/.kube/config.
+
+    Args:
+        context: Of the kubeconfig; its current one if None.
 
     Raises:
         PodiumError: None of them can be read.
@@ -35,14 +38,15 @@ def load_configuration() -> "tuple[Configuration, str]":
     # The client reads KUBECONFIG once, when it is imported: say it again.
     files = os.environ.get("KUBECONFIG") or None
     try:
-        if (ACCOUNT / "token").exists() and not files:
+        if (ACCOUNT / "token").exists() and not files and not context:
             config.load_incluster_config(client_configuration=configuration)
             return configuration, (ACCOUNT / "namespace").read_text().strip()
-        config.load_kube_config(files, client_configuration=configuration)
-        _, active = config.list_kube_config_contexts(files)
+        config.load_kube_config(files, context=context, client_configuration=configuration)
+        contexts, active = config.list_kube_config_contexts(files)
     except config.ConfigException as error:
         raise PodiumError(f"no cluster is configured: {error}", "set KUBECONFIG, or use local:///dir") from error
-    return configuration, active["context"].get("namespace") or "default"
+    chosen = next((one for one in contexts if one["name"] == context), active)
+    return configuration, chosen["context"].get("namespace") or "default"
 
 
 class KubernetesCluster(Cluster):

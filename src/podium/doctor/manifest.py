@@ -147,3 +147,10 @@ def commands(job: Workload) -> dict[str, tuple[str, str, str]]:
         for pod, container in job.wrapped()
         if container.body.get("command")
     }
+
+
+def images_in(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the images that an object's pods need."""
+    template = mapping(mapping(manifest.get("spec")).get("trialTemplate"))
+    job = workload(mapping(template.get("trialSpec")) if manifest.get("kind") == "Experiment" else manifest)
+    return [str(container.body["image"]) for _, container in job.containers() if container.body.get("image")]

@@ -1,0 +1,192 @@
+"""Examine a live namespace: what an Experiment needs around it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from podium.doctor.finding import Hit, Report, Rule, apply, rule
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, Seen
+
+INJECTION = "katib.kubeflow.org/metrics-collector-injection"
+_MEND = {
+    "PyTorchJob": "install the Kubeflow training operator 1.9",
+    "Experiment": "install Katib 0.19",
+    "Trial": "install Katib 0.19",
+    "Job": "check that the address is that of a Kubernetes API server",
+}
+
+
+def fine(what: str, where: str) -> Hit:
+    """Say that a check passed."""
+    return Hit(what=what, where=where, level="pass")
+
+
+@rule("fail", "Everything is looked for in the namespace.")
+def namespace_exists(seen: Seen) -> Iterator[Hit]:
+    where = f"namespace {seen.namespace}"
+    if seen.exists is False:
+        yield Hit(what="it does not exist", where=where, mend=f"kubectl create namespace {seen.namespace}")
+    elif seen.exists:
+        yield fine("the namespace exists", where)
+
+
+@rule("fail", "Katib injects its collector only into namespaces with this label; without it no metric ever arrives.")
+def injection_label(seen: Seen) -> Iterator[Hit]:
+    where = f"namespace {seen.namespace}"
+    mend = f"kubectl label namespace {seen.namespace} {INJECTION}=enabled"
+    if seen.exists is False:
+        return
+    if seen.labels is None:
+        yield Hit(what="its labels may not be read", where=where, mend=f"make sure: {mend}", level="warn")
+    elif seen.labels.get(INJECTION) == "enabled":
+        yield fine(f"{INJECTION} is enabled", where)
+    else:
+        yield Hit(what=f"{INJECTION} is {seen.labels.get(INJECTION, 'missing')}", where=where, mend=mend)
+
+
+@rule("fail", "The API server takes only kinds that it knows.")
+def kinds_known(seen: Seen) -> Iterator[Hit]:
+    for kind in seen.unknown_kinds:
+        yield Hit(what=f"the server does not know {kind}", where="custom resources", mend=_MEND[kind])
+    if not seen.unknown_kinds:
+        yield fine("PyTorchJob, Experiment and Trial are known", "custom resources")
+
+
+@rule("fail", "Objects without their controller stay as they are for good.")
+def controllers_run(seen: Seen) -> Iterator[Hit]:
+    if seen.controllers is None:
+        mend = "ask an administrator whether Katib and the training operator run"
+        yield Hit(what="Deployments may not be listed", where="controllers", mend=mend, level="note")
+        return
+    found = {one.name: one for one in seen.controllers}
+    for name in CONTROLLERS:
+        if name not in found:
+            mend = "install it, unless it runs under another name"
+            yield Hit(what=f"no Deployment {name}", where="controllers", mend=mend, level="warn")
+        elif not found[name].ready:
+            where = f"namespace {found[name].namespace}"
+            mend = f"kubectl -n {found[name].namespace} describe deployment {name}"
+            yield Hit(what=f"{name} has no replica that is ready", where=where, mend=mend)
+        else:
+            yield fine(f"{name} is ready", f"namespace {found[name].namespace}")
+
+
+@rule("fail", "Steps create jobs and experiments, watch them and read their logs.")
+def rights(seen: Seen) -> Iterator[Hit]:
+    where = f"rights of {seen.who}"
+    if seen.missing is None:
+        mend = "ask as an administrator, or as the account itself"
+        yield Hit(what="they may not be asked for", where=where, mend=mend, level="warn")
+    elif seen.missing:
+        mend = "kubectl apply -k deploy, or bind the Role podium-steps"
+        yield Hit(what=f"missing: {', '.join(seen.missing)}", where=where, mend=mend)
+    else:
+        yield fine("jobs, experiments, trials, pods and logs: all that is needed", where)
+
+
+@rule("fail", "Steps learn from it where models and data lie; the keys are in a Secret.")
+def storage_configured(seen: Seen) -> Iterator[Hit]:
+    where = f"ConfigMap {CONFIG_MAP}"
+    if seen.storage is None:
+        yield Hit(what="it may not be read", where=where, mend="ask with more rights", level="warn")
+        return
+    if not seen.storage:
+        yield Hit(what="there is none", where=where, mend="kubectl apply -k deploy", level="warn")
+        return
+    name = seen.storage.get("secret", "")
+    wanted = [seen.storage.get("access-key", "accesskey"), seen.storage.get("secret-key", "secretkey")]
+    if seen.secret_keys is None:
+        yield Hit(what=f"Secret {name} may not be read", where=where, mend="ask with more rights", level="warn")
+        return
+    lacking = [key for key in wanted if key not in seen.secret_keys]
+    if not seen.secret_keys:
+        mend = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
+        yield Hit(what=f"there is no Secret {name}", where=where, mend=mend)
+    elif lacking:
+        yield Hit(what=f"Secret {name} has no {', '.join(lacking)}", where=where, mend="add it, or correct the names")
+    else:
+        yield fine(f"Secret {name} has {' and '.join(wanted)}", where)
+
+
+@rule("fail", "Trials and steps keep models and data there.")
+def storage_reachable(seen: Seen) -> Iterator[Hit]:
+    if seen.endpoint is None:
+        return
+    well, what = seen.endpoint
+    where = f"endpoint {(seen.storage or {}).get('endpoint')}"
+    yield fine(what, where) if well else Hit(what=what, where=where, mend=f"correct the endpoint in {CONFIG_MAP}")
+
+
+@rule("fail", "A pod whose image cannot be had never starts.")
+def images_resolve(seen: Seen) -> Iterator[Hit]:
+    for image, found in (seen.images or {}).items():
+        where = f"image {image}"
+        if found in ("node", "registry"):
+            yield fine("it is on a node" if found == "node" else "its registry has it", where)
+        elif found == "404":
+            yield Hit(what="its registry does not have it", where=where, mend="check name and tag, or push it")
+        else:
+            what = "on no node; " + (f"its registry answers {found}" if found else "its registry could not be asked")
+            mend = "make sure that the nodes may pull it (imagePullSecrets), or load it"
+            yield Hit(what=what, where=where, mend=mend, level="warn")
+
+
+@rule("warn", "They wait for something that does not come by itself.")
+def pods_that_cannot_start(seen: Seen) -> Iterator[Hit]:
+    for trouble in seen.troubles:
+        yield Hit(what=f"{trouble.reason}: {trouble.message}", where=f"pod {trouble.pod}", mend=trouble.hint)
+
+
+@rule("fail", "The server's own webhooks were asked by a dry run.")
+def server_admits(seen: Seen) -> Iterator[Hit]:
+    for name, refusal in (seen.admitted or {}).items():
+        if refusal is None:
+            yield fine("the server would take it", name)
+        else:
+            yield Hit(what=refusal, where=name, mend="mend the manifest, or the rights")
+
+
+NAMESPACE_RULES: tuple[Rule[Seen], ...] = (
+    namespace_exists,
+    injection_label,
+    kinds_known,
+    controllers_run,
+    rights,
+    storage_configured,
+    storage_reachable,
+    images_resolve,
+    pods_that_cannot_start,
+    server_admits,
+)
+
+
+def examine_namespace(
+    namespace: str,
+    *,
+    context: str | None = None,
+    account: str | None = None,
+    images: Sequence[str] = (),
+    manifests: Sequence[Mapping[str, Any]] = (),
+) -> Report:
+    """Look at a namespace of a live cluster; nothing is changed.
+
+    Args:
+        namespace: The namespace.
+        context: Of the kubeconfig; its current one if None.
+        account: A service account whose rights to ask for; one's own if None.
+        images: Images that pods will need.
+        manifests: Objects to offer to the server as a dry run.
+
+    Raises:
+        PodiumError: No cluster is configured, or it does not answer.
+    """
+    from podium.cluster.kubernetes import load_configuration
+    from podium.cluster.kubernetes_api import Api
+    from podium.doctor.seeing import see
+
+    configuration, _ = load_configuration(context)
+    api = Api(configuration, namespace)
+    try:
+        seen = see(api, account=account, images=images, manifests=manifests)
+    finally:
+        api.close()
+    return Report(subject=f"{api.host}: namespace {namespace}", kind="namespace", findings=apply(NAMESPACE_RULES, seen))

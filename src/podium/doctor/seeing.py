@@ -1,0 +1,277 @@
+"""Look at a live namespace, one question to the API server each. Nothing is changed."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from podium.cluster.kubernetes_api import Api, resource
+from podium.cluster.kubernetes_pods import Trouble, cannot_start
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, Controller, Seen
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+
+PATIENCE = 5.0
+"""Seconds to wait for a registry or a store."""
+
+
+def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call the API; None if this may not be asked.
+
+    Raises:
+        NotFound: It is not there.
+        PodiumError: The server does not answer.
+    """
+    try:
+        return api.call(doing, function, *args, **options)
+    except NotFound:
+        raise
+    except PodiumError as error:
+        if "does not answer" in error.message:
+            raise
+        return None
+
+
+def look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
+    """Return whether the namespace exists, and its labels."""
+    try:
+        found = ask(api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace)
+    except NotFound:
+        return False, None
+    return (None, None) if found is None else (True, dict(found.metadata.labels or {}))
+
+
+def find_unknown_kinds(api: Api) -> list[str]:
+    """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no rights."""
+    missing = []
+    for kind in KINDS:
+        place = resource(kind)
+        doing = f"discover {place.group}/{place.version}"
+        try:
+            found = ask(api, doing, api.custom.get_api_resources, place.group, place.version)
+        except NotFound:
+            missing.append(kind)
+            continue
+        if found is not None and not any(one.kind == kind for one in found.resources):
+            missing.append(kind)
+    return missing
+
+
+def find_controllers(api: Api) -> list[Controller] | None:
+    """Return the controllers found in any namespace; None if Deployments may not be listed there."""
+    from kubernetes import client
+
+    apps = client.AppsV1Api(api.client)
+    found = ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
+    if found is None:
+        return None
+    return [
+        Controller(
+            name=one.metadata.name,
+            namespace=one.metadata.namespace,
+            ready=(one.status.ready_replicas if one.status else 0) or 0,
+        )
+        for one in found.items
+        if one.metadata.name in CONTROLLERS
+    ]
+
+
+def find_missing_rights(api: Api, account: str | None) -> list[str] | None:
+    """Ask the server for each right; None if it may not be asked (for another account)."""
+    missing = []
+    for group, plural, verbs in RIGHTS:
+        for verb in verbs:
+            allowed = _may(api, account, group, plural, verb)
+            if allowed is None:
+                return None
+            if not allowed:
+                missing.append(f"{verb} {plural}")
+    return missing
+
+
+def _may(api: Api, account: str | None, group: str, plural: str, verb: str) -> bool | None:
+    from kubernetes import client
+
+    review = client.AuthorizationV1Api(api.client)
+    name, _, sub = plural.partition("/")
+    attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": name}
+    attributes |= {"subresource": sub} if sub else {}
+    spec: dict[str, Any] = {"resourceAttributes": attributes}
+    kind = "SelfSubjectAccessReview"
+    if account:
+        kind = "LocalSubjectAccessReview"
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{api.namespace}", "system:authenticated"]
+        spec |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    if account:
+        body["metadata"] = {"namespace": api.namespace}
+        answer = ask(api, "ask for rights", review.create_namespaced_local_subject_access_review, api.namespace, body)
+    else:
+        answer = ask(api, "ask for rights", review.create_self_subject_access_review, body)
+    return None if answer is None else bool(answer.status.allowed)
+
+
+def look_at_storage(api: Api) -> dict[str, str] | None:
+    """Return where podium's storage is; empty if nothing says so."""
+    try:
+        found = ask(api, f"read ConfigMap {CONFIG_MAP}", api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
+    except NotFound:
+        return {}
+    return None if found is None else dict(found.data or {})
+
+
+def look_at_secret(api: Api, storage: Mapping[str, str] | None) -> list[str] | None:
+    """Return the keys of the storage's Secret, never a value; empty if it is not there."""
+    name = (storage or {}).get("secret")
+    if not name:
+        return None
+    try:
+        found = ask(api, f"read Secret {name}", api.core.read_namespaced_secret, name, api.namespace)
+    except NotFound:
+        return []
+    return None if found is None else sorted(found.data or {})
+
+
+def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
+    """Say whether somebody is behind the storage's endpoint: a Service with addresses, or a server that answers."""
+    address = (storage or {}).get("endpoint") or ""
+    host = urlsplit(address if "://" in address else f"//{address}").hostname
+    if not host:
+        return None
+    service, _, rest = host.partition(".")
+    if rest and not re.fullmatch(r"[a-z0-9-]+(\.svc(\..*)?)?", rest):
+        return _answers(address if "://" in address else f"https://{address}")
+    place = rest.partition(".")[0] or api.namespace
+    try:
+        found = ask(api, f"read endpoints {service}", api.core.read_namespaced_endpoints, service, place)
+    except NotFound:
+        return False, f"there is no Service {service} in namespace {place}"
+    if found is None:
+        return None
+    count = sum(len(subset.addresses or []) for subset in found.subsets or [])
+    return count > 0, f"Service {service} in namespace {place} has {count} pods behind it"
+
+
+def _answers(url: str) -> tuple[bool, str]:
+    """Ask an address outside the cluster; any HTTP answer will do."""
+    try:
+        with urlopen(Request(url, method="HEAD"), timeout=PATIENCE) as answer:
+            return True, f"{url} answers {answer.status}"
+    except HTTPError as error:
+        return True, f"{url} answers {error.code}"
+    except (URLError, OSError, ValueError) as error:
+        return False, f"{url} does not answer from here: {getattr(error, 'reason', error)}"
+
+
+def find_images(api: Api, images: Sequence[str]) -> dict[str, str | None]:
+    """Look for images on the nodes, then in the registry that the name itself gives."""
+    if not images:
+        return {}
+    nodes = ask(api, "list nodes", api.core.list_node)
+    there = {
+        full_name(name)
+        for node in (nodes.items if nodes else [])
+        for image in (node.status.images or [])
+        for name in (image.names or [])
+    }
+    return {image: "node" if full_name(image) in there else _in_registry(image) for image in dict.fromkeys(images)}
+
+
+def full_name(image: str) -> str:
+    """Return an image's name as container runtimes report it, registry left out where it is the default one."""
+    name = re.sub(r"^(index\.)?docker\.io/", "", image)
+    name = name.removeprefix("library/")
+    return name if "@" in name or ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _in_registry(image: str) -> str | None:
+    host, _, rest = image.partition("/")
+    if not rest or ("." not in host and ":" not in host and host != "localhost") or host.endswith("docker.io"):
+        return None
+    name, _, digest = rest.partition("@")
+    name, _, tag = name.partition(":")
+    scheme = "http" if re.match(r"localhost|127\.", host) else "https"
+    kinds = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json"
+    kinds += ", application/vnd.docker.distribution.manifest.v2+json"
+    kinds += ", application/vnd.docker.distribution.manifest.list.v2+json"
+    url = f"{scheme}://{host}/v2/{name}/manifests/{digest or tag or 'latest'}"
+    try:
+        with urlopen(Request(url, method="HEAD", headers={"Accept": kinds}), timeout=PATIENCE):
+            return "registry"
+    except HTTPError as error:
+        return str(error.code)
+    except (URLError, OSError, ValueError):
+        return None
+
+
+def find_troubles(api: Api) -> list[Trouble]:
+    """Return the pods of the namespace that cannot start."""
+    try:
+        pods = api.pods("")
+    except PodiumError:
+        return []
+    return [found for pod in pods if (found := cannot_start(pod))]
+
+
+def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Offer a manifest to the server without keeping it; return its name and the refusal."""
+    kind, metadata = str(manifest.get("kind")), dict(manifest.get("metadata") or {})
+    label = f"{kind} {metadata.get('name')}"
+    place = resource(kind)
+    body = {**manifest, "metadata": {**metadata, "namespace": api.namespace}}
+    try:
+        api.call(
+            f"create {label}",
+            api.custom.create_namespaced_custom_object,
+            place.group,
+            place.version,
+            api.namespace,
+            place.plural,
+            body,
+            dry_run="All",
+            field_validation="Strict",
+            kind=kind,
+        )
+    except Conflict:
+        return label, None
+    except (InvalidInput, PodiumError) as error:
+        return label, error.message
+    return label, None
+
+
+def see(
+    api: Api,
+    *,
+    account: str | None = None,
+    images: Sequence[str] = (),
+    manifests: Sequence[Mapping[str, Any]] = (),
+) -> Seen:
+    """Look at a namespace.
+
+    Args:
+        api: The API server, and the namespace.
+        account: Whose rights to ask for, a service account; one's own if None.
+        images: To look for.
+        manifests: To try as a dry run: the webhooks answer, nothing is made.
+
+    Raises:
+        PodiumError: The server does not answer.
+    """
+    exists, labels = look_at_namespace(api)
+    storage = look_at_storage(api)
+    return Seen(
+        namespace=api.namespace,
+        exists=exists,
+        labels=labels,
+        unknown_kinds=find_unknown_kinds(api),
+        controllers=find_controllers(api),
+        who=account or "you",
+        missing=find_missing_rights(api, account),
+        storage=storage,
+        secret_keys=look_at_secret(api, storage),
+        endpoint=look_at_endpoint(api, storage),
+        images=find_images(api, images),
+        troubles=find_troubles(api),
+        admitted=dict(dry_run(api, one) for one in manifests),
+    )

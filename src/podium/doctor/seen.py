@@ -1,0 +1,80 @@
+"""What there is to know about a namespace; podium.doctor.seeing finds it out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from podium.cluster.kubernetes_pods import Trouble
+
+RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),
+    ("kubeflow.org", "experiments", ("create", "get", "list", "watch", "delete")),
+    ("kubeflow.org", "trials", ("get", "list", "watch")),
+    ("batch", "jobs", ("create", "get", "list", "watch", "delete")),
+    ("", "pods", ("get", "list", "watch")),
+    ("", "pods/log", ("get",)),
+)
+"""(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
+
+KINDS = ("PyTorchJob", "Experiment", "Trial", "Job")
+CONTROLLERS = ("katib-controller", "katib-db-manager", "training-operator")
+CONFIG_MAP = "podium-storage"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controller:
+    """A Deployment that does the work."""
+
+    name: str
+    """Its name."""
+
+    namespace: str
+    """Where it runs."""
+
+    ready: int
+    """Replicas that are ready."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the rules look at; None stands for what may not be looked at."""
+
+    namespace: str
+    """The namespace."""
+
+    exists: bool | None = True
+    """Whether it is there."""
+
+    labels: Mapping[str, str] | None = None
+    """Its labels."""
+
+    unknown_kinds: Sequence[str] = ()
+    """Kinds that the API server does not know."""
+
+    controllers: Sequence[Controller] | None = None
+    """Those of CONTROLLERS that were found."""
+
+    who: str = "you"
+    """Whose rights were asked for."""
+
+    missing: Sequence[str] | None = ()
+    """Rights that are missing, as ``verb resource``."""
+
+    storage: Mapping[str, str] | None = None
+    """Data of the ConfigMap podium-storage; empty if there is none."""
+
+    secret_keys: Sequence[str] | None = None
+    """Keys of the Secret it names; empty if there is none."""
+
+    endpoint: tuple[bool, str] | None = None
+    """Whether the storage's endpoint has somebody behind it, and what was seen."""
+
+    images: Mapping[str, str | None] | None = None
+    """For each image asked for: ``node``, ``registry``, an HTTP status, or None if nothing is known."""
+
+    troubles: "Sequence[Trouble]" = ()
+    """Pods that cannot start."""
+
+    admitted: Mapping[str, str | None] | None = None
+    """For each manifest the server's refusal of a dry run; None for none."""
