@@ -63,7 +63,7 @@ def test_deadline_owner_and_policies_are_written_where_the_operator_reads_them()
     assert job["spec"]["nprocPerNode"] == "2"
     assert job["spec"]["runPolicy"] == {
         "activeDeadlineSeconds": 60,
-        "backoffLimit": 3,
+        "backoffLimit": 4,
         "cleanPodPolicy": "Running",
         "ttlSecondsAfterFinished": 9,
     }

@@ -71,8 +71,9 @@ class PyTorchJobSpec:
     restart_policy: str = "OnFailure"
     """OnFailure restarts in place; ExitCode only after exit codes of 128 and more; Never; Always."""
 
-    backoff_limit: int | None = 3
-    """Restarts after which the job fails; None restarts for ever."""
+    backoff_limit: int | None = None
+    """The job fails when the restarts of all its replicas together reach it; None leaves room for three restarts of
+    every replica."""
 
     active_deadline_seconds: int | None = None
     """Seconds from the start after which the job fails."""
@@ -137,7 +138,7 @@ def build(spec: PyTorchJobSpec) -> Manifest:
             nproc_per_node=None if processes is None else str(processes),
             run_policy=models.KubeflowOrgV1RunPolicy(
                 active_deadline_seconds=spec.active_deadline_seconds,
-                backoff_limit=spec.backoff_limit,
+                backoff_limit=3 * (spec.workers + 1) + 1 if spec.backoff_limit is None else spec.backoff_limit,
                 clean_pod_policy=spec.clean_pod_policy,
                 ttl_seconds_after_finished=spec.ttl_seconds_after_finished,
             ),

@@ -1,0 +1,224 @@
+"""What every cluster does, whatever its URL: run over this machine, and with --cluster over a live Kubernetes.
+
+PODIUM_TEST_IMAGE names an image with python3 and sh that the nodes have or can pull (python:3.11-slim).
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cluster import Cluster, connect
+from podium.cluster.base import Manifest
+from podium.errors import Conflict, Failed, InvalidInput, NotFound
+from podium.manifests.conditions import status_of
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+
+IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+RUN = uuid.uuid4().hex[:8]
+WAIT = 240
+
+
+@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.cluster)])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """An implementation; what a test created is deleted."""
+    with connect(f"local://{tmp_path}/cluster" if request.param == "local" else "kubernetes://") as there:
+        yield there
+        for kind in ("PyTorchJob", "Job"):
+            for one in there.list(kind, {"podium.dev/test": RUN}):
+                there.delete(kind, one["metadata"]["name"])
+
+
+def name() -> str:
+    return f"test-{uuid.uuid4().hex[:8]}"
+
+
+def training(script: str, **changes: Any) -> Manifest:
+    """Write a PyTorchJob that runs a line of Python."""
+    given = {"name": name(), "image": IMAGE, "command": ("python3", "-u", "-c", script), "restart_policy": "Never"}
+    labels = {"podium.dev/test": RUN}
+    return build(PyTorchJobSpec(**({"labels": labels, "active_deadline_seconds": 300} | given | changes)))
+
+
+def job(script: str, **changes: Any) -> Manifest:
+    """Write a batch Job that runs a line of shell."""
+    container = {"name": "main", "image": IMAGE, "command": ["sh", "-c", script]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    metadata = {"name": name(), "labels": {"podium.dev/test": RUN}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"backoffLimit": 0, "activeDeadlineSeconds": 300, "template": template} | changes,
+    }
+
+
+def launch(cluster: Cluster, manifest: Manifest) -> tuple[str, str]:
+    return manifest["kind"], cluster.create(manifest)["metadata"]["name"]
+
+
+def end(cluster: Cluster, kind: str, name: str) -> Manifest:
+    """Wait for the last state."""
+    *_, last = cluster.watch(kind, name, timeout=WAIT)
+    return last
+
+
+def test_ranks_run_with_the_operators_environment_and_each_has_a_log(cluster: Cluster) -> None:
+    script = (
+        "import os; e = os.environ\n"
+        "print(e['RANK'], e['WORLD_SIZE'], e['PYTHONUNBUFFERED'], e['PET_NNODES'], e['PET_NPROC_PER_NODE'],"
+        " e['PET_NODE_RANK'], bool(e['MASTER_ADDR']), int(e['MASTER_PORT']) > 1024)"
+    )
+    where = launch(cluster, training(script, workers=2, clean_pod_policy="None"))
+    last = end(cluster, *where)
+    assert status_of(last).phase == "Succeeded"
+    assert list(cluster.logs(*where)) == ["0 3 1 3 auto 0 True True"]
+    assert list(cluster.logs(*where, replica="worker-1", follow=True)) == ["2 3 1 3 auto 2 True True"]
+
+
+def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None:
+    where = launch(cluster, training("import time; time.sleep(0.5)"))
+    phases = [status_of(one).phase for one in cluster.watch(*where, timeout=WAIT)]
+    assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
+    status = cluster.get(*where)["status"]
+    assert [(one["type"], one["status"], one["reason"]) for one in status["conditions"]] == [
+        ("Created", "True", "PyTorchJobCreated"),
+        ("Running", "False", "PyTorchJobRunning"),
+        ("Succeeded", "True", "PyTorchJobSucceeded"),
+    ]
+    assert status["replicaStatuses"]["Master"]["succeeded"] == 1
+    assert status["startTime"] <= status["completionTime"]
+
+
+def test_a_rank_that_fails_for_good_fails_the_job_and_says_which(cluster: Cluster) -> None:
+    manifest = training("import os, sys, time; os.environ['RANK'] == '1' and sys.exit(3); time.sleep(60)", workers=1)
+    where = launch(cluster, manifest)
+    state = status_of(end(cluster, *where))
+    assert (state.phase, state.reason) == ("Failed", "PyTorchJobFailed")
+    assert state.message == f"PyTorchJob {where[1]} is failed because 1 Worker replica(s) failed."
+
+
+def test_the_failure_shows_the_last_lines_of_the_log(cluster: Cluster) -> None:
+    where = launch(cluster, training("print('step 1'); raise ValueError('no such optimizer')"))
+    end(cluster, *where)
+    assert "ValueError: no such optimizer" in str(cluster.failure(*where))
+
+
+def test_a_deadline_ends_a_job(cluster: Cluster) -> None:
+    where = launch(cluster, training("import time; time.sleep(120)", active_deadline_seconds=1))
+    state = status_of(end(cluster, *where))
+    assert state.phase == "Failed"
+    assert state.message == f"Job {where[1]} has failed because it was active longer than specified deadline"
+
+
+def test_exit_codes_of_128_and_more_are_tried_again(cluster: Cluster) -> None:
+    # The clock is all that a new pod shares with the one before.
+    until = time.time() + (1 if cluster.url.startswith("local") else 15)
+    script = f"import sys, time; sys.exit(137 if time.time() < {until} else 0)"
+    where = launch(cluster, training(script, restart_policy="ExitCode", backoff_limit=100))
+    seen = [status_of(one) for one in cluster.watch(*where, timeout=WAIT)]
+    assert seen[-1].phase == "Succeeded"
+    assert "Restarting" in [one.phase for one in seen]
+
+
+def test_exit_codes_below_128_are_final(cluster: Cluster) -> None:
+    where = launch(cluster, training("import sys; sys.exit(2)", restart_policy="ExitCode"))
+    state = status_of(end(cluster, *where))
+    assert (state.phase, state.message) == (
+        "Failed",
+        f'job "{where[1]}" is failing because "Master" replica(s) failed.',
+    )
+
+
+def test_a_batch_job_completes_as_kubernetes_says_it(cluster: Cluster) -> None:
+    where = launch(cluster, job("echo hello; echo $((6 * 7))"))
+    last = end(cluster, *where)
+    assert status_of(last).phase == "Succeeded"
+    assert last["status"]["succeeded"] == 1
+    assert list(cluster.logs(*where)) == ["hello", "42"]
+
+
+def test_a_batch_job_fails_after_its_last_try(cluster: Cluster) -> None:
+    where = launch(cluster, job("exit 1", backoffLimit=1))
+    last = end(cluster, *where)
+    assert status_of(last)[:2] == ("Failed", "BackoffLimitExceeded")
+    assert last["status"]["failed"] == 2
+
+
+def test_a_log_is_followed_to_its_end(cluster: Cluster) -> None:
+    where = launch(cluster, training("import time\nfor i in range(5): print('line', i); time.sleep(0.1)"))
+    assert list(cluster.logs(*where, follow=True)) == [f"line {i}" for i in range(5)]
+
+
+def test_objects_are_found_by_label(cluster: Cluster) -> None:
+    one, other = (launch(cluster, training("pass", labels={"podium.dev/test": RUN, "n": n})) for n in "12")
+    assert [found["metadata"]["name"] for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN, "n": "1"})] == [
+        one[1]
+    ]
+    names = [found["metadata"]["name"] for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN})]
+    assert {one[1], other[1]} <= set(names)
+
+
+def test_a_name_can_be_taken_once(cluster: Cluster) -> None:
+    manifest = training("import time; time.sleep(5)")
+    cluster.create(manifest)
+    with pytest.raises(Conflict):
+        cluster.create(manifest)
+
+
+def test_a_deleted_job_is_gone_and_its_name_free_again(cluster: Cluster) -> None:
+    manifest = training("import time; time.sleep(120)")
+    where = launch(cluster, manifest)
+    next(one for one in cluster.watch(*where, timeout=WAIT) if status_of(one).phase == "Running")
+    cluster.delete(*where)
+    with pytest.raises(NotFound):
+        cluster.get(*where)
+    cluster.delete(*where)
+    assert cluster.create(manifest)["metadata"]["name"] == where[1]
+
+
+def test_a_watch_ends_when_the_object_is_deleted(cluster: Cluster) -> None:
+    where = launch(cluster, training("import time; time.sleep(120)"))
+    phases = []
+    for one in cluster.watch(*where, timeout=WAIT):
+        phases.append(status_of(one).phase)
+        if phases[-1] == "Running":
+            cluster.abandon(*where)
+    assert phases[0] == "Created"
+    assert "Succeeded" not in phases
+
+
+def test_a_watch_gives_up_after_its_timeout(cluster: Cluster) -> None:
+    where = launch(cluster, training("import time; time.sleep(120)"))
+    with pytest.raises(Failed, match=where[1]):
+        list(cluster.watch(*where, timeout=0.5))
+
+
+def test_what_is_not_there_is_not_found(cluster: Cluster) -> None:
+    for ask in (cluster.get, lambda *it: list(cluster.watch(*it)), lambda *it: list(cluster.logs(*it))):
+        with pytest.raises(NotFound):
+            ask("PyTorchJob", "no-such-job")
+    where = launch(cluster, training("pass"))
+    with pytest.raises(NotFound):
+        list(cluster.logs(*where, replica="worker-7"))
+
+
+@pytest.mark.parametrize("broken", ["name", "container", "master", "command type"])
+def test_a_broken_rule_is_refused_and_nothing_starts(cluster: Cluster, broken: str) -> None:
+    manifest = training("pass", workers=1)
+    master = manifest["spec"]["pytorchReplicaSpecs"]["Master"]
+    if broken == "name":
+        manifest["metadata"]["name"] = "Not_A_Name"
+    elif broken == "container":
+        master["template"]["spec"]["containers"][0]["name"] = "main"
+    elif broken == "master":
+        master["replicas"] = 2
+    else:
+        master["template"]["spec"]["containers"][0]["args"] = [1]
+    with pytest.raises(InvalidInput):
+        cluster.create(manifest)
+    assert manifest["metadata"]["name"] not in [one["metadata"]["name"] for one in cluster.list("PyTorchJob")]

@@ -1,0 +1,108 @@
+"""batch/v1 Jobs as processes, with the counts and conditions Kubernetes writes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cluster.base import Manifest
+from podium.errors import InvalidInput
+from podium.local.cluster import LocalCluster
+from podium.manifests.conditions import status_of
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "cluster") as there:
+        yield there
+
+
+def job(script: str, restart: str = "Never", **spec: Any) -> Manifest:
+    containers = [{"name": "main", "image": "any", "command": ["sh", "-c", script]}]
+    template = {"spec": {"restartPolicy": restart, "containers": containers}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": template} | spec}
+
+
+def run(cluster: LocalCluster, manifest: Manifest) -> Manifest:
+    cluster.create(manifest)
+    *_, last = cluster.watch("Job", "job", timeout=60)
+    return last
+
+
+def reasons(last: Manifest) -> list[tuple[str, str, str]]:
+    return [(one["type"], one["reason"], one["message"]) for one in last["status"]["conditions"]]
+
+
+def logs(cluster: LocalCluster, count: int) -> list[str]:
+    return [line for n in range(count) for line in cluster.logs("Job", "job", f"pod-{n}", follow=True)]
+
+
+def test_a_completed_job_says_it_in_two_conditions(cluster: LocalCluster) -> None:
+    last = run(cluster, job("true"))
+    message = "Reached expected number of succeeded pods"
+    assert reasons(last) == [
+        ("SuccessCriteriaMet", "CompletionsReached", message),
+        ("Complete", "CompletionsReached", message),
+    ]
+    assert (last["status"]["succeeded"], last["status"]["ready"]) == (1, 0)
+    assert "active" not in last["status"]
+    assert last["status"]["completionTime"]
+
+
+def test_each_try_under_never_is_a_pod_of_its_own(cluster: LocalCluster) -> None:
+    last = run(cluster, job("pwd; exit 1", backoffLimit=1))
+    message = "Job has reached the specified backoff limit"
+    assert reasons(last)[-1] == ("Failed", "BackoffLimitExceeded", message)
+    assert last["status"]["failed"] == 2
+    assert len(set(logs(cluster, 2))) == 2
+
+
+def test_on_failure_restarts_the_same_pod_until_the_limit(cluster: LocalCluster) -> None:
+    last = run(cluster, job("echo try; exit 1", restart="OnFailure", backoffLimit=2))
+    assert status_of(last).reason == "BackoffLimitExceeded"
+    assert last["status"]["failed"] == 1
+    assert 2 <= len(logs(cluster, 1)) <= 3
+
+
+def test_a_second_try_may_succeed(cluster: LocalCluster) -> None:
+    last = run(cluster, job("test -e done && exit 0; touch done; exit 1", restart="OnFailure"))
+    assert status_of(last).succeeded
+
+
+def test_a_deadline_fails_the_job_and_stops_its_pod(cluster: LocalCluster) -> None:
+    last = run(cluster, job("sleep 60", activeDeadlineSeconds=1))
+    assert reasons(last)[-1] == ("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+    assert last["status"]["failed"] == 1
+
+
+def test_indexed_completions_each_run_once_with_their_index(cluster: LocalCluster) -> None:
+    script = "echo $JOB_COMPLETION_INDEX"
+    last = run(cluster, job(script, completions=3, parallelism=2, completionMode="Indexed"))
+    assert last["status"]["succeeded"] == 3
+    assert sorted(logs(cluster, 3)) == ["0", "1", "2"]
+
+
+def test_no_more_pods_run_at_once_than_parallelism_says(cluster: LocalCluster) -> None:
+    script = "mkdir ../../one || exit 3; sleep 0.1; rmdir ../../one"
+    assert run(cluster, job(script, completions=3, parallelism=1, backoffLimit=0))["status"]["succeeded"] == 3
+
+
+def test_without_completions_the_first_success_ends_the_queue(cluster: LocalCluster) -> None:
+    assert run(cluster, job("true", parallelism=2))["status"]["succeeded"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"restart": "Always"}, "restartPolicy is one of Never, OnFailure"),
+        ({"backoffLimit": -1}, "backoffLimit >= 0"),
+        ({"backoffLimit": "two"}, "an integer"),
+        ({"completionMode": "Indexed", "parallelism": 2}, "completions is given"),
+        ({"podFailurePolicy": {"rules": []}}, "cannot honour it"),
+    ],
+)
+def test_what_breaks_a_rule_or_cannot_be_honoured_is_refused(cluster: LocalCluster, change: Any, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        cluster.create(job("true", **change))
+    assert not cluster.list("Job")

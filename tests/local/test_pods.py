@@ -1,0 +1,188 @@
+"""Fields of a pod template: honoured, named as ignored, or refused with their path; never dropped."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cluster.base import Manifest
+from podium.errors import InvalidInput, PodiumError
+from podium.local.cluster import LocalCluster
+from podium.manifests.pytorchjob import PyTorchJobSpec, SecretKey, build
+
+PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "cluster", images={"mapped": tmp_path}) as there:
+        yield there
+
+
+def manifest(pod: dict[str, Any] | None = None, container: dict[str, Any] | None = None, **changes: Any) -> Manifest:
+    given = {"name": "job", "image": "any", "command": ("sh", "-c"), "restart_policy": "Never"}
+    job = build(PyTorchJobSpec(**(given | changes)))
+    spec = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    spec |= pod or {}
+    spec["containers"][0] |= container or {}
+    return job
+
+
+def output(cluster: LocalCluster, job: Manifest) -> list[str]:
+    cluster.create(job)
+    return list(cluster.logs("PyTorchJob", "job", follow=True))
+
+
+def say(text: str, **container: Any) -> dict[str, Any]:
+    return {"command": ["sh", "-c", f"echo {text}"]} | container
+
+
+def test_references_expand_in_command_args_and_later_variables(cluster: LocalCluster) -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2 $(LATER) $$(A)"}, {"name": "LATER", "value": "x"}]
+    job = manifest(container={"env": env, "command": ["echo"], "args": ["$(B)", "$(RANK)", "$(NONE)", "$$(A)"]})
+    assert output(cluster, job) == ["12 $(LATER) $(A) 0 $(NONE) $(A)"]
+
+
+def test_the_operators_values_win_over_the_manifests(cluster: LocalCluster) -> None:
+    env = [{"name": "RANK", "value": "7"}, {"name": "PYTHONUNBUFFERED", "value": "no"}]
+    assert output(cluster, manifest(container=say("$RANK $PYTHONUNBUFFERED", env=env))) == ["0 1"]
+
+
+def test_the_callers_environment_is_inherited_but_not_its_rank(cluster: LocalCluster, monkeypatch: Any) -> None:
+    for name in ("WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_RDZV_ID", "MY_PROXY"):
+        monkeypatch.setenv(name, "callers")
+    assert output(cluster, manifest(container=say("$WORLD_SIZE,$TORCHELASTIC_RUN_ID,$PET_RDZV_ID,$MY_PROXY"))) == [
+        "1,,,callers"
+    ]
+
+
+def test_the_pod_knows_its_name_and_labels(cluster: LocalCluster) -> None:
+    fields = [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.labels['training.kubeflow.org/job-role']",
+        "status.podIP",
+    ]
+    env = [{"name": f"F{n}", "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in enumerate(fields)]
+    job = manifest(container=say("$F0 $F1 $F2 $F3", env=env))
+    assert output(cluster, job) == ["job-master-0 default master 127.0.0.1"]
+
+
+def test_a_secret_comes_from_the_callers_environment(cluster: LocalCluster, monkeypatch: Any) -> None:
+    job = manifest(container={"args": ["echo $KEY"]}, secret_env={"KEY": SecretKey("minio", "secretkey")})
+    monkeypatch.delenv("KEY", raising=False)
+    with pytest.raises(InvalidInput, match=r"env\[0\].valueFrom: minio/secretkey .* KEY is not set"):
+        cluster.create(job)
+    monkeypatch.setenv("KEY", "s3cret")
+    assert output(cluster, job) == ["s3cret"]
+    assert "s3cret" not in (cluster.store.place("PyTorchJob", "job") / "object.json").read_text()
+
+
+def test_cores_are_divided_between_the_processes_of_a_job(cluster: LocalCluster) -> None:
+    share = {"podium.dev/cpu-share": "6"}
+    assert output(cluster, manifest(container=say("$OMP_NUM_THREADS"), workers=1, annotations=share)) == ["3"]
+
+
+def test_the_manifests_own_thread_count_is_kept(cluster: LocalCluster) -> None:
+    env = [{"name": "OMP_NUM_THREADS", "value": "5"}]
+    assert output(cluster, manifest(container=say("$OMP_NUM_THREADS", env=env))) == ["5"]
+
+
+@pytest.mark.parametrize("share", ["0", "nan", "inf", "many"])
+def test_a_core_share_that_is_no_positive_number_is_refused(cluster: LocalCluster, share: str) -> None:
+    with pytest.raises(InvalidInput, match="a number of cores above 0"):
+        cluster.create(manifest(container=say("x"), annotations={"podium.dev/cpu-share": share}))
+
+
+def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalCluster) -> None:
+    mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    init = {"name": "fetch", "image": "any", "command": ["sh", "-c", "echo 42 > /data/n; echo fetched"]} | mount
+    pod = {"initContainers": [init], "volumes": [{"name": "data", "emptyDir": {}}]}
+    assert output(cluster, manifest(pod, {"command": ["cat", "/data/n"]} | mount)) == ["42"]
+    assert (cluster.store.place("PyTorchJob", "job") / "logs/master-0.fetch.log").read_text() == "fetched\n"
+
+
+def test_a_failing_init_container_fails_the_pod(cluster: LocalCluster) -> None:
+    init = {"name": "fetch", "image": "any", "command": ["false"]}
+    assert output(cluster, manifest({"initContainers": [init]}, say("never"))) == []
+
+
+def test_a_host_path_is_read_where_the_manifest_mounts_it(cluster: LocalCluster, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x").write_text("from the host")
+    pod = {"volumes": [{"name": "v", "hostPath": {"path": str(tmp_path)}}]}
+    container = {
+        "volumeMounts": [{"name": "v", "mountPath": "/mnt/v", "subPath": "in"}],
+        "command": ["cat", "/mnt/v/x"],
+    }
+    assert output(cluster, manifest(pod, container)) == ["from the host"]
+
+
+def test_a_working_directory_is_entered(cluster: LocalCluster, tmp_path: Path) -> None:
+    assert output(cluster, manifest(container={"command": ["pwd"], "workingDir": str(tmp_path)})) == [str(tmp_path)]
+
+
+def test_python_and_torchrun_are_those_of_this_interpreter(cluster: LocalCluster) -> None:
+    places = output(cluster, manifest(container=say("$(which python) $(which torchrun)")))[0].split()
+    assert {os.path.dirname(place) for place in places} == {os.path.dirname(sys.executable)}
+
+
+def test_a_mapped_image_is_root_and_working_directory(cluster: LocalCluster, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "greet").write_text("#!/bin/sh\necho hello; cat config; echo new > made\n")
+    (tmp_path / "bin" / "greet").chmod(0o755)
+    (tmp_path / "config").write_text("from the root\n")
+    assert output(cluster, manifest(image="mapped:v1", command=("greet",))) == ["hello", "from the root"]
+    assert not (tmp_path / "made").exists()
+    cluster.delete("PyTorchJob", "job")
+    assert output(cluster, manifest(image="mapped", command=("/bin/greet",)))[0] == "hello"
+
+
+SIDE = {"name": "side", "image": "any", "command": ["true"]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "words"),
+    [
+        ({}, {"command": None}, f"{PATH}.containers[0].command: this machine needs a command for image any"),
+        ({}, {"command": ["no-such-program"]}, "command: this machine needs a program"),
+        ({}, {"command": ["python", "no-such.py"]}, "a script of the local environment, not no-such.py"),
+        ({}, {"command": ["/opt/app/run"]}, "--image any=DIR"),
+        ({}, {"envFrom": [{"secretRef": {"name": "s"}}]}, f"{PATH}.containers[0].envFrom"),
+        ({}, {"lifecycle": {"preStop": {}}}, f"{PATH}.containers[0].lifecycle"),
+        ({}, {"comand": ["x"]}, "not comand"),
+        ({}, {"workingDir": "/no/such"}, f"{PATH}.containers[0].workingDir"),
+        ({}, {"env": [{"name": "X", "valueFrom": {"resourceFieldRef": {}}}]}, "env[0].valueFrom"),
+        ({}, {"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}, "fieldRef.fieldPath"),
+        ({}, {"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]}, "c/k"),
+        ({}, {"env": [{"name": "X", "value": 1}]}, "put it in quotes"),
+        ({}, {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volumeMounts[0].name"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, {}, "volumes[0]"),
+        ({"volumes": [{"name": "v", "secret": {"secretName": "c"}}]}, {}, "not secret"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/no/such"}}]}, {}, "hostPath.path"),
+        (
+            {"volumes": [{"name": "v", "emptyDir": {}}]},
+            {"volumeMounts": [{"name": "v", "mountPath": "/cache"}]},
+            "a path that command, args or env name, not /cache",
+        ),
+        ({"containers": [{"name": "pytorch", "image": "any", "command": ["true"]}, SIDE]}, {}, "there is also side"),
+        ({"activeDeadlineSeconds": 5}, {}, f"{PATH}.activeDeadlineSeconds"),
+        ({"containers": "none"}, None, "containers is a list"),
+        ({"containers": [3]}, None, "an object"),
+        ({"volumes": {}}, {}, "volumes is a list"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_with_its_path(
+    cluster: LocalCluster, pod: dict[str, Any], container: dict[str, Any] | None, words: str
+) -> None:
+    job = manifest(pod if container is not None else {}, {"command": ["true"]} | (container or {}))
+    if container is None:
+        job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"] |= pod
+    with pytest.raises(PodiumError) as error:
+        cluster.create(job)
+    assert words in str(error.value)
+    assert isinstance(error.value, InvalidInput)
+    assert not cluster.list("PyTorchJob")
