@@ -23,6 +23,7 @@ def katib_sweep(
     seed: int = 1,
     storage: str = "",
     cluster: str = "",
+    pods: dict = {},  # noqa: B006
 ) -> NamedTuple("Outputs", [("hyperparameters", dict), ("best_trial", str)]):  # type: ignore[valid-type]
     """Run a Katib Experiment and return the best trial; every trial keeps its own model.
 
@@ -41,13 +42,14 @@ def katib_sweep(
         seed: Seed of every trial; 0 leaves it to the Experiment.
         storage: URL under which models are kept; empty for a place beside the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
+        pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
     from podium.steps.sweep import sweep
 
     result = sweep(
         data.uri, best_model.path, trials.path, task=best_model.uri, experiment=experiment, network=network,
         epochs=epochs, max_trials=max_trials, parallel_trials=parallel_trials, workers=workers, seed=seed,
-        storage=storage, cluster=cluster, image=image,
+        storage=storage, cluster=cluster, image=image, pods=pods,
     )  # fmt: skip
     best_model.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

@@ -19,6 +19,7 @@ def train_distributed(
     seed: int = 1,
     storage: str = "",
     cluster: str = "",
+    pods: dict = {},  # noqa: B006
 ) -> None:
     """Train with a PyTorchJob of one master and some workers.
 
@@ -35,12 +36,14 @@ def train_distributed(
         seed: Seed of the weights and of the order of images; 0 leaves it to the hyperparameters.
         storage: URL under which models are kept; empty for a place beside the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
+        pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
     from podium.steps.train import train
 
     result = train(
         data.uri, model.path, task=model.uri, hyperparameters=hyperparameters, network=network, epochs=epochs,
         workers=workers, gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=image,
+        pods=pods,
     )  # fmt: skip
     model.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

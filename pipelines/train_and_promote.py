@@ -26,6 +26,7 @@ def train_and_promote(
     storage: str = "",
     cluster: str = "",
     trainer_image: str = TRAINER_IMAGE,
+    pods: dict = {},  # noqa: B006
 ) -> None:
     """Train with given hyperparameters and promote the model if it is better.
 
@@ -50,6 +51,7 @@ def train_and_promote(
         storage: URL under which models are kept; empty for a place beside the run's artifacts.
         cluster: URL of the cluster that runs the training; empty for the one the steps run on.
         trainer_image: Image of master and workers.
+        pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
     prepared = prepare_data(dataset=dataset, source=source, limit=limit, seed=seed)
     prepared.set_display_name("Prepare the data").set_caching_options(True)
@@ -58,6 +60,7 @@ def train_and_promote(
     trained = train_distributed(
         data=data, hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
+        pods=pods,
     )  # fmt: skip
     trained.set_display_name("Train the model").set_caching_options(False)
 

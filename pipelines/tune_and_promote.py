@@ -31,6 +31,7 @@ def tune_and_promote(
     storage: str = "",
     cluster: str = "",
     trainer_image: str = TRAINER_IMAGE,
+    pods: dict = {},  # noqa: B006
 ) -> None:
     """Find the best hyperparameters, train with them, promote the better model.
 
@@ -60,6 +61,7 @@ def tune_and_promote(
         storage: URL under which models are kept; empty for a place beside the run's artifacts.
         cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
         trainer_image: Image of trials, master and workers.
+        pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
     prepared = prepare_data(dataset=dataset, source=source, limit=limit, seed=seed)
     prepared.set_display_name("Prepare the data").set_caching_options(True)
@@ -69,12 +71,14 @@ def tune_and_promote(
         data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
         parallel_trials=parallel_trials, workers=trial_workers, seed=seed, storage=storage, cluster=cluster,
         image=trainer_image,
+        pods=pods,
     )  # fmt: skip
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 
     trained = train_distributed(
         data=data, hyperparameters=swept.outputs["hyperparameters"], network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
+        pods=pods,
     )  # fmt: skip
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 

@@ -12,6 +12,7 @@ from podium.errors import Failed, NotFound, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import TrialRow, best_trial, leaderboard, load, objective_of, trial_row
+from podium.manifests.placement import Pods, place
 from podium.steps.adapt import adapt, flags_of
 from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
@@ -56,6 +57,7 @@ def sweep(
     storage: str = "",
     cluster: str = "",
     image: str,
+    pods: Mapping[str, Any] | None = None,
 ) -> Swept:
     """Run an Experiment, show its trials, fetch the best trial's model.
 
@@ -74,6 +76,7 @@ def sweep(
         storage: URL of the storage; empty for the bucket of data.
         cluster: URL of the cluster; empty for the one around this pod.
         image: Of every trial.
+        pods: Settings of every trial's pods (podium.manifests.placement).
 
     Raises:
         InvalidInput: The Experiment or a value breaks a rule; nothing was started.
@@ -81,6 +84,7 @@ def sweep(
     """
     require(max_trials >= 1, "max_trials >= 1", max_trials=max_trials)
     require(parallel_trials >= 1, "parallel_trials >= 1", parallel_trials=parallel_trials)
+    placement = Pods.read(pods or {})
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = model_url(storage_url(storage, data), run, "trials")
@@ -89,7 +93,7 @@ def sweep(
         image=image, labels=run.labels, owner=run.owner, max_trials=max_trials, workers=workers,
         parallel_trials=min(parallel_trials, max_trials),
     )  # fmt: skip
-    with connect(cluster_url(cluster)) as there, launched(there, manifest):
+    with connect(cluster_url(cluster)) as there, launched(there, place(manifest, placement)):
         say(f"Experiment {name}: {max_trials} trials, {manifest['spec']['parallelTrialCount']} at a time")
         rows = _watch(there, name)
         best = _best(there, name, rows)

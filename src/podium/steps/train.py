@@ -11,6 +11,7 @@ from podium.cluster import Cluster, connect
 from podium.errors import Failed, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
+from podium.manifests.placement import Pods, place
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.metrics import parse_line
 from podium.steps.base import fetch_directory, say, step
@@ -52,6 +53,7 @@ def train(
     storage: str = "",
     cluster: str = "",
     image: str,
+    pods: Mapping[str, Any] | None = None,
 ) -> Trained:
     """Launch a PyTorchJob, stream its log, fetch its model.
 
@@ -68,12 +70,14 @@ def train(
         storage: URL of the storage; empty for the bucket of data.
         cluster: URL of the cluster; empty for the one around this pod.
         image: Of every replica.
+        pods: Settings of every replica's pod (podium.manifests.placement).
 
     Raises:
         InvalidInput: A value breaks a rule; nothing was started.
         Failed: The job failed; the error holds the end of its log.
     """
     require(epochs >= 0, "epochs >= 0", epochs=epochs)
+    placement = Pods.read(pods or {})
     run = current_run()
     name = object_name("train", run.id, task)
     output = model_url(storage_url(storage, data), run, name)
@@ -86,7 +90,7 @@ def train(
             active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
         )
     )  # fmt: skip
-    with connect(cluster_url(cluster)) as there, launched(there, manifest):
+    with connect(cluster_url(cluster)) as there, launched(there, place(manifest, placement)):
         say(f"PyTorchJob {name}: 1 master, {workers} worker{'' if workers == 1 else 's'}")
         follow(there, "PyTorchJob", name)
     fetch_directory(output, Path(target))
