@@ -22,6 +22,7 @@ ALLOWED = {
     "data": {"storage"},
     "scoring": set(),
     "registry": {"storage"},
+    "doctor": {"cluster", "manifests", "metrics"},
     "manifests": {"metrics"},
 }
 

@@ -3,17 +3,13 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from podium.cluster.kubernetes_api import Api, resource
 from podium.cluster.kubernetes_pods import Trouble, cannot_start
+from podium.doctor.outside import answers, find_images
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, Controller, Seen
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
-
-PATIENCE = 5.0
-"""Seconds to wait for a registry or a store."""
 
 
 def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -141,7 +137,7 @@ def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool,
         return None
     service, _, rest = host.partition(".")
     if rest and not re.fullmatch(r"[a-z0-9-]+(\.svc(\..*)?)?", rest):
-        return _answers(address if "://" in address else f"https://{address}")
+        return answers(address if "://" in address else f"https://{address}")
     place = rest.partition(".")[0] or api.namespace
     try:
         found = ask(api, f"read endpoints {service}", api.core.read_namespaced_endpoints, service, place)
@@ -153,56 +149,11 @@ def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool,
     return count > 0, f"Service {service} in namespace {place} has {count} pods behind it"
 
 
-def _answers(url: str) -> tuple[bool, str]:
-    """Ask an address outside the cluster; any HTTP answer will do."""
-    try:
-        with urlopen(Request(url, method="HEAD"), timeout=PATIENCE) as answer:
-            return True, f"{url} answers {answer.status}"
-    except HTTPError as error:
-        return True, f"{url} answers {error.code}"
-    except (URLError, OSError, ValueError) as error:
-        return False, f"{url} does not answer from here: {getattr(error, 'reason', error)}"
-
-
-def find_images(api: Api, images: Sequence[str]) -> dict[str, str | None]:
-    """Look for images on the nodes, then in the registry that the name itself gives."""
-    if not images:
-        return {}
-    nodes = ask(api, "list nodes", api.core.list_node)
-    there = {
-        full_name(name)
-        for node in (nodes.items if nodes else [])
-        for image in (node.status.images or [])
-        for name in (image.names or [])
-    }
-    return {image: "node" if full_name(image) in there else _in_registry(image) for image in dict.fromkeys(images)}
-
-
-def full_name(image: str) -> str:
-    """Return an image's name as container runtimes report it, registry left out where it is the default one."""
-    name = re.sub(r"^(index\.)?docker\.io/", "", image)
-    name = name.removeprefix("library/")
-    return name if "@" in name or ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _in_registry(image: str) -> str | None:
-    host, _, rest = image.partition("/")
-    if not rest or ("." not in host and ":" not in host and host != "localhost") or host.endswith("docker.io"):
-        return None
-    name, _, digest = rest.partition("@")
-    name, _, tag = name.partition(":")
-    scheme = "http" if re.match(r"localhost|127\.", host) else "https"
-    kinds = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json"
-    kinds += ", application/vnd.docker.distribution.manifest.v2+json"
-    kinds += ", application/vnd.docker.distribution.manifest.list.v2+json"
-    url = f"{scheme}://{host}/v2/{name}/manifests/{digest or tag or 'latest'}"
-    try:
-        with urlopen(Request(url, method="HEAD", headers={"Accept": kinds}), timeout=PATIENCE):
-            return "registry"
-    except HTTPError as error:
-        return str(error.code)
-    except (URLError, OSError, ValueError):
-        return None
+def nodes(api: Api) -> list[str]:
+    """Return the images that nodes report; a node names its fifty largest only."""
+    found = ask(api, "list nodes", api.core.list_node)
+    images = [image for node in (found.items if found else []) for image in (node.status.images or [])]
+    return [name for image in images for name in (image.names or [])]
 
 
 def find_troubles(api: Api) -> list[Trouble]:
@@ -271,7 +222,7 @@ def see(
         storage=storage,
         secret_keys=look_at_secret(api, storage),
         endpoint=look_at_endpoint(api, storage),
-        images=find_images(api, images),
+        images=find_images(nodes(api) if images else [], images),
         troubles=find_troubles(api),
         admitted=dict(dry_run(api, one) for one in manifests),
     )
