@@ -20,7 +20,7 @@ from podium.local.early_stopping import MedianStop
 from podium.local.processes import cores
 from podium.local.resuming import read_readings
 from podium.local.search import Search
-from podium.local.store import LOST, POLL
+from podium.local.store import LOST
 from podium.local.trial_status import goal_reached, mark, new_trial, now, summarise, trial_value
 from podium.local.trials import Ended, TrialRun
 from podium.local.wrapping import wrap
@@ -71,10 +71,6 @@ class ExperimentController:
         """Begin, or go on."""
         self._thread.start()
 
-    def wake(self) -> None:
-        """Ask for a look at the Experiment: it may have to be deleted."""
-        self._events.put(None)
-
     def stop(self) -> None:
         """Ask for the end of all trials, without waiting; the Experiment can be resumed later."""
         self._stopping.set()
@@ -95,14 +91,9 @@ class ExperimentController:
         self._cluster.plan(wrapped.job)
 
     def _run(self) -> None:
-        store = self._cluster.store
         try:
             self._begin()
             while not self._stopping.is_set():
-                if store.is_deletion_asked("Experiment", self.name):
-                    self._stop_trials()
-                    self._remove()
-                    return
                 self._reconcile()
                 if self._completed and not self._active:
                     return
@@ -116,13 +107,6 @@ class ExperimentController:
                 self._write()
         finally:
             self._stop_trials()
-
-    def _remove(self) -> None:
-        """Forget the Experiment with its trials and their jobs, as the owner references would have it."""
-        for name, trial in self._trials.items():
-            self._cluster.delete(trial["spec"]["runSpec"]["kind"], name)
-            self._cluster.store.remove("Trial", name)
-        self._cluster.store.remove("Experiment", self.name)
 
     def _begin(self) -> None:
         self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]
@@ -171,6 +155,8 @@ class ExperimentController:
         if not self._completed:
             begun = self._add_trials()
             summarise(self._status, self._trials.values())
+            if begun and status_of({"kind": "Experiment", "status": self._status}).phase == "Created":
+                mark(self._status, "Running", "ExperimentRunning", "Experiment is running")
             if not begun and not self._active:
                 self._check_end(exhausted=True)
         self._write()
@@ -236,7 +222,9 @@ class ExperimentController:
     def _begin_trial(self, trial: Manifest) -> None:
         name = trial["metadata"]["name"]
         share = cores() / max(1, min(self._spec["parallelTrialCount"], self._spec.get("maxTrialCount") or 10**6))
-        run = TrialRun(self._cluster, self.experiment, trial, cores=share, save=self._save_trial)
+        run = TrialRun(
+            self._cluster, self.experiment, trial, cores=share, save=self._save_trial, stopping=self._stopping
+        )
         thread = threading.Thread(target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True)
         self._active[name] = thread
         thread.start()
@@ -258,10 +246,7 @@ class ExperimentController:
         self._cluster.store.update("Trial", trial["metadata"]["name"], lambda one: one.update(status=status))
 
     def _take_events(self) -> None:
-        try:  # a deletion asked for by another process is a file: there is no other way to notice it
-            event = self._events.get(timeout=POLL)
-        except queue.Empty:
-            return
+        event = self._events.get()
         while event is not None and not self._stopping.is_set():
             name, ended = event
             thread = self._active.pop(name, None)

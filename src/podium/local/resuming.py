@@ -75,6 +75,7 @@ def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None
         Conflict: Another process runs it.
     """
     from podium.local.experiment import ExperimentController
+    from podium.local.supervisor import ExperimentSupervisor
 
     stored = cluster.store.read("Experiment", name)
     if cluster.store.is_supervised("Experiment", name) and not status_of(stored).finished:
@@ -89,7 +90,7 @@ def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None
     cluster.store.claim("Experiment", name)
     fresh, spec = edited["status"], edited["spec"]
     resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=fresh, spec=spec))
-    cluster.supervise("Experiment", name, controller)
+    cluster.supervise("Experiment", name, ExperimentSupervisor(cluster, controller))
     return resumed
 
 

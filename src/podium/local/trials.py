@@ -51,6 +51,7 @@ class TrialRun:
         trial: The Trial object, altered in place.
         cores: How many cores the job may use.
         save: Writes the trial's status; called at each change.
+        stopping: Set when the engine stops: the trial stays as it is then, and runs again when it goes on.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class TrialRun:
         *,
         cores: float,
         save: Callable[[Manifest], None],
+        stopping: threading.Event,
     ) -> None:
         self._cluster = cluster
         self._experiment = experiment
         self.trial = trial
         self._cores = cores
         self._save = save
+        self._stopping = stopping
         self._name: str = trial["metadata"]["name"]
         self._kind: str = trial["spec"]["runSpec"]["kind"]
         self._directory = cluster.store.place("Trial", self._name)
@@ -88,6 +91,8 @@ class TrialRun:
         self._over.set()
         if watcher:
             watcher.join()
+        if self._stopping.is_set() and status_of(job or self.trial).phase != "Succeeded":
+            return Ended(readings=[])
         readings = self._finish(job, wrapped)
         self._clean_up()
         return Ended(readings=readings)

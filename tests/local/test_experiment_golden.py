@@ -1,0 +1,174 @@
+"""Experiments that a real Katib 0.19 ran end here as they ended there."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podium.errors import InvalidInput
+from podium.local.cluster import LocalCluster
+
+GOLDEN = Path(__file__).parents[1] / "golden/katib"
+CASES = {case["case"]: case for case in yaml.safe_load_all((GOLDEN / "experiments.yaml").read_text())}
+SLOW = {"e2-exit1-backoff2"}  # a Job waits 10 s before its first retry
+OWN_TESTS = {"e7-longrunning", "e7-fromvolume", "e7-never"}  # test_experiment_resume.py
+SEARCH_DEPENDS = {"c1-medianstop", "c1-medianstop-no-retain", "c2-medianstop-defaults", "c3-medianstop-unparsable"}
+
+
+def experiment_of(case: dict[str, Any]) -> dict[str, Any]:
+    """Write a case as the Experiment it was."""
+    text = json.dumps(case).replace("${programs}", str(GOLDEN / "programs"))
+    given = json.loads(text)
+    command = [sys.executable if word == "python" else word for word in given["command"]]
+    container = {"name": "training", "image": "python", "command": command}
+    if given.get("args"):
+        container["args"] = given["args"]
+    kind = given.get("kind", "Job")
+    if kind == "Job":
+        pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        job = {"apiVersion": "batch/v1", "kind": kind}
+        job["spec"] = {"backoffLimit": given.get("backoffLimit", 0), "template": pod}
+    else:
+        pod = {"spec": {"containers": [{**container, "name": "pytorch"}]}}
+        replica = {"replicas": 1, "restartPolicy": "Never", "template": pod}
+        job = {"apiVersion": "kubeflow.org/v1", "kind": kind}
+        job["spec"] = {"pytorchReplicaSpecs": {"Master": replica, "Worker": copy.deepcopy(replica)}}
+    spec = given["spec"]
+    used = [parameter["name"] for parameter in spec["parameters"] if f"trialParameters.{parameter['name']}}}" in text]
+    spec["trialTemplate"] = {
+        "primaryContainerName": "training" if kind == "Job" else "pytorch",
+        "retain": bool(given.get("retain")),
+        "trialParameters": [{"name": name, "reference": name} for name in used],
+        "trialSpec": job,
+    }
+    metadata = {"name": given["case"]}
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
+
+
+def run(cluster: LocalCluster, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run an Experiment until none of its trials runs any more."""
+    name = cluster.create(manifest)["metadata"]["name"]
+    for _ in cluster.watch("Experiment", name, timeout=90):
+        pass
+    labels = {"katib.kubeflow.org/experiment": name}
+    for trial in cluster.list("Trial", labels):
+        for _ in cluster.watch("Trial", trial["metadata"]["name"], timeout=30):
+            pass
+    wanted = len(cluster.list("Trial", labels))
+    for experiment in cluster.store.changes("Experiment", name, timeout=30):
+        status = experiment["status"]
+        if not status.get("trialsRunning") and not status.get("trialsPending") and status.get("trials") == wanted:
+            return experiment, cluster.list("Trial", labels)
+    raise AssertionError("the counts never followed")
+
+
+def conditions(status: dict[str, Any]) -> list[str]:
+    return [f"{one['type']}={one['status']} {one['reason']}" for one in status["conditions"]]
+
+
+def metrics(observation: dict[str, Any]) -> dict[str, Any]:
+    return {
+        one["name"]: {fold: one.get(fold, "") for fold in ("min", "max", "latest")}
+        for one in observation.get("metrics", [])
+    }
+
+
+def row_of(trial: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
+    """Return what an expected row says, as a trial has it."""
+    status = trial["status"]
+    row: dict[str, Any] = {"conditions": conditions(status)}
+    if "parameters" in like:
+        row["parameters"] = {one["name"]: one["value"] for one in trial["spec"]["parameterAssignments"]}
+    if "metrics" in like:
+        row["metrics"] = metrics(status.get("observation") or {})
+    if not status.get("completionTime"):
+        row["completed"] = False
+    if trial["spec"].get("earlyStoppingRules"):
+        row["rules"] = len(trial["spec"]["earlyStoppingRules"])
+    return row
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name, case in CASES.items()
+        if name not in OWN_TESTS | SEARCH_DEPENDS and "refused" not in case.get("podium", {})
+    ],
+)
+def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    expected = case.get("podium") or case["katib"]
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        experiment, trials = run(cluster, experiment_of(case))
+    status = experiment["status"]
+    assert conditions(status) == expected["conditions"]
+    assert {field: count for field, count in status.items() if field in expected["counts"]} == expected["counts"]
+    best = status["currentOptimalTrial"]
+    assert bool(best.get("bestTrialName")) == bool(expected.get("best"))
+    if isinstance(expected.get("best"), dict):
+        assert metrics(best["observation"]) == expected["best"]["metrics"]
+    for trial in trials:
+        rows = [(row_of(trial, like), like) for like in expected.get("trials", [])]
+        assert not rows or any(row == like for row, like in rows), rows
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "refused" in case.get("podium", {})])
+def test_what_katib_takes_and_never_ends_is_refused_before_anything_is_stored(name: str, tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        with pytest.raises(InvalidInput) as caught:
+            cluster.create(experiment_of(CASES[name]))
+        assert CASES[name]["podium"]["refused"] in caught.value.message
+        assert caught.value.hint
+        assert cluster.list("Experiment") == []
+
+
+@pytest.mark.parametrize("name", sorted(SEARCH_DEPENDS - {"c3-medianstop-unparsable"}))
+def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    settings = {one["name"]: int(one["value"]) for one in case["spec"]["earlyStopping"].get("algorithmSettings", [])}
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        experiment, trials = run(cluster, experiment_of(case))
+    maximize = case["spec"]["objective"]["type"] == "maximize"
+    shapes = {row["conditions"][-1].partition("=")[0]: row for row in CASES["c1-medianstop"]["katib"]["trials"]}
+    stopped = []
+    for trial in trials:
+        level = float(trial["spec"]["parameterAssignments"][0]["value"])
+        for rule in trial["spec"].get("earlyStoppingRules", []):
+            assert (rule["comparison"], rule["startStep"]) == (
+                "less" if maximize else "greater",
+                settings.get("start_step", 4),
+            )
+            if level < float(rule["value"]) if maximize else level > float(rule["value"]):
+                stopped.append(trial["metadata"]["name"])
+        shape = shapes["EarlyStopped" if trial["metadata"]["name"] in stopped else "Succeeded"]
+        assert conditions(trial["status"]) == shape["conditions"]
+        assert ("completionTime" in trial["status"]) == shape.get("completed", True)
+        assert metrics(trial["status"]["observation"])["loss"]["latest"] == str(level)
+    first = [trial for trial in trials if not trial["spec"].get("earlyStoppingRules")]
+    assert len(first) >= settings.get("min_trials_required", 3)
+    assert stopped, "the seed gives at least one trial to stop"
+    assert experiment["status"]["earlyStoppedTrialList"] == stopped
+    assert experiment["status"]["trialsEarlyStopped"] + experiment["status"]["trialsSucceeded"] == len(trials)
+    assert conditions(experiment["status"])[-1] == "Succeeded=True ExperimentMaxTrialsReached"
+
+
+def test_a_value_that_is_no_number_under_a_rule_fails_the_trial_and_says_which_line(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        experiment, trials = run(cluster, experiment_of(CASES["c3-medianstop-unparsable"]))
+    assert conditions(experiment["status"]) == CASES["c3-medianstop-unparsable"]["katib"]["conditions"]
+    for trial in trials:
+        ruled = bool(trial["spec"].get("earlyStoppingRules"))
+        last = trial["status"]["conditions"][-1]
+        assert last["type"] == ("Failed" if ruled else "Succeeded")
+        assert ("--metric= has no number" in last["message"]) == ruled
+    assert experiment["status"]["trialsFailed"] >= 2
+
+
+def test_every_case_is_used() -> None:
+    assert len(CASES) == 53
+    assert sum("podium" in case for case in CASES.values()) == 10
