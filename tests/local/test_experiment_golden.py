@@ -169,6 +169,14 @@ def test_a_value_that_is_no_number_under_a_rule_fails_the_trial_and_says_which_l
     assert experiment["status"]["trialsFailed"] >= 2
 
 
+def test_a_goal_ends_the_experiment_at_once_and_leaves_the_other_trial_running(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment_of(CASES["e3-goal-running"]))
+        *_, ended = cluster.watch("Experiment", "e3-goal-running", timeout=60)
+        assert conditions(ended["status"])[-1] == "Succeeded=True ExperimentGoalReached"
+        assert ended["status"]["trialsRunning"] == 1
+
+
 def test_every_case_is_used() -> None:
     assert len(CASES) == 53
     assert sum("podium" in case for case in CASES.values()) == 10

@@ -85,7 +85,7 @@ class RuleWatch:
         for name, value in _read_object(line) if self._as_json else _read_matches(line, self._formats):
             if value is None:
                 raise Failed(
-                    f"{name}= has no number behind it while an early-stopping rule is in force, in the line {line[:120]!r}",
+                    f"{name}= has no number while an early-stopping rule is in force, in the line {line[:100]!r}",
                     "print other values with a colon, or give a metricsFormat that needs a digit",
                 )
             self._rules = [rule for rule in self._rules if rule["name"] != name or not self._met(rule, value)]
