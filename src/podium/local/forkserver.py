@@ -62,7 +62,8 @@ def _run(module: str) -> int:
     except SystemExit as error:
         return _exit_code(error)
     except BaseException as error:
-        sys.excepthook(type(error), error, _outside_launcher(error))
+        shown = error.with_traceback(_outside_launcher(error))
+        sys.excepthook(type(shown), shown, shown.__traceback__)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 

@@ -21,6 +21,17 @@ _SENSITIVE = re.compile(
 _PLACES = ("PATH", "HOME", "USER", "TMPDIR", "VIRTUAL_ENV", "XDG_CACHE_HOME")
 _SHELLS = {"sh", "/bin/sh", "bash", "/bin/bash"}
 _SHELL_SPECIAL = re.compile(r"[|&;<>()$`\\\"'*?\[\]#~!{}\n]")
+TRAINER = (
+    "podium.trainer.__main__",
+    "podium.trainer.onnx_graph",
+    "podium.storage.files",
+    "safetensors.torch",
+    "onnx",
+    # The first optimizer step would import it: as slow as torch itself.
+    "torch._dynamo",
+)
+"""What a run of podium's trainer imports sooner or later. Not onnxruntime: its import starts a thread."""
+
 MAX_SERVERS = 3
 """Fork servers at once; each holds its imports in memory."""
 
@@ -107,7 +118,7 @@ def find_preload(module: str, command: Command) -> tuple[str, ...]:
     code may change from trial to trial.
     """
     if module == "podium.trainer" or module.startswith("podium.trainer."):
-        return ("podium.trainer.__main__",)
+        return TRAINER
     source = _find_source(module, str(command.cwd))
     if source is None:
         return ()

@@ -1,0 +1,202 @@
+"""``python -m`` in a fork of a process that has done its imports: as good as a process of its own, only sooner."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from podium.local.processes import Command, Process
+from podium.local.starter import Starter, find_module, find_preload
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
+
+PROGRAM = """
+import sys
+forked = "click" in sys.modules
+import os, random, click
+print(forked, __name__, sys.argv[1:], sys.path[0] == os.getcwd(), os.environ["WHO"], "HOME" in os.environ)
+print(hasattr(click, "spoiled"), os.getsid(0) == os.getpid(), random.random())
+click.spoiled = True
+print("error", file=sys.stderr, flush=sys.stdout.flush())
+"""
+
+
+@pytest.fixture
+def starter() -> Iterator[Starter]:
+    starter = Starter()
+    yield starter
+    starter.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path, starter: Starter) -> Callable[..., Process]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def run(*argv: str, log: str = "log", **env: str) -> Process:
+        whole = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "WHO": "me"} | env
+        command = Command(argv=argv, env=whole, cwd=tmp_path, log=tmp_path / log, own_python=True)
+        return starter.start(command, lambda: None)
+
+    return run
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_a_module_runs_forked_as_it_would_in_a_new_interpreter(run: Callable[..., Process], tmp_path: Path) -> None:
+    assert run("python", "-m", "program", "--lr", "a b").wait(60) == 0
+    first, second, error = lines(tmp_path / "log")
+    assert first == "True __main__ ['--lr', 'a b'] True me False"
+    assert second.startswith("False True ")
+    assert error == "error"
+
+
+def test_two_runs_share_nothing(run: Callable[..., Process], tmp_path: Path) -> None:
+    for number in "12":
+        run("python", "-m", "program", log=number, WHO=number).wait(60)
+    first, second = lines(tmp_path / "1"), lines(tmp_path / "2")
+    assert (first[0].split()[-2], second[0].split()[-2]) == ("1", "2")
+    assert second[1].startswith("False ")
+    assert first[1] != second[1]
+
+
+def test_a_plain_shell_string_is_seen_through(run: Callable[..., Process], tmp_path: Path) -> None:
+    run("sh", "-c", "python -u -m program --lr 0.1", PYTHONUNBUFFERED="1").wait(60)
+    assert lines(tmp_path / "log")[0] == "True __main__ ['--lr', '0.1'] True me False"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("sh", "-c", "python -m program; true"),
+        ("sh", "-c", "WHO=x python -m program"),
+        ("python", "program.py"),
+        ("python", "-O", "-m", "program"),
+        ("env", "python", "-m", "program"),
+    ],
+)
+def test_anything_else_is_a_process_of_its_own(
+    argv: tuple[str, ...], run: Callable[..., Process], tmp_path: Path
+) -> None:
+    assert run(*argv).wait(60) == 0
+    assert lines(tmp_path / "log")[0].startswith("False __main__ []")
+
+
+def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setenv("PODIUM_FORK_SERVER", "0")
+    env = os.environ | {"WHO": "me"}
+    argv = (sys.executable, "-m", "program")
+    starter = Starter()
+    command = Command(argv=argv, env=env, cwd=tmp_path, log=tmp_path / "log", own_python=True)
+    starter.start(command, lambda: None).wait(60)
+    starter.close()
+    assert lines(tmp_path / "log")[0].startswith("False __main__")
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "last"),
+    [
+        ("import click, sys; sys.exit(3)", 3, ""),
+        ("import click, sys; sys.exit('why')", 1, "why"),
+        ("import click; raise ValueError('bad lr')", 1, "ValueError: bad lr"),
+        ("import click, os; os.abort()", 134, ""),
+        ("import atexit, click, threading\natexit.register(print, 'bye')\n", 0, "bye"),
+        (
+            "import click, threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()",
+            0,
+            "late",
+        ),
+    ],
+)
+def test_it_ends_as_an_interpreter_ends(
+    code: str, exit_code: int, last: str, run: Callable[..., Process], tmp_path: Path
+) -> None:
+    (tmp_path / "ending.py").write_text(code)
+    assert run("python", "-m", "ending").wait(60) == exit_code
+    text = (tmp_path / "log").read_text()
+    assert text.rstrip().endswith(last)
+    assert "launcher.py" not in text
+    assert "forkserver.py" not in text
+
+
+def test_a_fork_is_killed_with_its_children(run: Callable[..., Process], tmp_path: Path) -> None:
+    code = "import click, os, time\nif not os.fork(): os.setsid()\nopen(f'pid-{os.getpid()}', 'w')\ntime.sleep(60)"
+    (tmp_path / "family.py").write_text(code)
+    process = run("python", "-m", "family")
+    deadline = time.monotonic() + 30
+    while len(found := list(tmp_path.glob("pid-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait(30) == 137
+    assert [path.name for path in found if Path(f"/proc/{path.name[4:]}").exists()] == []
+    assert len(found) == 2
+
+
+def test_imports_that_start_threads_are_not_forked(
+    run: Callable[..., Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site-packages"
+    (site / "threaded").mkdir(parents=True)
+    thread = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    (site / "threaded" / "__init__.py").write_text(f"import threading, time\n{thread}\n")
+    (tmp_path / "uses.py").write_text("import sys\nprint('threaded' in sys.modules)\nimport threaded\n")
+    monkeypatch.syspath_prepend(str(site))
+    assert run("python", "-m", "uses", PYTHONPATH=str(site)).wait(60) == 0
+    assert lines(tmp_path / "log") == ["False"]
+
+
+def test_a_killed_server_is_replaced_by_processes(
+    run: Callable[..., Process], starter: Starter, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text("import click, time\nopen('ready', 'w')\ntime.sleep(60)")
+    process = run("python", "-m", "slow")
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.02)
+    (server,) = starter._servers.values()
+    os.kill(server._program.pid, signal.SIGKILL)
+    assert process.wait(30) == 137
+    assert run("python", "-m", "program").wait(60) == 0
+    assert lines(tmp_path / "log")[0].startswith("False __main__")
+
+
+def test_what_a_library_reads_at_import_gets_a_server_of_its_own(run: Callable[..., Process], starter: Starter) -> None:
+    for threads in ("1", "2", "1"):
+        assert run("python", "-m", "program", OMP_NUM_THREADS=threads, WHO=threads).wait(60) == 0
+    assert len(starter._servers) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "module"),
+    [
+        (("python", "-m", "podium.trainer", "--lr", "1"), ("podium.trainer", "--lr", "1")),
+        (("python3", "-m", "x"), ("x",)),
+        (("/usr/bin/python-of-another", "-m", "x"), None),
+        (("python",), None),
+        (("python", "-m"), None),
+        (("sh", "-c", "python -m x $LR"), None),
+    ],
+)
+def test_which_commands_qualify(argv: tuple[str, ...], module: tuple[str, ...] | None, tmp_path: Path) -> None:
+    env = {"PATH": str(Path(sys.executable).parent)}
+    assert find_module(Command(argv=argv, env=env, cwd=tmp_path, log=tmp_path / "log")) == module
+
+
+@pytest.mark.parametrize(
+    ("source", "packages"),
+    [
+        ("import os, json", ()),
+        ("import click.testing\nfrom yaml import safe_load\nfrom . import x", ("click", "yaml")),
+        ("def broken(:", ()),
+    ],
+)
+def test_only_installed_packages_are_preloaded(source: str, packages: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__main__.py").write_text(source)
+    command = Command(argv=("python", "-m", "pack"), env={}, cwd=tmp_path, log=tmp_path / "log")
+    assert find_preload("pack", command) == packages
