@@ -1,0 +1,231 @@
+"""What the doctor finds in logs. Values in comments were observed on a real Katib 0.19."""
+
+import pytest
+
+from podium.doctor import Finding, Reader, examine_log, guess_reader
+from podium.errors import InvalidInput
+
+STRICT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
+TIMED = ("2026-01-02T03:04:05Z accuracy=0.5", "2026-01-02T03:04:06Z accuracy=0.75")
+
+
+def examine(*lines: str, objective: str = "accuracy", kind: str = "maximize", **reader: object) -> dict[str, Finding]:
+    """Examine lines; findings by rule."""
+    report = examine_log(lines, Reader(objective=objective, kind=kind, **reader), "log")  # type: ignore[arg-type]
+    return {finding.rule: finding for finding in report.findings}
+
+
+def test_a_good_log_has_no_findings_and_shows_what_would_be_stored() -> None:
+    report = examine_log(TIMED, Reader(objective="accuracy", kind="maximize"), "log")
+    assert report.verdict == "pass"
+    assert not report.findings
+    (row,) = report.details["stored"]
+    assert row == {
+        "metric": "accuracy",
+        "min": "0.5",
+        "max": "0.75",
+        "latest": "0.75",
+        "strategy": "max",
+        "value": 0.75,
+    }
+    assert [one["line"] for one in report.details["readings"]] == [1, 2]
+
+
+def test_our_own_trainer_lines_have_no_findings() -> None:
+    lines = ["Train Epoch: 1 [640/60000 (1%)]\ttrain_loss=2.2135", *(f"{line} loss=0.0500" for line in TIMED)]
+    assert not examine(*lines, additional=("loss",))
+
+
+def test_a_log_without_the_objective_fails_and_names_what_it_found() -> None:
+    finding = examine("val_accuracy=0.9")["objective-missing"]
+    assert finding.level == "fail"
+    assert "val_accuracy" in finding.what
+    assert "val_accuracy" in (finding.mend or "")
+
+
+def test_a_missing_additional_metric_is_only_worth_a_note() -> None:
+    assert examine(*TIMED, additional=("loss",))["additional-missing"].level == "note"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("colon-for-equals", "epoch 1 accuracy: 0.9"),
+        ("colon-for-equals", "Accuracy : 0.9"),
+        ("dict-for-equals", "{'accuracy': 0.9, 'loss': 0.1}"),
+        ("dict-for-equals", '{"accuracy": "0.9"}'),
+        ("words-for-equals", "accuracy 0.9"),
+        ("words-for-equals", "accuracy is 0.9"),
+        ("words-for-equals", "accuracy -> 0.9"),
+        ("longer-name", "val_accuracy=0.9"),
+        ("longer-name", "accuracy_top1=0.9"),
+        ("letter-case", "Accuracy=0.9"),
+        ("bar-before-name", "epoch 3|accuracy=0.8"),
+        ("colour-before-name", "\x1b[32maccuracy=0.9\x1b[0m"),
+    ],
+)
+def test_a_near_miss_fails_and_is_explained(rule: str, line: str) -> None:
+    found = examine("start", line)
+    assert found[rule].level == "fail"
+    assert found[rule].where == "line 2"
+    assert set(found) == {rule, "objective-missing"}, "one explanation is enough"
+
+
+def test_a_batch_value_printed_with_a_colon_is_no_near_miss_while_the_metric_is_reported() -> None:
+    assert not examine("batch 3 accuracy: 0.1", "val_accuracy=0.3", *TIMED)
+
+
+def test_some_coloured_lines_are_a_warning_while_others_are_read() -> None:
+    assert examine("\x1b[1maccuracy=0.9", *TIMED)["colour-before-name"].level == "warn"
+
+
+def test_a_metric_name_that_no_line_can_report_fails() -> None:
+    assert examine("val/accuracy=0.9", objective="val/accuracy")["impossible-name"].level == "fail"
+    assert "impossible-name" not in examine("val/acc=1", objective="val/acc", formats=(r"(val/acc)=(\d+)",))
+
+
+def test_stages_that_share_a_name_are_told_apart_by_nobody() -> None:
+    found = examine("train loss=0.1 val loss=0.3", objective="loss", kind="minimize")
+    assert found["several-stages-under-one-name"].level == "warn"
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("not-finite", "nan"),  # stored as ''
+        ("not-finite", "-inf"),  # stored as '-'
+        ("tensor-or-array", "tensor(0.9)"),
+        ("tensor-or-array", "np.float64(0.9)"),
+        ("tensor-or-array", "[0.9]"),
+        ("colour-in-value", "\x1b[32m0.9\x1b[0m"),
+        ("quoted-value", "'0.9'"),
+        ("no-number", "good"),
+        ("no-number", ""),
+        ("number-cut-short", "1,234"),  # stored as 1
+        ("number-cut-short", "1_000"),
+        ("number-cut-short", "0x10"),  # stored as 0
+        ("number-cut-short", "0.5.5"),
+        ("number-cut-short", "0,95"),
+    ],
+)
+def test_a_value_that_katib_stores_wrongly_fails(rule: str, value: str) -> None:
+    found = examine(f"accuracy={value}")
+    assert {name: finding.level for name, finding in found.items()} == {rule: "fail"}
+
+
+def test_a_diverged_end_is_a_warning_while_the_strategy_still_finds_a_number() -> None:
+    assert examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan")["not-finite"].level == "warn"
+
+
+def test_the_latest_value_being_no_number_fails() -> None:
+    found = examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan", strategies={"accuracy": "latest"})
+    assert found["latest-is-no-number"].level == "fail"
+
+
+def test_a_strict_pattern_passes_over_what_is_no_number() -> None:
+    found = examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan", formats=(STRICT,))
+    assert found["not-finite"].level == "warn"
+    assert "passed over" in found["not-finite"].what
+
+
+def test_percent_is_dropped() -> None:
+    found = examine("accuracy=96.59%")
+    assert found["percent"].level == "warn"
+    assert "'96.59'" in found["percent"].what
+
+
+def test_a_unit_is_dropped() -> None:
+    assert examine("accuracy=0.5ms")["unit-dropped"].level == "warn"
+
+
+@pytest.mark.parametrize("text", ["accuracy=1.", "accuracy=0.9, loss=0.1", "(accuracy=0.9)", "accuracy = 1e-3;"])
+def test_punctuation_after_a_number_does_no_harm(text: str) -> None:
+    assert not examine(text)
+
+
+def test_text_without_a_number_is_dangerous_while_trials_are_stopped_early() -> None:
+    lines = ["args: --metric=accuracy", *TIMED]
+    assert examine(*lines, stops_early=True)["unreadable-while-stopping-early"].level == "warn"
+    assert not examine(*lines)
+
+
+def test_lines_without_a_time_have_no_guaranteed_order() -> None:
+    assert examine("accuracy=0.5", "accuracy=0.6")["no-time"].level == "warn"
+    assert not examine("accuracy=0.5"), "one value needs no order"
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["2026-01-02 03:04:05,678 INFO", "[2026-01-02T03:04:05Z]", "2026-01-02T03:04:05", "1767323045.1", "INFO 03:04:05"],
+)
+def test_a_time_that_is_not_rfc3339_is_pointed_out(start: str) -> None:
+    found = examine(f"{start} accuracy=0.5", f"{start} accuracy=0.6")
+    assert found["time-not-understood"].level == "warn"
+    assert "no-time" not in found
+
+
+def test_lines_without_a_time_among_timed_ones_count_as_the_oldest() -> None:
+    found = examine(*TIMED, "accuracy=0.9", strategies={"accuracy": "latest"})  # observed: 0.9 is not the latest
+    assert found["some-without-time"].level == "warn"
+    assert found["latest-is-not-the-last"].level == "fail"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Train Epoch: 1 [640/60000 (1%)]\tloss=2.2", "Train Epoch: 1 [1280/60000 (2%)]\tloss=0.1", "loss=0.5"],
+        ["epoch 1 loss=0.5", "epoch 1 loss=0.1"],
+        ["10%|# | 1/9 [00:01, 3it/s, loss=0.3]\r20%|## | 2/9 [00:01, 3it/s, loss=0.2]"],
+    ],
+)
+def test_batch_values_under_the_objective_s_name_are_pointed_out(lines: list[str]) -> None:
+    found = examine(*lines, objective="loss", kind="minimize")
+    assert found["batches-share-the-name"].level == "warn"
+    latest = examine(*lines, objective="loss", kind="minimize", strategies={"loss": "latest"})
+    assert latest["batches-share-the-name"].level == "note"
+
+
+def test_every_rank_reporting_is_pointed_out() -> None:
+    lines = ["[rank0] accuracy=0.5", "[rank1] accuracy=0.5", "[rank0] accuracy=0.6", "[rank1] accuracy=0.6"]
+    assert examine(*lines)["every-rank-reports"].level == "warn"
+    assert "every-rank-reports" not in examine("accuracy=0.5", "accuracy=0.6", "accuracy=0.6", "accuracy=0.7")
+
+
+def test_json_numbers_are_passed_over_without_a_word() -> None:
+    found = examine('{"accuracy": 0.9}', json=True)  # observed
+    assert found["number-for-text"].level == "fail"
+    assert not examine('{"accuracy": "0.9", "timestamp": "2026-01-02T03:04:05Z"}', "", json=True)
+
+
+def test_a_line_that_is_no_json_object_fails() -> None:
+    found = examine('{"accuracy": "0.9"}', "done", json=True)
+    assert found["line-is-no-object"].level == "fail"
+    assert found["line-is-no-object"].where == "line 2"
+
+
+def test_the_reader_is_guessed_from_the_log() -> None:
+    assert guess_reader(["loss=0.5"]).objective == "loss"
+    assert guess_reader(["loss=0.5"]).kind == "minimize"
+    assert guess_reader(["Accuracy: 0.5 loss=0.1"]).objective == "accuracy"
+    assert guess_reader(["f1=0.5"]).objective == "f1"
+    assert guess_reader(["f1=0.5"]).kind == "maximize"
+    assert guess_reader([], "val_loss", "maximize").kind == "maximize"
+
+
+def test_a_pattern_that_katib_cannot_use_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="two groups"):
+        Reader(objective="loss", kind="minimize", formats=(r"loss=\d+",))
+    with pytest.raises(InvalidInput, match="strategy"):
+        Reader(objective="loss", kind="minimize", strategies={"loss": "mean"})
+
+
+def test_without_the_objective_nothing_else_is_stored() -> None:
+    report = examine_log(["loss=0.5"], Reader(objective="accuracy", kind="maximize", additional=("loss",)), "log")
+    assert [row["latest"] for row in report.details["stored"]] == ["unavailable", "unavailable"]  # observed
+
+
+def test_a_large_log_is_read_in_seconds_and_shown_in_part() -> None:
+    lines = (f"step {step} train_loss={step} accuracy=0.5" for step in range(20_000))
+    report = examine_log(lines, Reader(objective="accuracy", kind="maximize"), "log")
+    assert report.details["readings_total"] == 20_000
+    assert len(report.details["readings"]) == 1000
