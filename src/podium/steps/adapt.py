@@ -7,7 +7,7 @@ from typing import Any
 from podium.cluster.base import Manifest
 from podium.errors import Failed
 from podium.manifests.experiment import customise, render
-from podium.manifests.experiment.build import primary_containers
+from podium.manifests.experiment.build import own_name, primary_containers
 
 OURS = ("data", "output")
 """Flags the run decides, never the Experiment."""
@@ -36,7 +36,7 @@ def adapt(template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any],
             spec["parameters"] = [one for one in spec["parameters"] if one.get("name") != searched]
             parameters = trial.get("trialParameters") or []
             trial["trialParameters"] = [one for one in parameters if one.get("reference") != searched]
-    flags["output"] = f"{root}/${{trialParameters.{_own_name(trial)}}}"
+    flags["output"] = f"{root}/${{trialParameters.{own_name(trial)}}}"
     return customise(changed, flags={f"--{name}": value for name, value in flags.items()}, **changes)
 
 
@@ -72,16 +72,6 @@ def read_flags(words: Iterable[str]) -> dict[str, Any]:
         elif waiting is not None:
             flags[waiting], waiting = word, None
     return flags
-
-
-def _own_name(trial: dict[str, Any]) -> str:
-    """Return the trialParameter that stands for the trial's own name; there is one afterwards."""
-    declared = trial.setdefault("trialParameters", [])
-    for one in declared:
-        if one.get("reference") == "${trialSpec.Name}":
-            return str(one["name"])
-    declared.append({"name": "ownName", "reference": "${trialSpec.Name}"})
-    return "ownName"
 
 
 def _flag(name: str) -> str:

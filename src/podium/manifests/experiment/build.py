@@ -121,6 +121,16 @@ def primary_containers(experiment: Mapping[str, Any]) -> Iterator[tuple[dict[str
                 yield container, reports and kind in ("StdOut", "File", "TensorFlowEvent", "Custom")
 
 
+def own_name(template: dict[str, Any]) -> str:
+    """Return the trialParameter that stands for the trial's own name; the template has one afterwards."""
+    declared = template.setdefault("trialParameters", [])
+    for one in declared:
+        if one.get("reference") == "${trialSpec.Name}":
+            return str(one["name"])
+    declared.append({"name": "ownName", "reference": "${trialSpec.Name}"})
+    return "ownName"
+
+
 def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, failed: int | None) -> None:
     given = {"maxTrialCount": most, "parallelTrialCount": parallel, "maxFailedTrialCount": failed}
     spec.update({field: value for field, value in given.items() if value is not None})
