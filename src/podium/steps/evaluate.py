@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREDICTIONS = "predictions.npy"
 """In the winner's directory: the class it predicts for each test image, uint8 [n]."""
+LABELS = "labels.npy"
+"""Beside it: the class each test image is of, uint8 [n]; two versions are compared without the dataset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ def evaluate(
     Args:
         data: The dataset artifact, a directory or URI.
         candidates: Model directories, the best trial's first.
-        winner: Directory for a copy of the winner's, with PREDICTIONS.
+        winner: Directory for a copy of the winner's, with PREDICTIONS and LABELS.
         evaluation: File for everything that was measured, JSON.
         trials: Table of the sweep's trials, if there was a sweep.
 
@@ -93,6 +95,7 @@ def evaluate(
     part = load(data, "test")
     scores = score(Path(winner) / "model.onnx", part.images, part.labels, classes=len(info.classes))
     np.save(Path(winner) / PREDICTIONS, scores.predictions)
+    np.save(Path(winner) / LABELS, part.labels)
     say(f"test part, opened for the winner alone: accuracy {scores.accuracy:.4f} loss {scores.loss:.4f}")
     result = {
         "run_id": current_run().id,

@@ -101,6 +101,10 @@ class Storage(ABC):
         """Remove an object; removing what is not there is no error."""
 
     @abstractmethod
+    def conditions(self) -> str:
+        """Say in words what makes if_absent and if_match hold between writers."""
+
+    @abstractmethod
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         """Yield what writers that were killed left behind below prefix: never objects, only what was to become one.
 

@@ -108,6 +108,9 @@ class FileStorage(Storage):
                 for parent in target.parents[: len(key.split("/")) - 1]:
                     parent.rmdir()  # goes on upwards until a directory is not empty
 
+    def conditions(self) -> str:
+        return "a lock on the directory"
+
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         root = self.root / check_prefix(prefix)
         with _told(f"sweep {prefix}", self.url):

@@ -60,6 +60,7 @@ class S3Storage(Storage):
             with condition:
                 return self._put(key, source, progress)
         # Servers that honour a condition on a write may ignore it on the completion of one in parts: lock there too.
+        self._check(key, if_absent, if_match)  # who has lost already need not queue
         with locked(key, self._put_plain, self._times, self.bucket.delete) as renew:
             self._check(key, if_absent, if_match)
 
@@ -98,6 +99,9 @@ class S3Storage(Storage):
 
     def delete(self, key: str) -> None:
         self.bucket.delete(check_key(key))
+
+    def conditions(self) -> str:
+        return "the server (If-None-Match, If-Match)" if self.conditional() else "lock objects: the server ignores them"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         for entry, upload_id in self.bucket.unfinished(check_prefix(prefix)):

@@ -35,8 +35,8 @@ _HINTS = {
 }
 _SAID = {
     http.NameResolutionError: "its name is unknown",
+    http.NewConnectionError: "nobody listens there",
     http.ConnectTimeoutError: "it does not answer",
-    http.NewConnectionError: "the connection is refused",
     http.ReadTimeoutError: "it stopped answering",
 }
 

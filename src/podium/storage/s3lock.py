@@ -1,8 +1,8 @@
 """Mutual exclusion for S3 servers that ignore conditions on writes, from nothing but put, list and delete.
 
 Whoever wants to change a key puts a ticket under ``.podium/locks/<hash of the key>/`` and then lists the tickets.
-It holds the lock if its own is the only one; otherwise, if an earlier name is among them, it takes its ticket back,
-and looks again a little later. Two can never hold it at once: the ticket of each was there before it looked, so the
+It holds the lock if its own is the only one; otherwise, if an earlier name is among them, it takes its ticket back
+and waits until there is none. Two can never hold it at once: the ticket of each was there before it looked, so the
 one that looked later saw the other's. This needs a server whose listings are current, as S3's and MinIO's are.
 
 A ticket is renewed while its owner works; one that the server has not seen for LEASE seconds belongs to the dead.
@@ -89,19 +89,32 @@ def locked(key: str, put: Put, listed: Times, delete: Delete) -> Iterator[Callab
 
 
 def _acquire(folder: str, ticket: str, put: Put, listed: Times, delete: Delete) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        put(ticket, b"")
+    begun = time.monotonic()
+    inquire, pause = begun + LEASE, 0.02
+    while time.monotonic() < begun + PATIENCE:
         times = listed(folder)
-        now = times.get(ticket)
-        if now is not None:
-            dead = [other for other, seen in times.items() if now - seen > timedelta(seconds=LEASE)]
-            for other in dead:
-                delete(other)
-            others = times.keys() - {ticket, *dead}
-            if not others:
+        others = times.keys() - {ticket}
+        if ticket in times and others and min(others) < ticket:
+            delete(ticket)
+        elif not others or time.monotonic() > inquire:
+            # Who comes late waits without a ticket, or the first would never be alone. Now and then it draws one all
+            # the same: its own time of writing tells the server's clock, and so which tickets are of the dead.
+            inquire = time.monotonic() + LEASE / 4
+            if _alone(folder, ticket, put, listed, delete):
                 return
-            if min(others) < ticket:
-                delete(ticket)
-        time.sleep(random.uniform(0.02, 0.2))
+        time.sleep(random.uniform(pause / 2, pause))
+        pause = min(2 * pause, 1.0 if ticket not in times else 0.1)
     raise PodiumError(f"the lock {folder} must become free in {PATIENCE:.0f} s, but did not", "see who holds it")
+
+
+def _alone(folder: str, ticket: str, put: Put, listed: Times, delete: Delete) -> bool:
+    """Draw or renew a ticket and return whether it is the only one of the living."""
+    put(ticket, b"")
+    times = listed(folder)
+    now = times.get(ticket)
+    if now is None:
+        return False
+    dead = [other for other, seen in times.items() if now - seen > timedelta(seconds=LEASE)]
+    for other in dead:
+        delete(other)
+    return not times.keys() - {ticket, *dead}

@@ -1,0 +1,151 @@
+"""The commands of `podium models` that change something or read everything."""
+
+import json
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli import model_tables as draw
+from podium.cli.registry_options import open_registry, output, progress_bar, registry_options
+
+if TYPE_CHECKING:
+    from podium.registry import Record
+
+
+def _tell(record: "Record", as_json: bool) -> None:
+    text = f"{record.alias} of {record.name}: {record.version}" + (
+        f", instead of {record.replaced}" if record.replaced else ""
+    )
+    output(as_json, record.document(), lambda: text)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("version")
+@click.option("--rule", help="Promote only if this holds: better, not-worse, significant,p=0.01, ….")
+@click.option("--data", help="Dataset for the comparison, if what the two predicted is not stored.")
+@click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
+@registry_options
+def promote(
+    name: str, version: str, rule: str | None, data: str | None, reason: str, storage: str | None, as_json: bool
+) -> None:
+    """Make a version champion: because you say so, or if a rule holds against the champion of now.
+
+    \b
+    Examples:
+      podium models promote mnist RUN-ID --reason "better at sevens"
+      podium models promote mnist RUN-ID --rule significant,p=0.01,max_class_drop=0.02
+    """
+    from podium.errors import Failed
+    from podium.steps.compare import contest
+
+    registry = open_registry(storage)
+    if rule is None:
+        champion = registry.champion(name)
+        expect = champion.version if champion else None
+        _tell(registry.promote(name, version, {"reason": reason}, expect), as_json)
+        return
+    ended = contest(registry, name, version, rule, data, {"reason": reason})
+    click.echo(str(ended.decision), err=True)
+    if ended.record is None:
+        raise Failed(f"{version} of {name} must meet the rule to replace {ended.champion or 'nobody'}, but does not")
+    _tell(ended.record, as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--to", help="Which version; the champion before this one if missing.")
+@click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
+@registry_options
+def rollback(name: str, to: str | None, reason: str, storage: str | None, as_json: bool) -> None:
+    """Make the champion before this one champion again, after verifying it.
+
+    Twice goes back two steps.
+
+    \b
+    Examples:
+      podium models rollback mnist --reason "bad at sevens in production"
+    """
+    _tell(open_registry(storage).rollback(name, to, reason), as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("alias_name", metavar="ALIAS")
+@click.argument("ref")
+@click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
+@registry_options
+def alias(name: str, alias_name: str, ref: str, reason: str, storage: str | None, as_json: bool) -> None:
+    """Point an alias of your own at a version, or at what another alias points at.
+
+    \b
+    Examples:
+      podium models alias mnist staging champion
+    """
+    _tell(open_registry(storage).alias(name, alias_name, ref, reason), as_json)
+
+
+@click.command()
+@click.argument("name", required=False)
+@registry_options
+def verify(name: str | None, storage: str | None, as_json: bool) -> None:
+    """Read every file of one model or of all and compare it with its sha256; exit 1 if anything is wrong.
+
+    \b
+    Examples:
+      podium models verify
+      podium models verify mnist --json
+    """
+    registry = open_registry(storage)
+    names = [name] if name else registry.models()
+    total = sum(one.size for model in names for one in registry.versions(model))
+    counted = [0, 0]
+    with progress_bar(total) as moved:
+
+        def checked(size: int) -> None:
+            counted[0], counted[1] = counted[0] + 1, counted[1] + size
+            moved(size)
+
+        findings = [finding for model in names for finding in registry.verify(model, checked)]
+    value = {"files": counted[0], "bytes": counted[1], "findings": [asdict(one) for one in findings]}
+    lines = [f"{one.where}: {one.what}" for one in findings]
+    lines.append(f"{len(names)} models, {counted[0]} files, {draw.size(counted[1])}: {len(findings) or 'no'} findings")
+    output(as_json, value, lambda: "\n".join(lines))
+    if findings:
+        click.get_current_context().exit(1)
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--delete", is_flag=True, help="Delete it; otherwise it is only told.")
+@click.option("--grace", default=24.0, show_default=True, help="Hours: leave alone what is younger.")
+@click.option("--keep", type=click.IntRange(1), help="Also retire versions beyond the newest N that nothing needs.")
+@registry_options
+def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: str | None, as_json: bool) -> None:
+    """Find what killed uploads left and, with --keep, versions nobody needs. Deletes only with --delete.
+
+    What an alias points at, where a rollback would go, and what is younger than the grace period stays in any case.
+
+    \b
+    Examples:
+      podium models gc
+      podium models gc mnist --keep 20 --delete
+    """
+    registry, hours = open_registry(storage), timedelta(hours=grace)
+    found = []
+    for model in [name] if name else registry.models():
+        found += registry.gc(model, grace=hours, delete=delete)
+        if keep:
+            found += registry.retire(model, keep=keep, grace=hours, delete=delete)
+    if as_json:
+        click.echo(json.dumps({"deleted": delete, "garbage": [asdict(one) for one in found]}, indent=1, default=str))
+        return
+    for one in found:
+        click.echo(f"{one.where}  {one.why}, {draw.size(one.size)}, of {draw.when(one.modified)}")
+    total = draw.size(sum(one.size for one in found))
+    click.echo(f"{len(found)} things, {total}{' deleted' if delete else '; nothing deleted, say --delete'}")
+
+
+COMMANDS = (promote, rollback, alias, verify, gc)

@@ -1,0 +1,161 @@
+"""`podium models`: look at versions, compare them, and say which is champion."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from podium.cli import model_tables as draw
+from podium.cli.model_upkeep import COMMANDS
+from podium.cli.registry_options import open_registry, output, progress_bar, registry_options
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def models() -> None:
+    """List, compare, promote, roll back and verify models."""
+
+
+@models.command("list")
+@click.argument("name", required=False)
+@registry_options
+def list_(name: str | None, storage: str | None, as_json: bool) -> None:
+    """List the models, or the versions of one.
+
+    \b
+    Examples:
+      podium models list
+      podium models list mnist --json
+      podium models list mnist --storage s3://models
+    """
+    registry = open_registry(storage)
+    if name:
+        summaries, aliases = registry.versions(name), registry.aliases(name)
+        pointing = {alias: record.version for alias, record in aliases.items()}
+        output(
+            as_json,
+            {"name": name, "aliases": pointing, "versions": [vars(one) for one in summaries]},
+            lambda: draw.versions(summaries, aliases),
+        )
+        return
+    rows: list[dict[str, Any]] = []
+    for model in registry.models():
+        champion = registry.aliases(model).get("champion")
+        rows.append({
+            "name": model,
+            "versions": len(registry.versions(model)),
+            "champion": champion.version if champion else None,
+            "since": champion.time if champion else None,
+        })  # fmt: skip
+    text = [
+        (row["name"], str(row["versions"]), row["champion"] or "-", draw.when(row["since"]) if row["since"] else "-")
+        for row in rows
+    ]
+    output(as_json, rows, lambda: draw.table(("MODEL", ">VERSIONS", "CHAMPION", "SINCE (UTC)"), text))
+
+
+@models.command()
+@click.argument("name")
+@click.argument("ref", default="champion")
+@registry_options
+def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
+    """Show a version, its confusion matrix and the classes it confuses most.
+
+    REF is a version or an alias; the champion if missing.
+
+    \b
+    Examples:
+      podium models show mnist
+      podium models show mnist champion --json
+    """
+    from podium.registry.difference import confused_pairs
+
+    registry = open_registry(storage)
+    version = registry.resolve(name, ref)
+    report = version.metadata.get("report") or {}
+    matrix = report.get("confusion")
+    classes = [one["name"] if isinstance(one, dict) else str(one) for one in report.get("classes") or ()]
+    pairs = confused_pairs(matrix, classes) if matrix else []
+    if as_json:
+        click.echo(json.dumps({**version.document(), "most_confused": pairs}, indent=1))
+        return
+    held = [alias for alias, record in registry.aliases(name).items() if record.version == version.version]
+    click.echo(draw.description(version, held))
+    if matrix:
+        click.echo("\n" + draw.confusion(matrix, classes) + "\n\nmost confused:")
+        for pair in pairs:
+            share = f"{pair['share']:.1%} of {pair['label']}"
+            click.echo(f"  {pair['label']} taken for {pair['taken_for']}: {pair['images']} pictures ({share})")
+
+
+@models.command()
+@click.argument("name")
+@click.argument("first")
+@click.argument("second")
+@click.option("--data", help="Dataset to run both on, if what they predicted is not stored, or of other pictures.")
+@click.option("--all", "everything", is_flag=True, help="Name every picture that flipped, not only ten each way.")
+@registry_options
+def diff(
+    name: str, first: str, second: str, data: str | None, everything: bool, storage: str | None, as_json: bool
+) -> None:
+    """Compare two versions on the same test pictures: paired test, classes, pictures that flipped.
+
+    FIRST and SECOND are versions or aliases. What a version predicted in its own evaluation is stored with it; two
+    versions that were evaluated on other pictures need --data, and are run again.
+
+    \b
+    Examples:
+      podium models diff mnist champion staging
+      podium models diff mnist champion staging --data podium-work/data/mnist --json
+    """
+    from podium.registry.difference import difference
+    from podium.steps.compare import predictions
+
+    registry = open_registry(storage)
+    versions = registry.resolve(name, first), registry.resolve(name, second)
+    seen = predictions(registry, versions, data)
+    found = difference(seen.labels, seen.predicted[0], seen.predicted[1], seen.classes)
+    flips = {"gained": [vars(one) for one in found.gained], "lost": [vars(one) for one in found.lost]}
+    output(
+        as_json,
+        {"name": name, "first": versions[0].version, "second": versions[1].version, **found.figures, **flips},
+        lambda: draw.difference(found, first, second, most=1 << 30 if everything else 10),
+    )
+
+
+@models.command()
+@click.argument("name")
+@registry_options
+def history(name: str, storage: str | None, as_json: bool) -> None:
+    """Show every promotion, rollback, alias move and deletion, and why.
+
+    \b
+    Examples:
+      podium models history mnist
+      podium models history mnist --json
+    """
+    records = open_registry(storage).history(name)
+    output(as_json, [one.document() for one in records], lambda: draw.history(records))
+
+
+@models.command()
+@click.argument("name")
+@click.argument("ref")
+@click.argument("directory", type=click.Path(path_type=Path))
+@registry_options
+def export(name: str, ref: str, directory: Path, storage: str | None, as_json: bool) -> None:
+    """Download a version into a new directory; every file is verified before the directory appears.
+
+    \b
+    Examples:
+      podium models export mnist champion ./champion
+    """
+    registry = open_registry(storage)
+    version = registry.resolve(name, ref)
+    with progress_bar(version.size) as moved:
+        registry.fetch(name, version.version, directory, progress=moved)
+    output(as_json, {"directory": str(directory), **version.document()}, lambda: str(directory))
+
+
+for command in COMMANDS:
+    models.add_command(command)

@@ -1,0 +1,48 @@
+"""What the commands of `podium models` share."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from podium.registry import Registry
+
+
+def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --storage and --json."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    return click.option(
+        "--storage",
+        envvar="PODIUM_STORAGE",
+        show_envvar=True,
+        help="Directory, s3:// or minio:// URL of the registry; $PODIUM_HOME/store if missing.",
+    )(command)
+
+
+def open_registry(storage: str | None) -> "Registry":
+    """Open the registry the options name."""
+    from podium import registry
+    from podium.settings import Settings
+
+    return registry.open_registry(storage or Settings.from_environment().storage)
+
+
+def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
+    """Print a value as JSON or its text."""
+    click.echo(json.dumps(value, indent=1, default=str) if as_json else text())
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Show on stderr how many of total bytes are moved, if somebody is looking."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda count: progress.advance(task, count)

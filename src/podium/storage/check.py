@@ -1,0 +1,127 @@
+"""Trying out a storage: does everything podium needs work, and if not, what is to be mended?"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from podium.errors import Conflict, Failed, PodiumError
+from podium.storage.base import Storage
+
+SKEW = timedelta(seconds=30)
+LARGE = 17 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was tried."""
+
+    name: str
+    """What."""
+
+    ok: bool
+    """Whether it works."""
+
+    detail: str
+    """What was seen."""
+
+    hint: str | None = None
+    """What to mend."""
+
+
+def check(storage: Storage) -> Iterator[Check]:
+    """Try everything under a key of our own, and clean up.
+
+    After the first request that fails outright the rest is left out: it would say the same.
+    """
+    key = f"podium-check/{uuid.uuid4().hex}"
+    trials: list[tuple[str, Callable[[Storage, str], str]]] = [
+        ("reach and list", _list),
+        ("write and read", _write),
+        ("conditional writes", _conditions),
+        ("large object in parts", _large),
+        ("clock", _clock),
+        ("delete", _delete),
+    ]
+    try:
+        for name, trial in trials:
+            try:
+                yield Check(name=name, ok=True, detail=trial(storage, key))
+            except PodiumError as error:
+                yield Check(name=name, ok=False, detail=error.message, hint=error.hint)
+                if name in ("reach and list", "write and read"):
+                    return
+    finally:
+        _sweep(storage, key)
+
+
+def _list(storage: Storage, key: str) -> str:
+    first = next(storage.list(), None)
+    return f"{storage.url} answers" + ("" if first else ", and is empty")
+
+
+def _write(storage: Storage, key: str) -> str:
+    content = uuid.uuid4().bytes
+    storage.put(key, content)
+    if storage.get(key) != content:
+        raise Failed("what is read must be what was written, but it is something else", "a cache in between?")
+    return "put, get"
+
+
+def _conditions(storage: Storage, key: str) -> str:
+    for condition in ({"if_absent": True}, {"if_match": "0" * 32}):
+        try:
+            storage.put(key, b"must not be", **condition)
+        except Conflict:
+            continue
+        raise Failed(f"a write on condition {condition} must be refused, but was done", "use another server")
+    entry = storage.head(key)
+    storage.put(key, b"2", if_match=entry.etag if entry else None)
+    return f"honoured, by {storage.conditions()}"
+
+
+def _large(storage: Storage, key: str) -> str:
+    with TemporaryDirectory(prefix="podium-") as directory:
+        source, target = Path(directory) / "source", Path(directory) / "target"
+        with source.open("wb") as file:
+            file.write(b"start")
+            file.truncate(LARGE)
+        begun = datetime.now(UTC)
+        storage.put(f"{key}-large", source)
+        storage.fetch(f"{key}-large", target)
+        seconds = (datetime.now(UTC) - begun).total_seconds()
+        if target.stat().st_size != LARGE:
+            raise Failed(
+                f"{LARGE} bytes must come back, but {target.stat().st_size} did", "a proxy that limits bodies?"
+            )
+    return f"{2 * LARGE / seconds / 1e6:.0f} MB/s there and back"
+
+
+def _clock(storage: Storage, key: str) -> str:
+    storage.put(f"{key}-clock", b"")
+    entry, now = storage.head(f"{key}-clock"), datetime.now(UTC)
+    skew = abs(now - entry.modified) if entry else timedelta(0)
+    if skew > SKEW:
+        raise Failed(
+            f"clocks must agree within {SKEW.seconds} s, but differ by {skew.total_seconds():.0f} s",
+            "set the clock of this machine or of the server (NTP): from 15 minutes on every request is refused",
+        )
+    return f"differs by less than {skew.total_seconds() + 1:.0f} s"
+
+
+def _delete(storage: Storage, key: str) -> str:
+    for entry in list(storage.list(key)):
+        storage.delete(entry.key)
+    if list(storage.list(key)):
+        raise Failed("a deleted key must be gone, but is still listed", "is the bucket under an object lock?")
+    return "gone"
+
+
+def _sweep(storage: Storage, key: str) -> None:
+    try:
+        for entry in list(storage.list(key)):
+            storage.delete(entry.key)
+    except PodiumError:
+        return  # told already
