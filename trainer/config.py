@@ -112,6 +112,9 @@ class TrainConfig:
     erase: int = 0
     """Blank a square of so many pixels in each training image."""
 
+    average: int = 200
+    """Evaluate and keep weights averaged over about so many of the last steps; 0: the last weights alone."""
+
     patience: int = 0
     """Stop after so many epochs without a better one on the validation part; 0: never."""
 
@@ -153,7 +156,7 @@ class TrainConfig:
             self._number(name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}")
         for name in ("momentum", "label_smoothing", "dropout", "warmup"):
             self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")
-        for name in ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "patience"):
+        for name in ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "average", "patience"):
             self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
         for name in ("shift", "erase"):
             self._number(name, getattr(self, name) <= 14, "<= 14", "images are 28 pixels wide")

@@ -65,6 +65,7 @@ class Training:
         self.model = models.build(config, classes=dataset.classes, mean=dataset.mean, std=dataset.std)
         self.model.to(world.device)
         self.optimizer = recipe.make_optimizer(config, self.model)
+        self.average = recipe.Average(self.model, config.average)
         self.gradients = GradientSum(self.model, world)
         self.precision = processor.pick_precision(config, world.device)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
@@ -74,11 +75,13 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """Return everything a process needs to go on from here."""
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), **vars(self.progress)}
+        return {"model": self.model.state_dict(), "average": self.average.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(), **vars(self.progress)}  # fmt: skip
 
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         self.model.load_state_dict(state["model"])
+        self.average.model.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.progress = Progress(**{name: state[name] for name in vars(self.progress)})
 
@@ -158,6 +161,7 @@ class Training:
             loss.backward()
         self.gradients.wait()
         self.optimizer.step()
+        self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss.detach()
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,7 +197,9 @@ class Training:
         """Evaluate, keep the weights if they are the best so far, report, and move on to the next epoch."""
         progress, epoch = self.progress, self.progress.epoch
         self.require_finite_steps(losses)
-        accuracy, loss = evaluate(self.model, self.dataset.validation, self.config.test_batch_size, self.world)
+        for module in {self.model, self.average.model}:
+            self.world.mean_buffers(module)
+        accuracy, loss = evaluate(self.average.model, self.dataset.validation, self.config.test_batch_size, self.world)
         self.require_finite(loss, f"the validation after epoch {epoch}")
         record = {"epoch": epoch, "accuracy": accuracy, "loss": loss,
                   "train_loss": losses.mean().item(), "seconds": round(progress.seconds, 3)}  # fmt: skip
@@ -201,7 +207,7 @@ class Training:
         best = progress.best
         if not best or (accuracy, -loss) > (best["accuracy"], -best["loss"]):
             progress.best = record
-            progress.weights = {name: tensor.cpu().clone() for name, tensor in self.model.state_dict().items()}
+            progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:
             self.say(format_metrics(accuracy=accuracy, loss=loss))
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
@@ -231,7 +237,7 @@ def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World) -
     Computed in fp32 whatever the training's precision: that is what the exported model will compute.
 
     Args:
-        model: Left in evaluation mode; its running statistics become the mean over all processes.
+        model: Equal in all processes; left in evaluation mode.
         part: On the device of the world.
         batch_size: Images a step.
         world: Each process evaluates its share.
@@ -239,9 +245,6 @@ def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World) -
     Returns:
         Accuracy and mean cross entropy.
     """
-    for buffer in model.buffers():
-        if world.size > 1 and buffer.is_floating_point():
-            world.sum(buffer).div_(world.size)
     model.eval()
     totals = torch.zeros(2, dtype=torch.float64, device=world.device)
     with torch.no_grad():

@@ -67,7 +67,7 @@ class Residual(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, value: Tensor) -> Tensor:
-        return value + self.layers(value)  # type: ignore[no-any-return]
+        return value + self.layers(value)
 
 
 def _convolution(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, pool: bool = False) -> list[nn.Module]:

@@ -48,6 +48,12 @@ class World:
                 dist.all_reduce(values)
         return values
 
+    def mean_buffers(self, model: nn.Module) -> None:
+        """Replace running statistics, which each process took from its own images, by their mean."""
+        for buffer in model.buffers():
+            if self.size > 1 and buffer.is_floating_point():
+                self.sum(buffer).div_(self.size)
+
     def from_first(self, make: Callable[[], Any]) -> Any:
         """Run a function in rank 0 and return its result, or raise its error, in every process."""
         if self.size == 1:
