@@ -1,0 +1,482 @@
+"""What the doctor finds in Experiments, PyTorchJobs and Jobs. Outcomes were observed on a real Katib 0.19."""
+
+import copy
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podium.doctor.finding import Finding
+from podium.doctor.manifest import documents, examine_manifest, images_in
+from podium.errors import InvalidInput
+from podium.manifests.experiment import bundled, load
+from podium.metrics import STRICT_FORMAT
+
+GOOD = f"""
+apiVersion: kubeflow.org/v1beta1
+kind: Experiment
+metadata: {{name: sweep}}
+spec:
+  objective:
+    type: maximize
+    objectiveMetricName: accuracy
+    additionalMetricNames: [loss]
+    metricStrategies: [{{name: accuracy, value: max}}, {{name: loss, value: min}}]
+  algorithm: {{algorithmName: random}}
+  parallelTrialCount: 2
+  maxTrialCount: 4
+  maxFailedTrialCount: 2
+  resumePolicy: LongRunning
+  metricsCollectorSpec:
+    collector: {{kind: StdOut}}
+    source: {{filter: {{metricsFormat: ['{STRICT_FORMAT}']}}}}
+  parameters:
+    - {{name: lr, parameterType: double, feasibleSpace: {{min: "0.01", max: "0.1"}}}}
+    - {{name: units, parameterType: int, feasibleSpace: {{min: "4", max: "8"}}}}
+  trialTemplate:
+    primaryContainerName: main
+    trialParameters:
+      - {{name: lr, reference: lr}}
+      - {{name: units, reference: units}}
+      - {{name: trial, reference: "${{trialSpec.Name}}"}}
+    trialSpec:
+      apiVersion: batch/v1
+      kind: Job
+      spec:
+        backoffLimit: 0
+        activeDeadlineSeconds: 600
+        template:
+          metadata: {{labels: {{sidecar.istio.io/inject: "false"}}}}
+          spec:
+            restartPolicy: Never
+            containers:
+              - name: main
+                image: trainer:1.0
+                command: [python, -u, train.py]
+                args:
+                  - "--lr=${{trialParameters.lr}}"
+                  - "--units=${{trialParameters.units}}"
+                  - "--output=s3://b/${{trialParameters.trial}}"
+"""
+PYTORCHJOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec:
+  runPolicy: {backoffLimit: 3, activeDeadlineSeconds: 600, cleanPodPolicy: Running}
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template: &template
+        spec:
+          containers: [{name: pytorch, image: "trainer:1.0", command: [python, -m, podium.trainer]}]
+    Worker: {replicas: 2, template: *template}
+"""
+Change = Callable[[dict[str, Any]], object]
+
+
+def experiment(*changes: Change) -> dict[str, Finding]:
+    """Examine the good Experiment with some changes; findings by rule."""
+    return examine(GOOD, *changes)
+
+
+def pytorchjob(*changes: Change) -> dict[str, Finding]:
+    """Examine the good PyTorchJob with some changes; notes left out."""
+    return {name: one for name, one in examine(PYTORCHJOB, *changes).items() if one.level != "note"}
+
+
+def examine(text: str, *changes: Change) -> dict[str, Finding]:
+    manifest = copy.deepcopy(yaml.safe_load(text))
+    for change in changes:
+        change(manifest)
+    return {finding.rule: finding for finding in examine_manifest(manifest, "test").findings}
+
+
+def trial(manifest: dict[str, Any]) -> Any:
+    """Return the trial's job."""
+    return manifest["spec"]["trialTemplate"]["trialSpec"]
+
+
+def pod(manifest: dict[str, Any]) -> Any:
+    """Return the pod spec of the trial's Job."""
+    return trial(manifest)["spec"]["template"]["spec"]
+
+
+def container(manifest: dict[str, Any]) -> Any:
+    """Return the trial's container."""
+    return pod(manifest)["containers"][0]
+
+
+def master(manifest: dict[str, Any]) -> Any:
+    """Return the container of the PyTorchJob's Master (and of its Workers, they share the template)."""
+    return manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+
+
+def as_pytorchjob(manifest: dict[str, Any]) -> None:
+    """Make the trial a PyTorchJob of a Master and a Worker."""
+    template = trial(manifest)["spec"]["template"]
+    template["spec"].pop("restartPolicy")
+    template["spec"]["containers"][0]["name"] = "pytorch"
+    policy = {"backoffLimit": 3, "activeDeadlineSeconds": 600, "cleanPodPolicy": "Running"}
+    replicas = {"Master": {"replicas": 1, "template": template}, "Worker": {"replicas": 1, "template": template}}
+    manifest["spec"]["trialTemplate"]["primaryContainerName"] = "pytorch"
+    manifest["spec"]["trialTemplate"]["trialSpec"] = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "spec": {"runPolicy": policy, "pytorchReplicaSpecs": replicas},
+    }
+
+
+def test_a_careful_experiment_has_no_findings() -> None:
+    assert experiment() == {}
+
+
+def test_a_careful_pytorchjob_has_no_findings_but_notes() -> None:
+    assert pytorchjob() == {}
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_our_own_experiments_would_not_fail(name: str) -> None:
+    report = examine_manifest(load(name), name)
+    assert [finding for finding in report.findings if finding.level == "fail"] == []
+
+
+def test_the_wrapped_command_is_shown() -> None:
+    shown = examine_manifest(yaml.safe_load(GOOD), "test").details["commands"]
+    assert list(shown) == ["Job of a trial"]
+    assert shown["Job of a trial"][2].startswith("python -u train.py --lr=${trialParameters.lr} ")
+    assert " 1>/var/log/katib/metrics.log 2>&1 && echo completed > " in shown["Job of a trial"][2]
+
+
+def test_only_the_master_of_a_pytorchjob_is_wrapped() -> None:
+    manifest = yaml.safe_load(GOOD)
+    as_pytorchjob(manifest)
+    assert list(examine_manifest(manifest, "test").details["commands"]) == ["Master of a trial"]
+
+
+def test_what_the_webhook_refuses_fails() -> None:
+    finding = experiment(lambda m: m["spec"].update(parallelTrialCount=9))["refused-by-webhook"]
+    assert finding.level == "fail"
+    assert finding.where == "spec.parallelTrialCount"
+
+
+def test_an_unused_search_parameter_fails_though_katib_accepts_it() -> None:
+    extra = {"name": "extra", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "2"}}
+    assert experiment(lambda m: m["spec"]["parameters"].append(extra))["accepted-but-stuck"].level == "fail"
+
+
+def test_a_grid_smaller_than_the_number_of_trials_fails() -> None:
+    def grid(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["algorithm"]["algorithmName"] = "grid"
+        manifest["spec"]["parameters"][0]["feasibleSpace"]["step"] = "0.09"
+        manifest["spec"]["parameters"][1]["feasibleSpace"] = {"min": "4", "max": "4"}
+
+    assert experiment(grid)["accepted-but-stuck"].where == "spec.maxTrialCount"
+
+
+def test_a_pattern_that_katib_would_split_fails() -> None:
+    source = {"filter": {"metricsFormat": [r"(\w+);=(\d+)"]}}
+    assert experiment(lambda m: m["spec"]["metricsCollectorSpec"].update(source=source))["accepted-but-stuck"]
+
+
+def test_early_stopping_without_retain_fails() -> None:
+    stopping = {"algorithmName": "medianstop"}
+    found = experiment(lambda m: m["spec"].update(earlyStopping=stopping))
+    assert found["early-stopping-without-retain"].level == "fail"
+    assert "accepted-with-a-trap" not in found, "said once"
+
+
+def test_early_stopping_with_buffered_output_is_pointed_out() -> None:
+    def stop(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
+        manifest["spec"]["trialTemplate"]["retain"] = True
+
+    def buffer(manifest: dict[str, Any]) -> None:
+        container(manifest)["command"] = ["python", "train.py"]
+
+    assert experiment(stop) == {}
+    assert experiment(stop, buffer)["buffered-while-stopping-early"].level == "warn"
+    assert "buffered-while-stopping-early" not in experiment(stop, buffer, as_pytorchjob)
+
+
+def test_a_pattern_that_takes_nan_for_a_value_is_pointed_out() -> None:
+    assert experiment(lambda m: m["spec"].pop("metricsCollectorSpec"))["bad-values-count"].level == "warn"
+
+
+def test_a_metric_whose_name_the_default_pattern_cannot_find_fails() -> None:
+    def rename(manifest: dict[str, Any]) -> None:
+        manifest["spec"].pop("metricsCollectorSpec")
+        manifest["spec"]["objective"] = {"type": "maximize", "objectiveMetricName": "val/accuracy"}
+
+    assert experiment(rename)["metric-cannot-be-found"].level == "fail"
+
+
+def test_minimizing_loss_by_default_strategy_is_pointed_out() -> None:
+    objective = {"type": "minimize", "objectiveMetricName": "loss"}
+    found = experiment(lambda m: m["spec"].update(objective=objective))
+    assert found["batch-loss-may-be-the-objective"].level == "warn"
+
+
+def test_a_strategy_against_the_objective_is_pointed_out() -> None:
+    strategies = [{"name": "accuracy", "value": "min"}]
+    found = experiment(lambda m: m["spec"]["objective"].update(metricStrategies=strategies))
+    assert found["strategy-against-the-objective"].level == "warn"
+
+
+def test_a_goal_in_percent_is_pointed_out() -> None:
+    assert experiment(lambda m: m["spec"]["objective"].update(goal=95))["goal-on-another-scale"].level == "warn"
+
+
+def test_missing_limits_are_pointed_out() -> None:
+    assert experiment(lambda m: m["spec"].pop("maxTrialCount"))["trials-without-end"].level == "warn"
+    assert experiment(lambda m: m["spec"].pop("maxFailedTrialCount"))["failures-without-limit"].level == "warn"
+    assert experiment(lambda m: m["spec"].update(maxFailedTrialCount=0))["no-failures-allowed"].level == "note"
+    assert experiment(lambda m: m["spec"].pop("resumePolicy"))["cannot-be-continued"].level == "note"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "distribution", "ignored"),
+    [
+        ("random", "logNormal", False),
+        ("tpe", "logUniform", False),
+        ("multivariate-tpe", "logUniform", False),
+        ("multivariate-tpe", "normal", True),
+        ("cmaes", "logUniform", True),
+        ("sobol", "logUniform", True),
+        ("bayesianoptimization", "normal", True),
+    ],
+)
+def test_a_distribution_that_the_algorithm_drops_is_pointed_out(
+    algorithm: str, distribution: str, ignored: bool
+) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["algorithm"]["algorithmName"] = algorithm
+        manifest["spec"]["parameters"][0]["feasibleSpace"]["distribution"] = distribution
+
+    assert ("distribution-ignored" in experiment(change)) is ignored
+
+
+def test_bayesian_optimization_from_zero_fails() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["algorithm"]["algorithmName"] = "bayesianoptimization"
+        manifest["spec"]["parameters"][0]["feasibleSpace"]["min"] = "0"
+
+    assert experiment(change)["bayesian-from-zero"].level == "fail"
+
+
+def test_a_learning_algorithm_whose_trials_all_run_at_once_is_pointed_out() -> None:
+    change = {"algorithm": {"algorithmName": "tpe"}, "parallelTrialCount": 4}
+    assert experiment(lambda m: m["spec"].update(change))["nothing-to-learn-from"].level == "warn"
+
+
+def test_our_own_algorithm_is_no_good_on_a_cluster() -> None:
+    settings = [{"name": "r_l", "value": "8"}, {"name": "resource_name", "value": "units"}]
+    asha = {"algorithmName": "asha", "algorithmSettings": settings}
+    assert experiment(lambda m: m["spec"].update(algorithm=asha))["only-podium-knows-it"].level == "warn"
+
+
+def test_a_dot_in_the_name_fails() -> None:
+    assert experiment(lambda m: m["metadata"].update(name="a.b"))["name-with-a-dot"].level == "fail"
+
+
+def test_the_json_format_is_explained() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        path = {"path": "/out/m.json", "kind": "File", "format": "JSON"}
+        manifest["spec"]["metricsCollectorSpec"] = {"collector": {"kind": "File"}, "source": {"fileSystemPath": path}}
+
+    found = experiment(change)
+    assert found["json-values-are-texts"].level == "note"
+    assert found["nobody-writes-the-file"].level == "warn"
+    named = experiment(change, lambda m: container(m)["args"].append("--metrics=/out/m.json"))
+    assert "nobody-writes-the-file" not in named
+
+
+def test_a_collector_without_an_image_is_pointed_out() -> None:
+    collecting = {"collector": {"kind": "PrometheusMetric"}}
+    found = experiment(lambda m: m["spec"].update(metricsCollectorSpec=collecting))
+    assert found["collector-without-image"].level == "warn"
+
+
+def test_labels_that_no_pod_bears_fail() -> None:
+    labels = {"role": "chief"}
+    found = experiment(lambda m: m["spec"]["trialTemplate"].update(primaryPodLabels=labels))
+    assert found["no-pod-is-primary"].level == "fail"
+
+
+def test_several_pods_that_report_are_pointed_out() -> None:
+    assert experiment(lambda m: trial(m)["spec"].update(parallelism=2))["several-pods-report"].level == "warn"
+
+
+def test_an_istio_annotation_without_the_label_is_pointed_out() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        trial(manifest)["spec"]["template"]["metadata"] = {"annotations": {"sidecar.istio.io/inject": "false"}}
+
+    assert experiment(change)["istio-annotation-alone"].level == "warn"
+    found = experiment(lambda m: trial(m)["spec"]["template"].pop("metadata"))
+    assert found["istio-not-switched-off"].level == "note"
+
+
+def test_a_second_container_is_pointed_out() -> None:
+    other = {"name": "proxy", "image": "proxy:1"}
+    found = experiment(lambda m: pod(m)["containers"].append(other))
+    assert found["other-containers-hold-the-trial"].level == "warn"
+
+
+def test_an_image_without_a_shell_is_pointed_out() -> None:
+    found = experiment(lambda m: container(m).update(image="gcr.example/distroless/python3:1"))
+    assert found["image-without-shell"].level == "warn"
+
+
+def test_trials_that_overwrite_each_other_are_pointed_out() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["trialTemplate"]["trialParameters"].pop()
+        container(manifest)["args"][-1] = "--output=s3://b/model"
+
+    assert experiment(change)["trials-share-a-place"].level == "warn"
+
+
+def test_a_missing_primary_container_fails() -> None:
+    found = experiment(lambda m: m["spec"]["trialTemplate"].update(primaryContainerName="training"))
+    assert found["accepted-but-stuck"].where == "spec.trialTemplate.primaryContainerName"
+
+
+def test_a_missing_command_is_pointed_out_once() -> None:
+    found = experiment(lambda m: container(m).pop("command"))
+    assert found["accepted-with-a-trap"].level == "warn"
+
+
+def test_a_trial_that_retries_before_it_fails_is_pointed_out() -> None:
+    assert experiment(lambda m: trial(m)["spec"].pop("backoffLimit"))["retries-before-failing"].level == "warn"
+
+
+def test_a_trial_s_job_that_the_api_refuses_fails() -> None:
+    found = experiment(lambda m: pod(m).pop("restartPolicy"))["refused-by-operator"]
+    assert found.level == "fail"
+    assert found.where == "spec.trialTemplate.trialSpec.spec.template.spec.restartPolicy"
+
+
+def test_restarts_without_an_end_are_pointed_out() -> None:
+    found = pytorchjob(lambda m: m["spec"].pop("runPolicy"))
+    assert found["restarts-without-end"].level == "warn"
+    assert found["workers-outlive-the-master"].level == "warn"
+
+
+def test_a_job_without_a_deadline_gets_a_note() -> None:
+    found = examine(PYTORCHJOB, lambda m: m["spec"]["runPolicy"].pop("activeDeadlineSeconds"))
+    assert found["no-deadline"].level == "note"
+
+
+def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
+    finding = pytorchjob(lambda m: m["spec"].update(nprocPerNode="2"))["fewer-processes-than-promised"]
+    assert finding.level == "fail"
+    assert "WORLD_SIZE is 6" in finding.what
+    started = pytorchjob(
+        lambda m: m["spec"].update(nprocPerNode="2"), lambda m: master(m).update(command=["torchrun", "train.py"])
+    )
+    assert started == {}
+
+
+def test_flags_of_the_launcher_that_contradict_the_manifest_are_pointed_out() -> None:
+    words = ["torchrun", "--nproc_per_node=4", "train.py"]
+    assert pytorchjob(lambda m: master(m).update(command=words))["launcher-disagrees"].level == "warn"
+
+
+def test_variables_of_the_operator_are_not_to_be_set() -> None:
+    env = [{"name": "WORLD_SIZE", "value": "1"}]
+    assert pytorchjob(lambda m: master(m).update(env=env))["operator-variables-overwritten"].level == "warn"
+
+
+def test_without_a_master_nobody_is_told_its_rank() -> None:
+    assert pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].level == "warn"
+
+    def drop(manifest: dict[str, Any]) -> None:
+        trial(manifest)["spec"]["pytorchReplicaSpecs"].pop("Master")
+
+    assert experiment(as_pytorchjob, drop)["no-master"].level == "fail", "no pod would report"
+
+
+def test_workers_come_with_a_note_about_their_init_container() -> None:
+    assert examine(PYTORCHJOB)["workers-need-an-init-image"].level == "note"
+
+
+def test_a_container_without_an_image_fails_once() -> None:
+    found = pytorchjob(lambda m: master(m).pop("image"))
+    assert found["no-image"].level == "fail"
+    assert "refused-by-operator" not in found
+
+
+def test_a_moving_tag_gets_a_note() -> None:
+    assert examine(PYTORCHJOB, lambda m: master(m).update(image="trainer"))["image-may-change"].level == "note"
+
+
+def test_a_secret_in_plain_text_is_pointed_out() -> None:
+    env = [{"name": "AWS_SECRET_ACCESS_KEY", "value": "hush"}]
+    assert pytorchjob(lambda m: master(m).update(env=env))["secret-in-plain-text"].level == "warn"
+
+
+def test_a_name_too_long_for_pods_fails() -> None:
+    finding = pytorchjob(lambda m: m["metadata"].update(name="a" * 60))["refused-by-operator"]
+    assert finding.where == "metadata.name"
+
+
+def test_a_kind_that_is_not_ours_is_passed_by() -> None:
+    report = examine_manifest({"kind": "ConfigMap", "metadata": {"name": "c"}}, "test")
+    assert report.verdict == "pass"
+    assert [finding.rule for finding in report.findings] == ["not-examined"]
+
+
+def test_a_file_may_hold_several_objects() -> None:
+    kinds = [one["kind"] for one in documents(f"{GOOD}\n---\n{PYTORCHJOB}\n---\n", "test")]
+    assert kinds == ["Experiment", "PyTorchJob"]
+    listed = yaml.safe_dump({"kind": "List", "items": [yaml.safe_load(GOOD)]})
+    assert [one["kind"] for one in documents(listed, "test")] == ["Experiment"]
+    with pytest.raises(InvalidInput, match="line 1"):
+        documents("a: [", "test")
+    with pytest.raises(InvalidInput, match="is an object"):
+        documents("- a", "test")
+
+
+def test_the_images_of_a_manifest_are_known() -> None:
+    assert images_in(yaml.safe_load(GOOD)) == ["trainer:1.0"]
+    assert images_in(yaml.safe_load(PYTORCHJOB)) == ["trainer:1.0", "trainer:1.0"]
+
+
+def test_no_mutation_of_a_manifest_ends_in_a_traceback() -> None:
+    rng = random.Random(7)
+    junk = [None, [], {}, "x", "", 0, -1, 1.5, True, ["x"], {"a": 1}, [None], [[]], "a b", "${trialParameters.x}"]
+    for text in (GOOD, PYTORCHJOB):
+        for _ in range(300):
+            manifest = yaml.safe_load(text)
+            for _ in range(rng.randint(1, 3)):
+                holder, key = rng.choice(places(manifest))
+                if rng.random() < 0.3 and isinstance(holder, dict):
+                    holder.pop(key)
+                else:
+                    holder[key] = copy.deepcopy(rng.choice(junk))
+            examine_manifest(manifest, "mutated")
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Return every (holder, key) in a tree."""
+    pairs = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    return [pair for key, inner in pairs for pair in [(value, key), *places(inner)]]
+
+
+def test_every_rule_has_a_test_and_a_row_in_the_docs() -> None:
+    from podium.doctor import command, job_rules, log, namespace, shell_rules, sweep_rules, trial_rules
+
+    tables = [
+        log.TEXT_LOG_RULES, log.JSON_LOG_RULES, shell_rules.SHELL_RULES, sweep_rules.SWEEP_RULES,
+        trial_rules.TRIAL_RULES, job_rules.JOB_RULES, command.RUN_RULES, namespace.NAMESPACE_RULES,
+    ]  # fmt: skip
+    names = {rule.name for table in tables for rule in table}
+    here = Path(__file__).parent
+    tested = "".join(file.read_text() for file in here.glob("test_*.py"))
+    assert [name for name in sorted(names) if name not in tested] == []
+    documented = (here.parent.parent / "docs" / "doctor.md").read_text()
+    assert [name for name in sorted(names) if f"`{name}`" not in documented] == []

@@ -1,0 +1,332 @@
+"""A live namespace: each rule by itself, then all of it against a small HTTP server that speaks the API."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from test_doctor_manifests import GOOD
+
+from podium.cluster.kubernetes_pods import Trouble
+from podium.doctor.finding import Finding, Report, apply
+from podium.doctor.namespace import INJECTION, NAMESPACE_RULES, examine_namespace
+from podium.doctor.outside import answers, find_images, full_name
+from podium.doctor.seen import RIGHTS, Controller, Seen
+from podium.errors import PodiumError
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def levels(**seen: Any) -> dict[str, str]:
+    """Apply every rule to what was seen; the worst level by rule."""
+    found: dict[str, str] = {}
+    for finding in apply(NAMESPACE_RULES, Seen(namespace="team", **seen)):
+        found.setdefault(finding.rule, finding.level)
+    return found
+
+
+def test_the_namespace_must_be_there() -> None:
+    assert levels()["namespace-exists"] == "pass"
+    assert levels(exists=False)["namespace-exists"] == "fail"
+
+
+def test_the_label_must_be_enabled() -> None:
+    assert levels(labels={INJECTION: "enabled"})["injection-label"] == "pass"
+    assert levels(labels={INJECTION: "disabled"})["injection-label"] == "fail"
+    assert levels(labels={})["injection-label"] == "fail"
+    assert levels(labels=None)["injection-label"] == "warn", "it may not be read"
+
+
+def test_every_kind_must_be_known() -> None:
+    assert levels()["kinds-known"] == "pass"
+    assert levels(unknown_kinds=["Experiment"])["kinds-known"] == "fail"
+
+
+def test_controllers_must_be_ready() -> None:
+    ready = [Controller(name=name, namespace="kubeflow", ready=1) for name in ("katib-controller", "katib-db-manager")]
+    operator = Controller(name="training-operator", namespace="kubeflow", ready=0)
+    assert levels(controllers=ready)["controllers-run"] == "warn", "one is not found"
+    assert levels(controllers=[*ready, operator])["controllers-run"] == "fail"
+    assert levels(controllers=None)["controllers-run"] == "note"
+
+
+def test_every_right_must_be_there() -> None:
+    assert levels()["rights"] == "pass"
+    assert levels(missing=["create pytorchjobs"])["rights"] == "fail"
+    assert levels(missing=None)["rights"] == "warn"
+
+
+def test_the_rights_asked_for_are_those_that_deploy_grants() -> None:
+    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steps.yaml").read_text())
+    role = next(one for one in documents if one["kind"] == "Role" and one["metadata"]["name"] == "podium-steps")
+    granted = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        if "resourceNames" not in rule
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted == {(group, resource, verb) for group, resource, verbs in RIGHTS for verb in verbs}
+
+
+def test_the_storage_s_secret_must_have_its_keys() -> None:
+    storage = {"secret": "store", "access-key": "user", "secret-key": "password"}
+    assert levels(storage=storage, secret_keys=["password", "user"])["storage-configured"] == "pass"
+    assert levels(storage=storage, secret_keys=["user"])["storage-configured"] == "fail"
+    assert levels(storage=storage, secret_keys=[])["storage-configured"] == "fail"
+    assert levels(storage=storage, secret_keys=None)["storage-configured"] == "warn"
+    assert levels(storage={})["storage-configured"] == "warn"
+    assert levels(storage=None)["storage-configured"] == "warn"
+
+
+def test_somebody_must_be_behind_the_storage_s_endpoint() -> None:
+    assert levels(endpoint=(True, "1 pod"))["storage-reachable"] == "pass"
+    assert levels(endpoint=(False, "no pods"))["storage-reachable"] == "fail"
+    assert "storage-reachable" not in levels(endpoint=None)
+
+
+@pytest.mark.parametrize(
+    ("found", "level"),
+    [("node", "pass"), ("registry", "pass"), ("404", "fail"), ("401", "warn"), (None, "warn")],
+)
+def test_images_must_be_somewhere(found: str | None, level: str) -> None:
+    assert levels(images={"trainer:1": found})["images-resolve"] == level
+
+
+def test_pods_that_cannot_start_are_pointed_out() -> None:
+    trouble = Trouble(pod="p-0", container="main", reason="ImagePullBackOff", message="no", hint="check the name")
+    assert levels(troubles=[trouble])["pods-that-cannot-start"] == "warn"
+
+
+def test_the_server_has_the_last_word_on_a_manifest() -> None:
+    assert levels(admitted={"Experiment a": None})["server-admits"] == "pass"
+    assert levels(admitted={"Experiment a": "denied"})["server-admits"] == "fail"
+
+
+class Namespace(BaseHTTPRequestHandler):
+    """Answers what ``world`` says for a path; 403 for what it holds as None, 404 for the rest."""
+
+    world: dict[str, Any]
+    denied: set[str]
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        if path not in self.world:
+            self.answer(404, {"kind": "Status", "code": 404, "message": f"{path} not found"})
+        elif self.world[path] is None:
+            self.answer(403, {"kind": "Status", "code": 403, "message": "forbidden"})
+        else:
+            self.answer(200, self.world[path])
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["kind"].endswith("AccessReview"):
+            wanted = body["spec"]["resourceAttributes"]
+            right = f"{wanted['verb']} {'/'.join(filter(None, [wanted['resource'], wanted.get('subresource')]))}"
+            who = body["spec"].get("user", "me")
+            self.answer(
+                201, {**body, "status": {"allowed": right not in self.denied and f"{who}: {right}" not in self.denied}}
+            )
+        elif "dryRun=All" not in self.path:
+            self.answer(500, {"message": "the doctor must not change anything"})
+        elif body["metadata"]["name"] == "refused":
+            self.answer(400, {"kind": "Status", "code": 400, "message": "admission webhook denied the request: goal"})
+        else:
+            self.answer(201, body)
+
+    def answer(self, code: int, body: Any) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def kinds(*names: str) -> dict[str, Any]:
+    resources = [
+        {"name": f"{one.lower()}s", "kind": one, "namespaced": True, "singularName": "", "verbs": []} for one in names
+    ]
+    return {"kind": "APIResourceList", "groupVersion": "g/v", "resources": resources}
+
+
+def deployment(name: str) -> dict[str, Any]:
+    spec = {"selector": {}, "template": {}}
+    return {"metadata": {"name": name, "namespace": "kubeflow"}, "spec": spec, "status": {"readyReplicas": 1}}
+
+
+def healthy() -> dict[str, Any]:
+    """Return every answer of a cluster in which all is well."""
+    team = "/api/v1/namespaces/team"
+    secret = {"accesskey": "aHVzaA==", "secretkey": "aHVzaA=="}
+    node = {"metadata": {"name": "n"}, "status": {"images": [{"names": ["docker.io/library/trainer:1.0"]}]}}
+    deployments = [deployment(name) for name in ("katib-controller", "katib-db-manager", "training-operator")]
+    return {
+        team: {"metadata": {"name": "team", "labels": {INJECTION: "enabled"}}},
+        "/apis/kubeflow.org/v1": kinds("PyTorchJob"),
+        "/apis/kubeflow.org/v1beta1": kinds("Experiment", "Trial", "Suggestion"),
+        "/apis/batch/v1": kinds("Job", "CronJob"),
+        "/apis/apps/v1/deployments": {"items": deployments},
+        f"{team}/configmaps/podium-storage": {
+            "data": {"endpoint": "http://minio-service:9000", "secret": "store"},
+        },
+        f"{team}/secrets/store": {"data": secret},
+        f"{team}/endpoints/minio-service": {"subsets": [{"addresses": [{"ip": "10.0.0.1"}]}]},
+        f"{team}/pods": {"items": []},
+        "/api/v1/nodes": {"items": [node]},
+    }
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Namespace]]:
+    """A running server in which all is well; KUBECONFIG points at it."""
+    handler = type("Bound", (Namespace,), {"world": healthy(), "denied": set()})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    config = tmp_path / "kubeconfig"
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "other",
+                "clusters": [
+                    {"name": "test", "cluster": {"server": url}},
+                    {"name": "off", "cluster": {"server": "http://127.0.0.1:9"}},
+                ],
+                "users": [{"name": "me", "user": {"token": "a"}}],
+                "contexts": [
+                    {"name": "test", "context": {"cluster": "test", "user": "me", "namespace": "team"}},
+                    {"name": "other", "context": {"cluster": "off", "user": "me"}},
+                ],
+            }
+        )
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    yield handler
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def examine(**options: Any) -> Report:
+    return examine_namespace("team", context="test", **options)
+
+
+def bad(report: Report) -> dict[str, Finding]:
+    """Return the findings of a report that are not mere passes."""
+    return {finding.rule: finding for finding in report.findings if finding.level != "pass"}
+
+
+def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
+    report = examine(images=["trainer:1.0"], manifests=[yaml.safe_load(GOOD)])
+    assert bad(report) == {}
+    assert report.verdict == "pass"
+    assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - {
+        "pods-that-cannot-start"
+    }
+
+
+def test_no_secret_value_is_ever_shown(api: type[Namespace]) -> None:
+    assert "hush" not in json.dumps(examine().as_dict())
+    assert "aHVzaA" not in json.dumps(examine().as_dict())
+
+
+def test_an_empty_cluster_fails_with_a_mend_for_each_thing(api: type[Namespace]) -> None:
+    api.world = {
+        "/api/v1/namespaces/team": {"metadata": {"name": "team"}},
+        "/apis/batch/v1": kinds("Job"),
+        "/apis/apps/v1/deployments": {"items": []},
+    }
+    found = bad(examine())
+    assert {name for name, finding in found.items() if finding.level == "fail"} == {"injection-label", "kinds-known"}
+    assert found["injection-label"].mend == f"kubectl label namespace team {INJECTION}=enabled"
+    assert all(finding.mend for finding in found.values())
+
+
+def test_what_may_not_be_read_is_a_warning_and_no_error(api: type[Namespace]) -> None:
+    api.world = dict.fromkeys(api.world)
+    report = examine(images=["trainer:1.0"])
+    assert report.verdict == "warn"
+    assert {finding.level for finding in bad(report).values()} == {"warn", "note"}
+
+
+def test_missing_rights_are_named(api: type[Namespace]) -> None:
+    api.denied = {"create pytorchjobs", "get pods/log"}
+    assert bad(examine())["rights"].what == "missing: create pytorchjobs, get pods/log"
+
+
+def test_a_service_account_s_rights_can_be_asked_for(api: type[Namespace]) -> None:
+    api.denied = {"system:serviceaccount:team:pipeline-runner: create experiments"}
+    assert "rights" not in bad(examine())
+    finding = bad(examine(account="pipeline-runner"))["rights"]
+    assert finding.where == "rights of pipeline-runner"
+    assert finding.what == "missing: create experiments"
+
+
+def test_a_store_without_pods_behind_it_fails(api: type[Namespace]) -> None:
+    api.world["/api/v1/namespaces/team/endpoints/minio-service"] = {"subsets": []}
+    assert "0 pods" in bad(examine())["storage-reachable"].what
+    del api.world["/api/v1/namespaces/team/endpoints/minio-service"]
+    assert "no Service minio-service" in bad(examine())["storage-reachable"].what
+
+
+def test_a_store_in_another_namespace_is_looked_for_there(api: type[Namespace]) -> None:
+    api.world["/api/v1/namespaces/team/configmaps/podium-storage"]["data"]["endpoint"] = "minio.store.svc:9000"
+    assert "in namespace store" in bad(examine())["storage-reachable"].what
+
+
+def test_the_webhook_s_own_refusal_is_shown(api: type[Namespace]) -> None:
+    manifest = yaml.safe_load(GOOD)
+    manifest["metadata"]["name"] = "refused"
+    assert "denied the request: goal" in bad(examine(manifests=[manifest]))["server-admits"].what
+
+
+def test_a_pod_that_cannot_pull_its_image_is_shown(api: type[Namespace]) -> None:
+    waiting = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    waiting["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    meta = {"name": "trial-0", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    pod = {"metadata": meta, "spec": {"containers": [{"name": "main"}]}, "status": {"containerStatuses": [waiting]}}
+    api.world["/api/v1/namespaces/team/pods"] = {"items": [pod]}
+    finding = bad(examine())["pods-that-cannot-start"]
+    assert finding.where == "pod trial-0"
+    assert "ImagePullBackOff" in finding.what
+
+
+def test_a_server_that_does_not_answer_is_an_error_at_once(api: type[Namespace]) -> None:
+    with pytest.raises(PodiumError, match="does not answer"):
+        examine_namespace("team")
+
+
+def test_names_of_images_are_compared_as_runtimes_write_them() -> None:
+    assert full_name("python:3.11-slim") == full_name("docker.io/library/python:3.11-slim")
+    assert full_name("trainer") == "trainer:latest"
+    assert full_name("localhost:5000/a/b") == "localhost:5000/a/b:latest"
+    assert full_name("a@sha256:12") == "a@sha256:12"
+
+
+def test_a_registry_that_the_name_gives_is_asked(api: type[Namespace], tmp_path: Path) -> None:
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    host = config["clusters"][0]["cluster"]["server"].removeprefix("http://")
+    api.world |= {"/v2/team/trainer/manifests/1.0": {}, "/v2/team/secret/manifests/latest": None}
+    images = [f"{host}/team/trainer:1.0", f"{host}/team/gone:1.0", f"{host}/team/secret", "trainer:1.0"]
+    assert list(find_images([], images).values()) == ["registry", "404", "403", None]
+    assert answers(f"http://{host}/")[0], "any answer will do"
+    assert not answers("http://127.0.0.1:9/")[0]
