@@ -1,6 +1,7 @@
 """The commands of `podium models` that change something or read everything."""
 
 import json
+import sys
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -114,7 +115,7 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
     lines.append(f"{len(names)} models, {counted[0]} files, {draw.size(counted[1])}: {len(findings) or 'no'} findings")
     output(as_json, value, lambda: "\n".join(lines))
     if findings:
-        click.get_current_context().exit(1)
+        sys.exit(1)
 
 
 @click.command()

@@ -1,6 +1,7 @@
 """`podium storage check`."""
 
 import json
+import sys
 from dataclasses import asdict
 
 import click
@@ -42,4 +43,4 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"url": opened.url, "checks": [asdict(result) for result in results]}, indent=1))
     if not all(result.ok for result in results):
-        click.get_current_context().exit(1)
+        sys.exit(1)

@@ -183,8 +183,12 @@ def _criterion(rule: PromotionRule, compared: Mapping[str, Any]) -> tuple[bool, 
         "not-worse": gained >= lost,
         "significant": gained > lost and p_value <= rule.p,
     }[rule.criterion]
-    wanted = f"significant at {rule.p:g}" if rule.criterion == "significant" else rule.criterion
-    return holds, f"{wanted} than champion {compared['champion_accuracy']:.4f} ({counts})"
+    wanted = {
+        "better": "better than",
+        "not-worse": "not worse than",
+        "significant": f"significantly better (p <= {rule.p:g}) than",
+    }[rule.criterion]
+    return holds, f"{wanted} the champion with {compared['champion_accuracy']:.4f} ({counts})"
 
 
 def _drops(rule: PromotionRule, classes: Mapping[str, Mapping[str, Any]]) -> list[tuple[bool, str]]:

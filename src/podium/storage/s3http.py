@@ -1,5 +1,6 @@
 """The HTTP side of an S3 client: time limits, few retries, and conditions on writes."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,9 @@ from typing import Any
 
 import certifi
 import urllib3
+
+# Each retry is announced at level warning, which Python prints on stderr; what counts is how it ends.
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 CONNECT_SECONDS, READ_SECONDS = 5, 60
 

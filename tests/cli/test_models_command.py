@@ -1,0 +1,195 @@
+"""`podium models` and `podium storage`, as typed."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podium.cli import main
+from podium.registry import Registry, open_registry
+
+LABELS = (np.arange(200) % 10).astype(np.uint8)
+Typed = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Type a command; gives exit code, stdout, stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["podium", *words])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def add(registry: Registry, version: str, wrong: int, test_digest: str = "t") -> None:
+    """Upload a version that takes its first wrong pictures for the next class."""
+    predicted = np.where(np.arange(200) < wrong, (LABELS + 1) % 10, LABELS).astype(np.uint8)
+    confusion = np.zeros((10, 10), int)
+    np.add.at(confusion, (LABELS, predicted), 1)
+    registry.upload(
+        "mnist",
+        {"model.onnx": b"graph " + version.encode(), "predictions.npy": npy(predicted), "labels.npy": npy(LABELS)},
+        {
+            "run_id": version,
+            "metrics": {"accuracy": 1 - wrong / 200},
+            "report": {"classes": [{"name": str(n)} for n in range(10)], "confusion": confusion.tolist()},
+            "dataset": {"digest": "d" * 64, "test_digest": test_digest, "classes": [str(n) for n in range(10)]},
+        },
+    )
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Registry:
+    """bad, good and best, of which bad is champion."""
+    monkeypatch.setenv("PODIUM_STORAGE", str(tmp_path / "store"))
+    registry = open_registry(tmp_path / "store")
+    for version, wrong in (("bad", 40), ("good", 20), ("best", 5)):
+        add(registry, version, wrong)
+    registry.promote("mnist", "bad", {"reason": "the first"}, expect=None)
+    return registry
+
+
+def test_an_empty_registry_lists_nothing(typed: Typed, tmp_path: Path) -> None:
+    assert typed("models", "list", "--storage", str(tmp_path / "none"), "--json") == (0, "[]\n", "")
+
+
+@pytest.mark.usefixtures("registry")
+def test_list_shows_models_and_versions(typed: Typed) -> None:
+    (model,) = json.loads(typed("models", "list", "--json")[1])
+    assert (model["name"], model["versions"], model["champion"]) == ("mnist", 3, "bad")
+    lines = typed("models", "list", "mnist")[1].splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["bad", "0.8000"], ["good", "0.9000"], ["best", "0.9750"]]
+    assert lines[1].endswith("champion")
+
+
+@pytest.mark.usefixtures("registry")
+def test_show_draws_the_confusion_matrix_and_names_what_is_confused(typed: Typed) -> None:
+    code, out, _ = typed("models", "show", "mnist", "best")
+    assert code == 0
+    assert "0      19  1  ·" in out
+    assert "0 taken for 1: 1 pictures (5.0% of 0)" in out
+    assert json.loads(typed("models", "show", "mnist", "--json")[1])["most_confused"][0]["images"] == 4
+
+
+@pytest.mark.usefixtures("registry")
+def test_diff_gives_test_classes_and_flipped_pictures(typed: Typed) -> None:
+    found = json.loads(typed("models", "diff", "mnist", "champion", "best", "--json")[1])
+    assert (found["only_challenger_right"], found["only_champion_right"]) == (35, 0)
+    assert found["p_value"] == pytest.approx(2 / 2**35)
+    assert found["gained"][0] == {"picture": 5, "label": "5", "before": "6", "after": "5"}
+    assert "picture 5: is 5, 6 -> 5" in typed("models", "diff", "mnist", "champion", "best")[1]
+
+
+def test_diff_refuses_versions_that_saw_other_pictures(typed: Typed, registry: Registry) -> None:
+    add(registry, "other", 1, test_digest="u")
+    code, out, err = typed("models", "diff", "mnist", "best", "other")
+    assert (code, out) == (2, "")
+    assert "evaluated on different pictures" in err
+    assert "--data" in err
+
+
+def test_promote_by_rule_promotes_only_what_meets_it(typed: Typed, registry: Registry) -> None:
+    assert typed("models", "promote", "mnist", "good", "--rule", "significant")[0] == 0
+    code, out, err = typed("models", "promote", "mnist", "bad", "--rule", "better")
+    assert (code, out) == (1, "")
+    assert "no: better than the champion" in err
+    assert registry.resolve("mnist").version == "good"
+    assert registry.history("mnist")[-1].evidence["only_challenger_right"] == 20
+
+
+def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, registry: Registry) -> None:
+    assert typed("models", "promote", "mnist", "best")[1] == "champion of mnist: best, instead of bad\n"
+    assert typed("models", "alias", "mnist", "staging", "good")[1] == "staging of mnist: good\n"
+    assert typed("models", "rollback", "mnist", "--reason", "sevens")[1] == "champion of mnist: bad, instead of best\n"
+    assert registry.resolve("mnist").version == "bad"
+    lines = typed("models", "history", "mnist")[1].splitlines()
+    assert [line.split()[2] for line in lines[1:]] == ["promotion", "promotion", "alias", "rollback"]
+    assert lines[-1].endswith("sevens")
+
+
+@pytest.mark.usefixtures("registry")
+def test_export_writes_the_version(typed: Typed, tmp_path: Path) -> None:
+    assert typed("models", "export", "mnist", "best", str(tmp_path / "out")) == (0, f"{tmp_path / 'out'}\n", "")
+    assert (tmp_path / "out/model.onnx").read_bytes() == b"graph best"
+
+
+def test_verify_says_what_is_damaged_and_fails(typed: Typed, registry: Registry) -> None:
+    code, out, _ = typed("models", "verify")
+    assert (code, out) == (0, "1 models, 9 files, 2.0 kB: no findings\n")
+    registry.storage.put("models/mnist/versions/good/model.onnx", b"rotten")
+    code, out, _ = typed("models", "verify", "mnist", "--json")
+    assert code == 1
+    (finding,) = json.loads(out)["findings"]
+    assert finding["where"] == "models/mnist/versions/good/model.onnx"
+
+
+def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, registry: Registry) -> None:
+    out = typed("models", "gc", "--keep", "1", "--grace", "0")[1]
+    assert "versions/good  retired version" in out
+    assert "nothing deleted" in out
+    assert len(registry.versions("mnist")) == 3
+    typed("models", "gc", "--keep", "1", "--grace", "0", "--delete")
+    assert [one.version for one in registry.versions("mnist")] == ["bad", "best"]
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["show", "mnist", "nobody"], 1, "versions: bad, good, best; aliases: champion"),
+        (["show", "imagenet"], 1, "models there: mnist"),
+        (["promote", "mnist", "good", "--rule", "best"], 2, "criterion is one of better, not-worse, significant"),
+        (["rollback", "mnist"], 1, "first champion"),
+        (["list", "--storage", "ftp://x"], 2, "file://, s3:// or minio://"),
+        (["list", "a/b"], 2, "a model name must be"),
+    ],
+)
+def test_a_mistake_is_two_lines_without_a_traceback(typed: Typed, words: list[str], code: int, said: str) -> None:
+    assert typed("models", *words)[:2] == (code, "")
+    assert said in typed("models", *words)[2]
+
+
+def test_storage_check_of_a_directory_passes(typed: Typed, tmp_path: Path) -> None:
+    code, out, _ = typed("storage", "check", str(tmp_path), "--json")
+    assert code == 0
+    assert [one["name"] for one in json.loads(out)["checks"] if one["ok"]] == [
+        "reach and list", "write and read", "conditional writes", "large object in parts", "clock", "delete",
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_storage_check_says_what_to_mend(typed: Typed, monkeypatch: pytest.MonkeyPatch, unused_port: int) -> None:
+    monkeypatch.setenv("MINIO_ENDPOINT", f"http://127.0.0.1:{unused_port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    code, out, _ = typed("storage", "check", "minio://models")
+    assert code == 1
+    assert "FAIL  reach and list" in out
+    assert "nobody listens there" in out
+    assert "hint: is the server up" in out
+
+
+@pytest.fixture
+def unused_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
