@@ -24,9 +24,13 @@ def fine(what: str, where: str) -> Hit:
 def namespace_exists(seen: Seen) -> Iterator[Hit]:
     where = f"namespace {seen.namespace}"
     if seen.exists is False:
-        yield Hit(what="it does not exist", where=where, mend=f"kubectl create namespace {seen.namespace}")
+        yield Hit(
+            what=f"namespace {seen.namespace} does not exist",
+            where=where,
+            mend=f"kubectl create namespace {seen.namespace}",
+        )
     elif seen.exists:
-        yield fine("the namespace exists", where)
+        yield fine(f"namespace {seen.namespace} exists", where)
 
 
 @rule("fail", "Katib injects its collector only into namespaces with this label; without it no metric ever arrives.")
@@ -36,7 +40,7 @@ def injection_label(seen: Seen) -> Iterator[Hit]:
     if seen.exists is False:
         return
     if seen.labels is None:
-        yield Hit(what="its labels may not be read", where=where, mend=f"make sure: {mend}", level="warn")
+        yield Hit(what="the namespace's labels may not be read", where=where, mend=f"make sure: {mend}", level="warn")
     elif seen.labels.get(INJECTION) == "enabled":
         yield fine(f"{INJECTION} is enabled", where)
     else:
@@ -75,7 +79,7 @@ def rights(seen: Seen) -> Iterator[Hit]:
     where = f"rights of {seen.who}"
     if seen.missing is None:
         mend = "ask as an administrator, or as the account itself"
-        yield Hit(what="they may not be asked for", where=where, mend=mend, level="warn")
+        yield Hit(what=f"the rights of {seen.who} may not be asked for", where=where, mend=mend, level="warn")
     elif seen.missing:
         mend = "kubectl apply -k deploy, or bind the Role podium-steps"
         yield Hit(what=f"missing: {', '.join(seen.missing)}", where=where, mend=mend)
@@ -87,10 +91,10 @@ def rights(seen: Seen) -> Iterator[Hit]:
 def storage_configured(seen: Seen) -> Iterator[Hit]:
     where = f"ConfigMap {CONFIG_MAP}"
     if seen.storage is None:
-        yield Hit(what="it may not be read", where=where, mend="ask with more rights", level="warn")
+        yield Hit(what=f"{where} may not be read", where=where, mend="ask with more rights", level="warn")
         return
     if not seen.storage:
-        yield Hit(what="there is none", where=where, mend="kubectl apply -k deploy", level="warn")
+        yield Hit(what=f"there is no {where}", where=where, mend="kubectl apply -k deploy", level="warn")
         return
     name = seen.storage.get("secret", "")
     wanted = [seen.storage.get("access-key", "accesskey"), seen.storage.get("secret-key", "secretkey")]
@@ -121,11 +125,12 @@ def images_resolve(seen: Seen) -> Iterator[Hit]:
     for image, found in (seen.images or {}).items():
         where = f"image {image}"
         if found in ("node", "registry"):
-            yield fine("it is on a node" if found == "node" else "its registry has it", where)
+            yield fine(f"{image} is on a node" if found == "node" else f"the registry has {image}", where)
         elif found == "404":
-            yield Hit(what="its registry does not have it", where=where, mend="check name and tag, or push it")
+            yield Hit(what=f"the registry does not have {image}", where=where, mend="check name and tag, or push it")
         else:
-            what = "on no node; " + (f"its registry answers {found}" if found else "its registry could not be asked")
+            what = f"{image} is on no node; "
+            what += f"its registry answers {found}" if found else "its registry could not be asked"
             mend = "make sure that the nodes may pull it (imagePullSecrets), or load it"
             yield Hit(what=what, where=where, mend=mend, level="warn")
 
@@ -140,7 +145,7 @@ def pods_that_cannot_start(seen: Seen) -> Iterator[Hit]:
 def server_admits(seen: Seen) -> Iterator[Hit]:
     for name, refusal in (seen.admitted or {}).items():
         if refusal is None:
-            yield fine("the server would take it", name)
+            yield fine(f"the server would take {name}", name)
         else:
             yield Hit(what=refusal, where=name, mend="mend the manifest, or the rights")
 
