@@ -75,6 +75,12 @@ class LocalCluster(Cluster):
             self._supervisors[kind, name] = supervisor
             supervisor.start()
 
+    def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
+        """Wait until nothing of an object runs in this process any more; return whether that is so."""
+        with self._lock:
+            supervisor = self._supervisors.get((kind, name))
+        return supervisor is None or supervisor.join(timeout)
+
     def halt(self, kind: str, name: str) -> None:
         """Ask for the end of an object's processes without waiting; it stays, and becomes Failed if unfinished."""
         with self._lock:

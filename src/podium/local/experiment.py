@@ -21,14 +21,14 @@ from podium.local.processes import cores
 from podium.local.resuming import read_readings
 from podium.local.search import Search
 from podium.local.store import LOST
-from podium.local.trial_status import goal_reached, mark, new_trial, now, summarise, trial_value
+from podium.local.trial_status import mark, new_trial, now, summarise, trial_value, verdict, wanted
 from podium.local.trials import Ended, TrialRun
-from podium.local.wrapping import wrap
+from podium.local.wrapping import check_trials
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check, objective_of, render
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.settings import read_settings
-from podium.manifests.experiment.space import first_values, read_space
+from podium.manifests.experiment.space import read_space
 
 if TYPE_CHECKING:
     from podium.local.cluster import LocalCluster
@@ -64,7 +64,7 @@ class ExperimentController:
         _, self._maximize, _ = objective_of(self.experiment)
         self._search: Search | None = None
         self._median: MedianStop | None = None
-        self._check_trials()
+        check_trials(cluster, self.experiment, directory)
         self._thread = threading.Thread(target=self._run, name=f"podium-Experiment-{self.name}", daemon=True)
 
     def start(self) -> None:
@@ -81,15 +81,6 @@ class ExperimentController:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _check_trials(self) -> None:
-        """Refuse what no trial could run as here, before anything is stored."""
-        findings = Findings()
-        space = read_space(self._spec["parameters"], findings)
-        values = {parameter.name: first_values(parameter)[0] for parameter in space}
-        job = render(self.experiment, f"{self.name}-trial", values)
-        wrapped = wrap(self.experiment, job, self._directory, 1.0)
-        self._cluster.plan(wrapped.job)
-
     def _run(self) -> None:
         try:
             self._begin()
@@ -102,11 +93,16 @@ class ExperimentController:
             pass  # Somebody removed the files: there is nobody to report to.
         except Exception as error:
             message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
-            self._complete("Failed", "ExperimentFailed", f"Experiment has failed: {message}")
+            mark(self._status, "Failed", "ExperimentFailed", f"Experiment has failed: {message}")
             with suppress(NotFound):
                 self._write()
         finally:
             self._stop_trials()
+            if self._stopping.is_set() and not self._completed:
+                message = f"Experiment was stopped; podium experiment resume {self.name} goes on"
+                mark(self._status, "Stopped", "ExperimentStopped", message)
+                with suppress(NotFound):
+                    self._write()
 
     def _begin(self) -> None:
         self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]
@@ -162,45 +158,17 @@ class ExperimentController:
         self._write()
 
     def _check_end(self, *, exhausted: bool) -> None:
-        count = self._status.get
-        failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
-        done = count("trialsSucceeded", 0) + count("trialsEarlyStopped", 0) + count("trialsKilled", 0) + failed
-        most, most_failed = self._spec.get("maxTrialCount"), self._spec.get("maxFailedTrialCount")
-        why = "Experiment has succeeded because"
-        if goal_reached(self.experiment, self._trials.values()):
-            self._complete("Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached")
-        elif most_failed is not None and failed and failed >= most_failed:
-            message = "Experiment has failed because max failed count has reached"
-            self._complete("Failed", "ExperimentFailed", message)
-        elif most is not None and done >= most:
-            self._complete("Succeeded", "ExperimentMaxTrialsReached", f"{why} max trial count has reached")
-        elif exhausted:
-            message = f"{why} suggestion service has reached the end"
-            self._complete("Succeeded", "ExperimentSuggestionEndReached", message)
-        elif self._trials:
-            running = [
-                one for one in self._status["conditions"] if one["type"] == "Running" and one["status"] == "True"
-            ]
-            if not running:
-                mark(self._status, "Running", "ExperimentRunning", "Experiment is running")
-
-    def _complete(self, kind: str, reason: str, message: str) -> None:
-        mark(self._status, kind, reason, message)
+        end = verdict(self.experiment, self._status, self._trials.values(), exhausted=exhausted)
+        if end:
+            mark(self._status, *end)
 
     @property
     def _completed(self) -> bool:
         return status_of({"kind": "Experiment", "status": self._status}).finished
 
     def _add_trials(self) -> int:
-        count = self._status.get
-        most, parallel = self._spec.get("maxTrialCount"), self._spec["parallelTrialCount"]
-        # Katib leaves the trials without metrics out here, so that it may begin one more than maxTrialCount.
-        done = sum(
-            count(field, 0) for field in ("trialsSucceeded", "trialsFailed", "trialsKilled", "trialsEarlyStopped")
-        )
-        wanted = parallel if most is None else min(parallel, most - done)
         begun = 0
-        while len(self._active) < wanted:
+        while len(self._active) < wanted(self._spec, self._status):
             if not self._suggest():
                 break
             begun += 1
@@ -244,21 +212,20 @@ class ExperimentController:
     def _save_trial(self, trial: Manifest) -> None:
         status = trial["status"]
         self._cluster.store.update("Trial", trial["metadata"]["name"], lambda one: one.update(status=status))
+        self._events.put(None)  # the counts follow
 
     def _take_events(self) -> None:
-        event = self._events.get()
-        while event is not None and not self._stopping.is_set():
-            name, ended = event
-            thread = self._active.pop(name, None)
-            if thread:
-                thread.join()
+        """Wait until something happened, and take in all that did."""
+        events = [self._events.get()]
+        with suppress(queue.Empty):
+            while True:
+                events.append(self._events.get_nowait())
+        for name, ended in [event for event in events if event]:
+            self._active.pop(name).join()
             self._learn(name, ended)
             if ended.refused:
                 message = f"Experiment has failed: its trials cannot run here. {ended.refused}"
-                self._complete("Failed", "ExperimentFailed", message)
-            if self._events.empty():
-                return
-            event = self._events.get()
+                mark(self._status, "Failed", "ExperimentFailed", message)
 
     def _learn(self, name: str, ended: Ended) -> None:
         assert self._search is not None

@@ -19,6 +19,9 @@ from podium.metrics import Reading
 if TYPE_CHECKING:
     from podium.local.cluster import LocalCluster
 
+STOP = "stop"
+"""File in an Experiment's directory by which another process asks for its stop."""
+
 EDITABLE = ("maxTrialCount", "parallelTrialCount", "maxFailedTrialCount")
 
 
@@ -83,6 +86,8 @@ def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None
     status = stored.get("status") or {}
     if status_of(stored).reason.endswith(LOST):
         unmark(status, "Failed")
+    unmark(status, "Stopped")
+    (cluster.store.place("Experiment", name) / STOP).unlink(missing_ok=True)
     edited = edit(stored, changes or {})
     if status_of(stored).finished and changes:
         restart(edited["status"])
@@ -92,6 +97,24 @@ def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None
     resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=fresh, spec=spec))
     cluster.supervise("Experiment", name, ExperimentSupervisor(cluster, controller))
     return resumed
+
+
+def ask_to_stop(cluster: "LocalCluster", name: str) -> None:
+    """Ask the process that runs an Experiment, whichever it is, to stop it.
+
+    Raises:
+        NotFound: There is none.
+        InvalidInput: It does not run.
+    """
+    if status_of(cluster.store.read("Experiment", name)).finished:
+        raise InvalidInput(f"`the Experiment runs` must hold, but {name} does not", f"podium experiment status {name}")
+    (cluster.store.place("Experiment", name) / STOP).touch()
+
+
+def is_stopped(experiment: Manifest) -> bool:
+    """Tell whether somebody stopped an Experiment, so that it can be resumed."""
+    conditions = (experiment.get("status") or {}).get("conditions") or []
+    return any(one["type"] == "Stopped" for one in conditions)
 
 
 def restart(status: dict[str, Any]) -> None:

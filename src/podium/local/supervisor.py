@@ -3,6 +3,7 @@
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from podium.local.resuming import STOP
 from podium.local.store import POLL
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class ExperimentSupervisor:
                 self._controller.join()
             elif self._closing.is_set():
                 self._controller.join()
+            elif (store.place("Experiment", name) / STOP).exists():
+                self._controller.stop()
         if store.is_deletion_asked("Experiment", name):
             remove_experiment(self._cluster, name)
 

@@ -124,6 +124,46 @@ def goal_reached(experiment: Mapping[str, Any], trials: Iterable[Mapping[str, An
     return any(value >= goal if maximize else value <= goal for value in values)
 
 
+def verdict(
+    experiment: Mapping[str, Any], status: Mapping[str, Any], trials: Iterable[Mapping[str, Any]], *, exhausted: bool
+) -> tuple[str, str, str] | None:
+    """Return the condition (type, reason, message) that ends an Experiment, None if it goes on.
+
+    Katib asks in this order: goal, failed trials, all trials, no more suggestions.
+
+    Args:
+        experiment: With its spec.
+        status: Summarised.
+        trials: All of them.
+        exhausted: Whether nothing runs and the algorithm gives no more points.
+    """
+    count, spec = status.get, experiment["spec"]
+    failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
+    done = count("trialsSucceeded", 0) + count("trialsEarlyStopped", 0) + count("trialsKilled", 0) + failed
+    most, most_failed = spec.get("maxTrialCount"), spec.get("maxFailedTrialCount")
+    why = "Experiment has succeeded because"
+    if goal_reached(experiment, trials):
+        return "Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached"
+    if most_failed is not None and failed and failed >= most_failed:
+        return "Failed", "ExperimentFailed", "Experiment has failed because max failed count has reached"
+    if most is not None and done >= most:
+        return "Succeeded", "ExperimentMaxTrialsReached", f"{why} max trial count has reached"
+    if exhausted:
+        return "Succeeded", "ExperimentSuggestionEndReached", f"{why} suggestion service has reached the end"
+    return None
+
+
+def wanted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int:
+    """Return how many trials should run now.
+
+    Katib leaves the trials without metrics out here, so that it may begin one more than maxTrialCount.
+    """
+    ended = ("trialsSucceeded", "trialsFailed", "trialsKilled", "trialsEarlyStopped")
+    most: int | None = spec.get("maxTrialCount")
+    parallel: int = spec["parallelTrialCount"]
+    return parallel if most is None else min(parallel, most - sum(status.get(field, 0) for field in ended))
+
+
 def _better(trial: Mapping[str, Any], value: float, than: float) -> bool:
     _, maximize, _ = objective_of(trial)
     return value > than if maximize else value < than

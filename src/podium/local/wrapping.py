@@ -11,9 +11,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from podium.cluster.base import Manifest
+from podium.manifests.experiment import render
 from podium.manifests.experiment.build import primary_containers
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.space import first_values, read_space
+
+if TYPE_CHECKING:
+    from podium.local.cluster import LocalCluster
 
 _SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
 _WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
@@ -75,6 +82,18 @@ def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path,
         container.pop("args", None)
         container["command"] = list(argv) if argv is not None else [*(shell or ("sh", "-c")), script]
     return Wrapped(job=wrapped, metrics=metrics)
+
+
+def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path) -> None:
+    """Refuse what no trial could run as here, before anything is stored.
+
+    Raises:
+        InvalidInput: The cluster would refuse the trials' jobs.
+    """
+    space = read_space(experiment["spec"]["parameters"], Findings())
+    values = {parameter.name: first_values(parameter)[0] for parameter in space}
+    job = render(experiment, f"{experiment['metadata']['name']}-trial", values)
+    cluster.plan(wrap(experiment, job, directory, 1.0).job)
 
 
 def plain_argv(script: str) -> list[str] | None:

@@ -1,0 +1,171 @@
+"""`podium experiment`: run Katib Experiments on this machine."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from podium.cli.experiment_options import (
+    as_json_option,
+    at_home,
+    changed,
+    directory_option,
+    manifest_options,
+    open_cluster,
+)
+from podium.cli.experiment_tables import best, delete, list_, show_best, status, stop, summary_of, trials
+from podium.errors import Failed
+
+if TYPE_CHECKING:
+    from podium.cluster.base import Manifest
+    from podium.local.cluster import LocalCluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LOOK = 0.25
+"""Seconds between two looks at the trials while an Experiment runs."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def experiment() -> None:
+    """Run a Katib Experiment YAML on this machine."""
+
+
+def _running(function: F) -> F:
+    for option in reversed(
+        [
+            click.option("--image-dir", "images", metavar="IMAGE=DIR", multiple=True, help="Python for an image."),
+            click.option("--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process."),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+@experiment.command()
+@click.argument("source")
+@manifest_options
+@_running
+@directory_option
+@as_json_option
+def run(
+    source: str, directory: Path | None, images: tuple[str, ...], fork_server: bool, as_json: bool, **options: Any
+) -> None:
+    """Run an Experiment here: a file, or one that comes with podium (random, grid, tpe …).
+
+    Trials run as processes; everything lies under the cluster's directory. Ctrl-C stops all trials; resume goes on.
+
+    \b
+    Examples:
+      podium experiment run random
+      podium experiment run sweep.yaml --data podium-work/data/mnist --output models --max-trials 20
+      podium experiment run tpe --set epochs=2 --set model=fast --workers 0 --json
+    """
+    from podium.settings import Settings
+
+    manifest = changed(source, **options)
+    manifest = at_home(manifest, Settings.from_environment().home, options["data"], options["output"])
+    with open_cluster(directory, images, fork_server) as cluster:
+        if options["name"] is None:
+            manifest = _free_name(cluster, manifest)
+        name = cluster.create(manifest)["metadata"]["name"]
+        click.echo(f"Experiment {name}, everything under {cluster.store.directory}", err=True)
+        _follow(cluster, name, as_json)
+
+
+@experiment.command()
+@click.argument("name")
+@click.option("--max-trials", type=int, help="New spec.maxTrialCount; must be above the trials there are.")
+@click.option("--parallel-trials", type=int, help="New spec.parallelTrialCount.")
+@click.option("--max-failed-trials", type=int, help="New spec.maxFailedTrialCount.")
+@_running
+@directory_option
+@as_json_option
+def resume(
+    name: str,
+    max_trials: int | None,
+    parallel_trials: int | None,
+    max_failed_trials: int | None,
+    images: tuple[str, ...],
+    fork_server: bool,
+    directory: Path | None,
+    as_json: bool,
+) -> None:
+    """Go on with an Experiment that was stopped or killed, or with more trials than it had.
+
+    A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in Katib.
+
+    \b
+    Examples:
+      podium experiment resume random
+      podium experiment resume random --max-trials 12
+    """
+    from podium.local.resuming import resume as go_on
+
+    given = {
+        "maxTrialCount": max_trials,
+        "parallelTrialCount": parallel_trials,
+        "maxFailedTrialCount": max_failed_trials,
+    }
+    with open_cluster(directory, images, fork_server) as cluster:
+        go_on(cluster, name, {field: value for field, value in given.items() if value is not None})
+        _follow(cluster, name, as_json)
+
+
+@experiment.command()
+@click.argument("source")
+@manifest_options
+@as_json_option
+def render(source: str, as_json: bool, **options: Any) -> None:
+    """Print an Experiment with your changes, checked, ready for kubectl apply -f -.
+
+    \b
+    Examples:
+      podium experiment render random --image registry.example/trainer:1 --data s3://bucket/mnist
+      podium experiment render tpe --max-trials 50 --json
+    """
+    import yaml
+
+    from podium.manifests.experiment import check
+
+    manifest = changed(source, **options)
+    check(manifest)
+    click.echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
+
+
+for command in (list_, status, best, trials, stop, delete):
+    experiment.add_command(command)
+
+
+def _free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
+    metadata = manifest.get("metadata") or {}
+    name, count = metadata.get("name"), 1
+    if not isinstance(name, str):
+        return manifest
+    free = name
+    while cluster.store.exists("Experiment", free):
+        count += 1
+        free = f"{name[: 40 - len(str(count)) - 1]}-{count}"
+    return {**manifest, "metadata": {**metadata, "name": free}}
+
+
+def _follow(cluster: "LocalCluster", name: str, as_json: bool) -> None:
+    from podium.cli.experiment_view import progress
+    from podium.local.resuming import is_stopped
+
+    with progress(cluster, name) as view:
+        while True:
+            ended = cluster.join("Experiment", name, LOOK)
+            view.look()
+            if ended:
+                break
+    found = cluster.get("Experiment", name)
+    if is_stopped(found):
+        raise Failed(f"Experiment {name} was stopped", f"podium experiment resume {name} goes on")
+    state = summary_of(found)
+    if state["state"] != "Succeeded":
+        raise Failed(f"Experiment {name} failed: {state['message']}", f"podium experiment trials {name}")
+    click.echo(state["message"], err=True)
+    show_best(cluster, name, as_json)

@@ -1,0 +1,117 @@
+"""What `podium experiment run` and `render` share: a manifest and the changes to it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from podium.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from podium.local.cluster import LocalCluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="Directory of the local cluster; $PODIUM_HOME/cluster if missing.",
+)
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_TRAINER = ["-m", "podium.trainer"]
+
+_OPTIONS = [
+    click.option("--name", help="metadata.name; that of the manifest if missing."),
+    click.option("--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."),
+    click.option("--output", metavar="URI", help="Where trials put their models, each below its own name."),
+    click.option("--set", "flags", metavar="FLAG=VALUE", multiple=True, help="Another flag of the trials' program."),
+    click.option("--image", help="Image of the trials."),
+    click.option("--max-trials", type=int, help="spec.maxTrialCount."),
+    click.option("--parallel-trials", type=int, help="spec.parallelTrialCount."),
+    click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
+    click.option("--goal", type=float, help="spec.objective.goal."),
+    click.option("--seed", type=int, help="random_state of the algorithm."),
+]
+
+
+def manifest_options(function: F) -> F:
+    """Add the options that change a manifest."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def changed(
+    source: str, *, name: str | None, data: str | None, output: str | None, flags: tuple[str, ...], **changes: Any
+) -> dict[str, Any]:
+    """Load an Experiment and change it as the options say.
+
+    Raises:
+        InvalidInput: A flag has no value, or the manifest is not readable.
+        NotFound: No such file or bundled Experiment.
+    """
+    from podium.manifests.experiment import customise, load
+    from podium.manifests.experiment.build import own_name
+
+    manifest = load(source)
+    given: dict[str, str | None] = {}
+    for text in flags:
+        flag, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput(f"`--set FLAG=VALUE` must hold, but got {text!r}", "for example --set epochs=2")
+        given[f"--{flag.lstrip('-')}"] = value
+    if data:
+        given["--data"] = _uri(data)
+    if output:
+        template = (manifest.get("spec") or {}).get("trialTemplate")
+        if not isinstance(template, dict):
+            raise InvalidInput("`spec.trialTemplate is an object` must hold for --output")
+        given["--output"] = f"{_uri(output)}/${{trialParameters.{own_name(template)}}}"
+    return customise(manifest, name=name, flags=given, **changes)
+
+
+def at_home(manifest: dict[str, Any], home: Path, data: str | None, output: str | None) -> dict[str, Any]:
+    """Point our own trainer's S3 defaults at this machine's directories, where the user named none.
+
+    Args:
+        manifest: As changed by the options.
+        home: Holds ``data/mnist`` and ``trials``.
+        data: What the user gave.
+        output: What the user gave.
+
+    Raises:
+        InvalidInput: There is no dataset where it would be.
+    """
+    from podium.manifests.experiment import customise
+    from podium.manifests.experiment.build import own_name, primary_containers
+
+    containers = [one for one, _ in primary_containers(manifest)]
+    words = [word for one in containers for word in [*(one.get("command") or []), *(one.get("args") or [])]]
+    flags: dict[str, str] = {}
+    if not any(words[at : at + 2] == _TRAINER for at in range(len(words))):
+        return manifest
+    if not data and any(word.startswith("--data=s3://podium/") for word in words):
+        flags["--data"] = str(home / "data" / "mnist")
+        if not Path(flags["--data"], "dataset.json").exists():
+            raise InvalidInput(f"`there is a dataset` must hold, but {flags['--data']} has none", "podium data prepare")
+    if not output and any(word.startswith("--output=s3://podium/") for word in words):
+        own = own_name(manifest["spec"]["trialTemplate"])
+        flags["--output"] = f"{home / 'trials'}/${{trialParameters.{own}}}"
+    return customise(manifest, flags=flags)
+
+
+def _uri(text: str) -> str:
+    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+
+
+def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_server: bool = True) -> "LocalCluster":
+    """Open the local cluster the options name."""
+    from podium.local.cluster import LocalCluster
+    from podium.settings import Settings
+
+    mapped: dict[str, str | Path] = dict(text.partition("=")[::2] for text in images)
+    place = directory or Settings.from_environment().home / "cluster"
+    return LocalCluster(place.absolute(), images=mapped, fork_server=fork_server)

@@ -1,0 +1,164 @@
+"""`podium experiment list|status|best|trials|stop|delete`: what there is, and its end."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
+from podium.errors import NotFound
+
+if TYPE_CHECKING:
+    from podium.cluster.base import Manifest
+    from podium.local.cluster import LocalCluster
+
+
+@click.command("list")
+@directory_option
+@as_json_option
+def list_(directory: Path | None, as_json: bool) -> None:
+    """List the Experiments on this machine.
+
+    \b
+    Example:
+      podium experiment list --json
+    """
+    from podium.cli.model_tables import table
+
+    with open_cluster(directory) as cluster:
+        rows = [summary_of(one) for one in cluster.list("Experiment")]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    cells = [[str(row[field]) for field in ("name", "state", "trials", "algorithm", "created")] for row in rows]
+    click.echo(table(("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)"), cells))
+
+
+@click.command()
+@click.argument("name")
+@directory_option
+@as_json_option
+def status(name: str, directory: Path | None, as_json: bool) -> None:
+    """Show how far an Experiment is.
+
+    \b
+    Example:
+      podium experiment status random
+    """
+    with open_cluster(directory) as cluster:
+        found = cluster.get("Experiment", name)
+    summary = {**summary_of(found), "status": found.get("status", {})}
+    if as_json:
+        click.echo(json.dumps(summary, indent=1))
+        return
+    counts = [f"{count} {field.removeprefix('trials').lower()}" for field, count in _counts(found).items()]
+    click.echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
+    if summary["message"]:
+        click.echo(summary["message"])
+
+
+@click.command()
+@click.argument("name")
+@directory_option
+@as_json_option
+def best(name: str, directory: Path | None, as_json: bool) -> None:
+    """Show the best trial: its parameters and metrics.
+
+    \b
+    Example:
+      podium experiment best random --json
+    """
+    with open_cluster(directory) as cluster:
+        show_best(cluster, name, as_json)
+
+
+@click.command()
+@click.argument("name")
+@directory_option
+@as_json_option
+def trials(name: str, directory: Path | None, as_json: bool) -> None:
+    """List an Experiment's trials, best first.
+
+    \b
+    Example:
+      podium experiment trials random
+    """
+    from podium.cli.experiment_view import OF, as_dict, draw, ranked
+
+    with open_cluster(directory) as cluster:
+        found = cluster.get("Experiment", name)
+        rows = ranked(cluster.list("Trial", {OF: name}), found)
+    click.echo(json.dumps([as_dict(row) for row in rows], indent=1) if as_json else draw(rows, found))
+
+
+@click.command()
+@click.argument("name")
+@directory_option
+def stop(name: str, directory: Path | None) -> None:
+    """Stop an Experiment that runs in another terminal; podium experiment resume goes on with it.
+
+    \b
+    Example:
+      podium experiment stop random
+    """
+    from podium.local.resuming import ask_to_stop
+
+    with open_cluster(directory) as cluster:
+        ask_to_stop(cluster, name)
+    click.echo(f"Experiment {name} stops; podium experiment resume {name} goes on", err=True)
+
+
+@click.command()
+@click.argument("name")
+@directory_option
+def delete(name: str, directory: Path | None) -> None:
+    """Stop an Experiment and remove it with its trials and logs; models stay where trials put them.
+
+    \b
+    Example:
+      podium experiment delete random
+    """
+    with open_cluster(directory) as cluster:
+        cluster.get("Experiment", name)
+        cluster.delete("Experiment", name)
+
+
+def show_best(cluster: "LocalCluster", name: str, as_json: bool) -> None:
+    """Print an Experiment's best trial."""
+    from podium.cli.experiment_view import OF, as_dict
+    from podium.manifests.experiment import best_trial, objective_of
+
+    found = cluster.get("Experiment", name)
+    row = best_trial(cluster.list("Trial", {OF: name}), maximize=objective_of(found)[1])
+    if row is None:
+        hint = f"podium experiment trials {name} shows why; podium doctor reads a trial's log"
+        raise NotFound(f"no trial of {name} has a result", hint)
+    if as_json:
+        click.echo(json.dumps({"experiment": name, **as_dict(row)}, indent=1))
+        return
+    click.echo(f"best trial: {row.name}")
+    for parameter, value in row.parameters.items():
+        click.echo(f"  {parameter} = {value}")
+    for metric, values in row.metrics.items():
+        click.echo(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
+
+
+def summary_of(found: "Manifest") -> dict[str, Any]:
+    """Return an Experiment in a few words."""
+    from podium.manifests.conditions import status_of
+
+    state = status_of(found)
+    return {
+        "name": found["metadata"]["name"],
+        "state": state.phase,
+        "message": state.message,
+        "trials": (found.get("status") or {}).get("trials", 0),
+        "algorithm": found["spec"]["algorithm"]["algorithmName"],
+        "created": found["metadata"].get("creationTimestamp", ""),
+    }
+
+
+def _counts(found: "Manifest") -> dict[str, int]:
+    counted = found.get("status") or {}
+    return {field: count for field, count in counted.items() if field.startswith("trial") and field != "trials"}

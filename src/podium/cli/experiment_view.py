@@ -1,0 +1,198 @@
+"""How trials are shown: a live table on a terminal, a line at each change everywhere else."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.model_tables import table
+from podium.cluster.base import Cluster, Manifest
+from podium.errors import NotFound
+from podium.manifests.experiment import TrialRow, leaderboard, objective_of, trial_row
+from podium.metrics import fold, read_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+OF = "katib.kubeflow.org/experiment"
+"""Label of an Experiment's trials."""
+
+_MARKS = {
+    "Pending": ("·", "dim"),
+    "Running": ("▸", "cyan"),
+    "Succeeded": ("✓", "green"),
+    "EarlyStopped": ("◂", "yellow"),
+    "Failed": ("✗", "red"),
+    "MetricsUnavailable": ("?", "red"),
+    "Killed": ("■", "yellow"),
+}
+_SHOWN = 24
+"""Rows of the live table at most; earlier trials are counted, the best always shown."""
+
+
+def trials_of(cluster: Cluster, experiment: Manifest) -> list[TrialRow]:
+    """Return the trials, oldest first; a running one has the last metrics it printed."""
+    rows = []
+    for trial in cluster.list("Trial", {OF: experiment["metadata"]["name"]}):
+        row = trial_row(trial)
+        if row.state == "Running" and not row.metrics:
+            row.metrics.update(_printed(cluster, trial, experiment))
+        rows.append(row)
+    return rows
+
+
+def _printed(cluster: Cluster, trial: Manifest, experiment: Manifest) -> dict[str, dict[str, str]]:
+    names = metric_names(experiment)
+    source = (experiment["spec"].get("metricsCollectorSpec") or {}).get("source") or {}
+    formats = (source.get("filter") or {}).get("metricsFormat")
+    lines: deque[str] = deque(maxlen=200)
+    with suppress(NotFound):
+        lines.extend(cluster.logs("Trial", trial["metadata"]["name"]))
+    return {name: values for name, values in fold(read_text(lines, names, formats), names).items() if _known(values)}
+
+
+def metric_names(experiment: Mapping[str, Any]) -> list[str]:
+    """Return the metrics of an Experiment, the objective first."""
+    objective = experiment["spec"]["objective"]
+    return [objective["objectiveMetricName"], *(objective.get("additionalMetricNames") or [])]
+
+
+def as_dict(row: TrialRow) -> dict[str, Any]:
+    """Return a trial for --json."""
+    return {field: getattr(row, field) for field in row.__dataclass_fields__}
+
+
+def draw(rows: Sequence[TrialRow], experiment: Manifest) -> str:
+    """Draw trials as aligned text."""
+    names, metrics = _columns(rows), metric_names(experiment)
+    head = ("TRIAL", "STATE", *(f">{name}" for name in names), *(f">{name}" for name in metrics), ">SECONDS")
+    return table(head, [_cells(row, names, metrics, experiment) for row in rows])
+
+
+def _columns(rows: Sequence[TrialRow]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.parameters))
+
+
+def _cells(row: TrialRow, names: Sequence[str], metrics: Sequence[str], experiment: Manifest) -> list[str]:
+    strategies = {one["name"]: one["value"] for one in experiment["spec"]["objective"].get("metricStrategies") or []}
+    ended = row.state not in ("Running", "Pending")
+    shown = [
+        row.metrics.get(name, {}).get(strategies.get(name, "latest") if ended else "latest", "") for name in metrics
+    ]
+    values = [_short(row.parameters.get(name, "")) for name in names]
+    return [row.name, row.state, *values, *shown, "" if row.seconds is None else f"{row.seconds:.1f}"]
+
+
+def _short(value: str) -> str:
+    try:
+        return value if len(value) <= 8 else f"{float(value):.5g}"
+    except ValueError:
+        return value if len(value) <= 20 else f"{value[:19]}…"
+
+
+def _known(values: Mapping[str, str]) -> bool:
+    return values["latest"] != "unavailable"
+
+
+@contextmanager
+def progress(cluster: Cluster, name: str) -> Iterator["View"]:
+    """Give a view that shows an Experiment on stderr."""
+    if not sys.stderr.isatty():
+        yield Lines(cluster, name)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    view = Screen(cluster, name)
+    with Live(view, console=Console(stderr=True), refresh_per_second=4):
+        yield view
+        view.look()
+
+
+class View:
+    """Looks at an Experiment's trials and shows them."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._cluster, self._name = cluster, name
+        self._began = time.monotonic()
+
+    def look(self) -> None:
+        """Take in what changed."""
+        raise NotImplementedError
+
+
+class Lines(View):
+    """One line on stderr each time a trial changes its state."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+        self._states: dict[str, str] = {}
+        self._best: str | None = None
+
+    def look(self) -> None:
+        """Print what changed."""
+        experiment = self._cluster.get("Experiment", self._name)
+        for trial in self._cluster.list("Trial", {OF: self._name}):
+            row = trial_row(trial)
+            if self._states.get(row.name) != row.state and row.state != "Pending":
+                self._states[row.name] = row.state
+                click.echo(self._line(row, experiment), err=True)
+
+    def _line(self, row: TrialRow, experiment: Manifest) -> str:
+        since = f"[{time.monotonic() - self._began:7.1f} s]"
+        words = " ".join(f"{name}={_short(value)}" for name, value in row.parameters.items())
+        if row.state == "Running":
+            return f"{since} {row.name} Running {words}"
+        cells = _cells(row, [], metric_names(experiment), experiment)[2:-1]
+        found = " ".join(f"{name}={cell}" for name, cell in zip(metric_names(experiment), cells, strict=True) if cell)
+        good = row.state in ("Succeeded", "EarlyStopped")
+        return f"{since} {row.name} {row.state} {found if good else row.message} {words}".rstrip()
+
+
+class Screen(View):
+    """A table that rich draws anew several times a second."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+        self._drawn: Any = "starting …"
+
+    def look(self) -> None:
+        """Draw what there is now."""
+        with suppress(NotFound):
+            self._drawn = self._table(self._cluster.get("Experiment", self._name))
+
+    def __rich__(self) -> Any:
+        return self._drawn
+
+    def _table(self, experiment: Manifest) -> "Table":
+        from rich.table import Table
+
+        rows, metrics = trials_of(self._cluster, experiment), metric_names(experiment)
+        _, maximize, _ = objective_of(experiment)
+        ended = [row for row in rows if row.value is not None]
+        best = (max if maximize else min)(ended, key=lambda row: row.value or 0.0).name if ended else ""
+        hidden = [row for row in rows[:-_SHOWN] if row.name != best]
+        title = f"{self._name}: {len(rows)} trials, {time.monotonic() - self._began:.0f} s"
+        if hidden:
+            title += f" ({len(hidden)} earlier ones not shown)"
+        names = _columns(rows)
+        shown = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
+        for head in ("", "TRIAL", "STATE"):
+            shown.add_column(head, no_wrap=True)
+        for head in (*names, *metrics, "SECONDS"):
+            shown.add_column(head, justify="right", no_wrap=True)
+        for row in rows:
+            if row not in hidden:
+                mark, style = _MARKS.get(row.state, ("·", ""))
+                cells = _cells(row, names, metrics, experiment)
+                shown.add_row(f"[{style}]{mark}[/]", *cells, style="bold" if row.name == best else "")
+        return shown
+
+
+def ranked(rows: Sequence[Manifest], experiment: Manifest) -> list[TrialRow]:
+    """Return trials, best first."""
+    return leaderboard(rows, maximize=objective_of(experiment)[1])

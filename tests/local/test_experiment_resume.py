@@ -1,0 +1,151 @@
+"""An Experiment goes on: after a raise of maxTrialCount, after a stop, after its engine was killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.errors import Conflict, InvalidInput
+from podium.local.cluster import LocalCluster
+from podium.local.resuming import ask_to_stop, is_stopped, resume
+
+PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
+
+
+def experiment(name: str, *, policy: str = "Never", most: int = 2, seconds: float = 0, **spec: Any) -> dict[str, Any]:
+    command = ["sh", "-c", f'{sys.executable} -c "{PROGRAM}" ${{trialParameters.lr}} {seconds}']
+    container = {"name": "training", "image": "python", "command": command}
+    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": name},
+        "spec": {
+            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+            "algorithm": {"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "1"}]},
+            "resumePolicy": policy,
+            "parallelTrialCount": min(2, most),
+            "maxTrialCount": most,
+            "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "1"}}],
+            "trialTemplate": {
+                "primaryContainerName": "training",
+                "trialParameters": [{"name": "lr", "reference": "lr"}],
+                "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+            },
+            **spec,
+        },
+    }
+
+
+def finish(cluster: LocalCluster, name: str) -> dict[str, Any]:
+    for _ in cluster.watch("Experiment", name, timeout=60):
+        pass
+    assert cluster.join("Experiment", name, 30)
+    return cluster.get("Experiment", name)
+
+
+def types(found: dict[str, Any]) -> list[str]:
+    return [f"{one['type']}={one['status']}" for one in found["status"]["conditions"]]
+
+
+def points(cluster: LocalCluster, name: str) -> list[str]:
+    trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": name})
+    return [trial["spec"]["parameterAssignments"][0]["value"] for trial in trials]
+
+
+@pytest.mark.parametrize("policy", ["LongRunning", "FromVolume"])
+def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment("e", policy=policy))
+        assert types(finish(cluster, "e")) == ["Created=True", "Running=False", "Succeeded=True"]
+    with LocalCluster(tmp_path, fork_server=False) as cluster:  # another process, as far as the files know
+        resume(cluster, "e", {"maxTrialCount": 4})
+        found = finish(cluster, "e")
+        assert types(found) == ["Created=True", "Restarting=True", "Running=False", "Succeeded=True"]
+        assert (found["status"]["trials"], found["status"]["trialsSucceeded"]) == (4, 4)
+        assert len(set(points(cluster, "e"))) == 4, "a seeded search does not begin again"
+
+
+@pytest.mark.parametrize(
+    ("policy", "changes", "law"),
+    [
+        ("Never", {"maxTrialCount": 4}, "goes on only if"),
+        ("LongRunning", {"maxTrialCount": 2, "parallelTrialCount": 1}, "maxTrialCount > trials"),
+        ("LongRunning", {"parallelTrialCount": 1}, "maxTrialCount > trials"),
+        ("LongRunning", {"maxFailedTrialCount": 1}, "maxTrialCount > trials"),
+        ("LongRunning", {"maxTrialCount": 4, "parallelTrialCount": 9}, "parallelTrialCount <= maxTrialCount"),
+    ],
+)
+def test_edits_that_katib_refuses_are_refused(policy: str, changes: dict[str, int], law: str, tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment("e", policy=policy))
+        before = finish(cluster, "e")
+        with pytest.raises(InvalidInput, match=law):
+            resume(cluster, "e", changes)
+        assert cluster.get("Experiment", "e") == before
+
+
+def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment("e", most=3, seconds=0.6))
+        for found in cluster.watch("Experiment", "e", timeout=30):
+            if found.get("status", {}).get("trialsRunning") == 2:
+                break
+        ask_to_stop(cluster, "e")
+        assert cluster.join("Experiment", "e", 30)
+        assert is_stopped(cluster.get("Experiment", "e"))
+        assert cluster.list("Job") == [] or all("conditions" in job["status"] for job in cluster.list("Job"))
+        begun = points(cluster, "e")
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        resume(cluster, "e")
+        found = finish(cluster, "e")
+        assert not is_stopped(found)
+        assert types(found)[-1] == "Succeeded=True"
+        assert found["status"]["trialsSucceeded"] == 3
+        assert points(cluster, "e")[: len(begun)] == begun
+
+
+def test_an_engine_that_was_killed_leaves_what_another_can_go_on_with(tmp_path: Path) -> None:
+    manifest = json.dumps(experiment("e", most=4, seconds=0.5))
+    script = (
+        "import json, sys, time; from pathlib import Path; from podium.local.cluster import LocalCluster\n"
+        "cluster = LocalCluster(Path(sys.argv[1]), fork_server=False); cluster.create(json.loads(sys.argv[2]))\n"
+        "time.sleep(60)"
+    )
+    engine = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), manifest])
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            found = cluster.list("Experiment")
+            if found and found[0].get("status", {}).get("trialsSucceeded", 0) >= 1:
+                break
+            time.sleep(0.05)
+        with pytest.raises(Conflict, match="another process"):
+            resume(cluster, "e")
+        os.kill(engine.pid, signal.SIGKILL)
+        engine.wait()
+        done = list(found[0]["status"]["succeededTrialList"])
+        deadline = time.monotonic() + 10
+        while cluster.store.is_supervised("Experiment", "e") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        resume(cluster, "e")
+        found_now = finish(cluster, "e")
+        assert types(found_now) == ["Created=True", "Running=False", "Succeeded=True"]
+        assert found_now["status"]["trialsSucceeded"] == 4
+        assert set(done) <= set(found_now["status"]["succeededTrialList"])
+
+
+def test_deleting_an_experiment_takes_its_trials_and_jobs_with_it(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment("e", seconds=20))
+        for found in cluster.watch("Experiment", "e", timeout=30):
+            if found.get("status", {}).get("trialsRunning") == 2:
+                break
+        cluster.delete("Experiment", "e")
+        assert [cluster.list(kind) for kind in ("Experiment", "Trial", "Job")] == [[], [], []]
