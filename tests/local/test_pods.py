@@ -141,6 +141,19 @@ def test_a_mapped_image_is_root_and_working_directory(cluster: LocalCluster, tmp
     assert output(cluster, manifest(image="mapped", command=("/bin/greet",)))[0] == "hello"
 
 
+def test_any_other_image_works_where_the_caller_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("import helper; print(open('data').read()); open('model', 'w')")
+    (tmp_path / "code" / "helper.py").write_text("print('helped')")
+    (tmp_path / "data").write_text("7")
+    monkeypatch.chdir(tmp_path)
+    with LocalCluster(tmp_path / "runs" / "cluster") as cluster:
+        assert output(cluster, manifest(command=("python", "code/train.py"))) == ["helped", "7"]
+        assert not (tmp_path / "model").exists()
+        cluster.delete("PyTorchJob", "job")
+        assert output(cluster, manifest(command=("sh", "-c", "ls"))) == []
+
+
 SIDE = {"name": "side", "image": "any", "command": ["true"]}
 
 
@@ -150,7 +163,7 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
         ({}, {"command": None}, f"{PATH}.containers[0].command: this machine needs a command for image any"),
         ({}, {"command": ["no-such-program"]}, "command: this machine needs a program"),
         ({}, {"command": ["python", "no-such.py"]}, "a script of the local environment, not no-such.py"),
-        ({}, {"command": ["/opt/app/run"]}, "--image any=DIR"),
+        ({}, {"command": ["/opt/app/run"]}, "--image-dir any=DIR"),
         ({}, {"envFrom": [{"secretRef": {"name": "s"}}]}, f"{PATH}.containers[0].envFrom"),
         ({}, {"lifecycle": {"preStop": {}}}, f"{PATH}.containers[0].lifecycle"),
         ({}, {"comand": ["x"]}, "not comand"),

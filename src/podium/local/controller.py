@@ -4,14 +4,13 @@ import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
+from podium.local.images import Images
 from podium.local.replica import Replica
 from podium.local.starter import Starter
 from podium.local.store import POLL, Store, write_json
@@ -28,8 +27,8 @@ class Runtime:
     starter: Starter
     """Starts processes."""
 
-    images: Mapping[str, Path]
-    """Directories that stand for images."""
+    images: Images
+    """What stands for images."""
 
 
 class Controller(ABC):

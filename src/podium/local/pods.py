@@ -1,14 +1,13 @@
 """What of a pod template this machine can do: honour a field, name it in a notice, or refuse it. Never drop it."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
-from podium.local.images import Image, find_image
+from podium.local.images import Image, Images, find_image
 from podium.local.podfields import HONOURED_CONTAINER, HONOURED_POD, NO_MEANING_CONTAINER, NO_MEANING_POD
 
 MAX_GRACE = 30
@@ -58,13 +57,13 @@ class PodPlan:
     """Fields that mean nothing on this machine."""
 
 
-def plan_pod(template: Manifest, path: str, images: Mapping[str, Path]) -> PodPlan:
+def plan_pod(template: Manifest, path: str, images: Images) -> PodPlan:
     """Read an admitted pod template.
 
     Args:
         template: With metadata and spec.
         path: Where it stands in the manifest, for messages.
-        images: Directories that stand for images.
+        images: What stands for images.
 
     Raises:
         InvalidInput: A field would change the result and cannot be honoured here.
@@ -92,7 +91,7 @@ def plan_pod(template: Manifest, path: str, images: Mapping[str, Path]) -> PodPl
 
 
 def _plan(
-    container: Manifest, path: str, volumes: dict[str, Path | None], images: Mapping[str, Path], ignored: list[str]
+    container: Manifest, path: str, volumes: dict[str, Path | None], images: Images, ignored: list[str]
 ) -> ContainerPlan:
     ignored += [f"containers.{one}" for one in _sort_fields(container, HONOURED_CONTAINER, NO_MEANING_CONTAINER, path)]
     image = find_image(container["image"], images)
@@ -168,7 +167,7 @@ def _working_dir(given: str | None, path: str, image: Image) -> Path | None:
         return None
     here = Path(image.resolve(given))
     if not (here.is_absolute() and here.is_dir()):
-        hint = f"map the image to a directory that has it: --image {image.name}=DIR"
+        hint = f"map the image to a directory that has it: --image-dir {image.name}=DIR"
         raise _refuse(path, f"a directory of the local environment, not {given}", hint)
     return here
 
@@ -186,12 +185,12 @@ def _check_source(source: Manifest, path: str) -> None:
 def _check_program(plan: ContainerPlan, may_be_created: bool) -> None:
     """Refuse what would only fail with "not found": the program, or the script given to Python."""
     program, *arguments = plan.argv
-    here, path = plan.working_dir or plan.image.root, f"{plan.path}.command"
-    hint = f"map the image to a directory that has it: --image {plan.image.name}=DIR"
+    here, path = plan.working_dir or plan.image.workdir, f"{plan.path}.command"
+    hint = f"map the image to a directory that has it: --image-dir {plan.image.name}=DIR"
     if may_be_created or "$(" in program:
         return
     if "/" in program and not program.startswith("/"):
-        found = here is not None and (here / program).exists()
+        found = (here / program).exists()
     else:
         found = plan.image.find_program(program, os.environ.get("PATH", "")) is not None
     if not found:
@@ -199,7 +198,7 @@ def _check_program(plan: ContainerPlan, may_be_created: bool) -> None:
     script = arguments[0] if arguments and Path(program).name.startswith("python") else "-"
     if not script.startswith("-") and "$(" not in script:
         place = Path(plan.image.resolve(script))
-        if not (place.exists() if place.is_absolute() else here is not None and (here / script).exists()):
+        if not (place.exists() if place.is_absolute() else (here / script).exists()):
             raise _refuse(path, f"a script of the local environment, not {script}", hint)
 
 

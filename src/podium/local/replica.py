@@ -173,10 +173,11 @@ class Replica:
             mounts.append((where, here))
         translate = translator((where, here) for where, here in mounts if str(here) != where)
         env = container_environment(container, setting.identity, setting.forced, setting.threads, translate)
-        container.image.furnish(setting.work)
         self._log(container).parent.mkdir(parents=True, exist_ok=True)
+        argv = tuple(container.image.resolve(translate(expand(one, env))) for one in container.argv)
+        container.image.furnish(setting.work, argv)
         return Command(
-            argv=tuple(container.image.resolve(translate(expand(one, env))) for one in container.argv),
+            argv=argv,
             env=env,
             cwd=container.working_dir or setting.work,
             log=self._log(container),

@@ -136,14 +136,11 @@ def find_preload(module: str, command: Command) -> tuple[str, ...]:
 
 def _find_source(module: str, cwd: str) -> Path | None:
     """Find a module's file without importing anything; of a package, its __main__."""
-    path: list[str] | None = [cwd, *sys.path]
-    for part in [*module.split("."), "__main__"]:
-        spec = PathFinder.find_spec(part, path)
-        if spec is None:
-            return None
-        path = list(spec.submodule_search_locations) if spec.submodule_search_locations else None
-        if path is None:
-            return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    inside = os.path.join(*module.split("."))
+    for place in (cwd, *sys.path):
+        for found in (Path(place, f"{inside}.py"), Path(place, inside, "__main__.py")):
+            if found.is_file():
+                return found
     return None
 
 
