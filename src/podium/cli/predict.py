@@ -1,0 +1,61 @@
+"""`podium predict`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.registry_options import open_registry, output, registry_options
+
+if TYPE_CHECKING:
+    from podium.steps.predict import Prediction
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("pictures", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--model", "name", default="mnist", show_default=True, help="Model in the registry.")
+@click.option("--alias", default="champion", show_default=True, help="Which version: an alias or a version's id.")
+@click.option("--file", type=click.Path(path_type=Path), help="A model.onnx instead of one from the registry.")
+@click.option("--dataset", help="How to prepare pictures: mnist or fashion-mnist; what the model says if missing.")
+@registry_options
+def predict(
+    pictures: tuple[Path, ...],
+    name: str,
+    alias: str,
+    file: Path | None,
+    dataset: str | None,
+    storage: str | None,
+    as_json: bool,
+) -> None:
+    """Classify pictures with the champion.
+
+    PICTURES are .png and .jpg files or folders of them: one dark digit on light paper, light on dark, in colour, of any
+    size. For a model of Fashion-MNIST, one piece of clothing on a plain background.
+
+    \b
+    Examples:
+      podium predict photo.jpg
+      podium predict drawings/ --json
+      podium predict shoe.png --model fashion-mnist --storage s3://models
+      podium predict digit.png --file trained/model.onnx
+    """
+    from podium.steps import predict as step
+
+    model: bytes | Path
+    known: dict[str, Any] = {}
+    if file:
+        model, source = file, str(file)
+    else:
+        registry = open_registry(storage)
+        version = registry.resolve(name, alias)
+        model, known = registry.read(version, "model.onnx"), version.metadata.get("dataset") or {}
+        source = f"{name} {version.version}"
+    trained_on = dataset or known.get("name") or "mnist"
+    found = step.predict(model, pictures, dataset=trained_on, classes=known.get("classes"))
+    value = {"model": source, "dataset": trained_on, "predictions": [one.to_json() for one in found]}
+    output(as_json, value, lambda: "\n".join(_line(one) for one in found))
+
+
+def _line(found: "Prediction") -> str:
+    runners = [f"{label} {share:.1%}" for label, share in list(found.probabilities.items())[1:3]]
+    return f"{found.picture}  {found.label}  {found.probabilities[found.label]:.1%}  (then {', '.join(runners)})"

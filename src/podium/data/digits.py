@@ -1,0 +1,122 @@
+"""Prepare a picture of a digit as the MNIST authors did: crop, fit into 20x20, centre of mass in the middle of 28x28.
+
+The recipe is theirs (yann.lecun.com/exdb/mnist); the part before it finds the ink on any background: paper under
+uneven light, a blackboard, colour on colour.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from podium.errors import InvalidInput
+
+BOX = 20  # the digit fits into 20x20 …
+SIDE = 28  # … of 28x28
+STRONG = 40  # so many pixels decide how strong the ink is: not one speck, and not more than a small digit has
+LEAST_CONTRAST = 12  # of 255: a faint pencil line; JPEG noise on an empty page is below
+
+Floats = NDArray[np.float64]
+
+
+def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
+    """Turn a picture of one digit into what the network was trained on.
+
+    Args:
+        picture: RGB, the digit darker, lighter or of another colour than its background.
+
+    Returns:
+        uint8 [28, 28], ink 255 on background 0.
+
+    Raises:
+        InvalidInput: Nothing stands out from the background.
+    """
+    pixels = np.asarray(picture, np.float64)
+    background, noise = background_light(pixels)
+    ink, peak = _ink(pixels - background)
+    if peak < max(LEAST_CONTRAST, 4 * noise):
+        raise InvalidInput(f"the digit must stand out from its background, but the contrast is {peak:.0f} of 255",
+                           "is the picture empty? one digit, well lit, fills it best")  # fmt: skip
+    strokes = _strokes(ink, peak, noise)
+    floor = min(2 * noise, peak / 4)
+    values = np.where(strokes, ((ink - floor) / (0.9 * peak - floor)).clip(0, 1), 0)
+    return place(values)
+
+
+def background_light(pixels: Floats) -> tuple[Floats, float]:
+    """Fit a smooth surface to the background, so that uneven light is no ink.
+
+    The frame of the picture is background for the most part: it decides which pixels count first. A quadratic surface
+    follows a lamp at one side or the dark corners of a lens, and cannot follow a stroke.
+
+    Returns:
+        The surface [h, w, 3], and the noise around it in levels.
+    """
+    height, width = pixels.shape[:2]
+    y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], -1).reshape(-1, 6)
+    values = pixels.reshape(-1, 3)
+    rim = max(1, round(0.05 * min(height, width)))
+    frame = np.ones((height, width), bool)
+    frame[rim:-rim, rim:-rim] = False
+    surface = np.broadcast_to(np.median(values[frame.ravel()], 0), values.shape)
+    spread = _spread(_distance(values - surface)[frame.ravel()])
+    for region in (frame.ravel(),) * 6 + (np.ones(len(values), bool),) * 6:
+        distance = _distance(values - surface)
+        weight = np.clip(1 - (distance / (5 * spread)) ** 2, 0, None) ** 2 * region  # Tukey's: far away counts nothing
+        scaled = terms * weight[:, None]
+        surface = terms @ np.linalg.lstsq(scaled.T @ terms, scaled.T @ values, rcond=1e-6)[0]
+        spread = _spread(_distance(values - surface)[weight > 0])
+    return surface.reshape(pixels.shape), spread
+
+
+def _distance(difference: Floats) -> Floats:
+    """Return the root mean square over the colours."""
+    return np.asarray(np.sqrt(np.square(difference).mean(-1)))
+
+
+def _spread(distances: Floats) -> float:
+    return max(1.5, 1.5 * float(np.median(distances)))
+
+
+def _ink(difference: Floats) -> tuple[Floats, float]:
+    """Measure how far each pixel goes from the background towards the colour of the ink; darker or lighter alike."""
+    distance = _distance(difference)
+    few = min(STRONG, math.ceil(0.002 * distance.size))
+    strong = distance >= 0.6 * np.partition(distance, -few, axis=None)[-few]
+    colour = difference[strong].mean(0)
+    ink = (difference @ (colour / max(np.linalg.norm(colour), 1e-9)) / math.sqrt(3)).clip(0, None)
+    return ink, float(np.quantile(ink[strong], 0.5))
+
+
+def _strokes(ink: Floats, peak: float, noise: float) -> NDArray[np.bool_]:
+    """Choose the connected strokes that are the digit: no specks, no edge of the page."""
+    from scipy import ndimage
+
+    labels, count = ndimage.label(ink > max(0.25 * peak, 3 * noise), np.ones((3, 3)))
+    numbers = np.arange(1, count + 1)
+    mass, top = ndimage.sum_labels(ink, labels, numbers), ndimage.maximum(ink, labels, numbers)
+    edge = np.unique(np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]]))
+    inside = ~np.isin(numbers, edge)
+    good = np.asarray(top) > 0.5 * peak
+    if mass[good & inside].sum() > 0.2 * mass[good].sum():
+        good &= inside
+    good &= mass > 0.05 * mass[good].max()
+    return np.asarray(ndimage.binary_dilation(np.isin(labels, numbers[good]), np.ones((3, 3))))
+
+
+def place(values: Floats) -> NDArray[np.uint8]:
+    """Fit strokes (0..1) into 20x20, keeping their proportions, and put their centre of mass in the middle of 28x28."""
+    rows, columns = np.flatnonzero(values.max(1) > 0.2), np.flatnonzero(values.max(0) > 0.2)
+    cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    scale = BOX / max(cropped.shape)
+    size = [max(1, round(side * scale)) for side in reversed(cropped.shape)]
+    small = Image.fromarray(cropped.astype(np.float32)).resize((size[0], size[1]), Image.Resampling.HAMMING)
+    digit = np.asarray(small, np.float64).clip(0, None)
+    digit /= digit.max()
+    sheet = np.zeros((3 * SIDE, 3 * SIDE))
+    centre = [(digit.sum(1 - axis) @ np.arange(digit.shape[axis])) / digit.sum() for axis in (0, 1)]
+    top, left = (SIDE + SIDE // 2 - round(middle) for middle in centre)
+    sheet[top : top + digit.shape[0], left : left + digit.shape[1]] = digit
+    return np.asarray(sheet[SIDE : 2 * SIDE, SIDE : 2 * SIDE] * 255).round().astype(np.uint8)

@@ -1,0 +1,123 @@
+"""Any .png or .jpg as the 28x28 image a network was trained on.
+
+What that means depends on the dataset: a digit is cropped and centred by its mass (podium.data.digits), a piece of
+clothing fills the 28x28 as in Fashion-MNIST.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from podium.data.digits import SIDE, prepare_digit
+from podium.errors import InvalidInput, NotFound
+
+ENDINGS = (".png", ".jpg", ".jpeg")
+LARGEST = 480  # pixels a side; more shows no more of a digit
+
+
+def find_pictures(places: Iterable[Path]) -> list[Path]:
+    """Return the pictures among files and folders, a folder's in order of name.
+
+    Raises:
+        NotFound: A file or folder is not there, or a folder has no picture.
+        InvalidInput: A file is no .png or .jpg.
+    """
+    found: list[Path] = []
+    for place in places:
+        if not place.exists():
+            raise NotFound(f"there is no picture {place}")
+        inside = sorted(path for path in place.iterdir() if _is_picture(path)) if place.is_dir() else [place]
+        if not inside:
+            raise NotFound(f"there is no {' or '.join(ENDINGS)} in {place}")
+        if place.is_file() and not _is_picture(place):
+            raise InvalidInput(f"a picture ends in {' or '.join(ENDINGS)}, but got {place}")
+        found += inside
+    return found
+
+
+def _is_picture(path: Path) -> bool:
+    return path.suffix.lower() in ENDINGS
+
+
+def prepare_picture(picture: Path | Image.Image, dataset: str = "mnist") -> NDArray[np.uint8]:
+    """Turn a picture into an image of a dataset.
+
+    Args:
+        picture: A file, or an opened picture of any mode and size.
+        dataset: What the network was trained on: ``fashion-mnist`` for clothing, anything else is digits.
+
+    Returns:
+        uint8 [28, 28], background 0.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: It is no picture, a damaged one, or an empty one.
+    """
+    name = str(picture) if isinstance(picture, Path) else "the picture"
+    try:
+        flat = flatten(open_picture(picture) if isinstance(picture, Path) else picture)
+        return prepare_garment(flat) if dataset == "fashion-mnist" else prepare_digit(flat)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error.message}", error.hint) from error
+
+
+def open_picture(path: Path) -> Image.Image:
+    """Read a picture file completely, turned the way the camera was held.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: It is no picture, damaged, or of absurd size.
+    """
+    try:
+        with Image.open(path) as picture:
+            picture.draft("RGB", (2 * LARGEST, 2 * LARGEST))  # large photos decode at a fraction of their size
+            return ImageOps.exif_transpose(picture)
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no picture {path}") from error
+    except UnidentifiedImageError as error:
+        raise InvalidInput("this is no picture", "a .png or .jpg is wanted") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InvalidInput(f"this picture cannot be read: {error}", "save it again as .png") from error
+
+
+def flatten(picture: Image.Image) -> Image.Image:
+    """Return an RGB picture of sensible size, transparency replaced by the background its content needs."""
+    if picture.mode.startswith(("I", "F")):  # 16 bits and more, which Pillow would cut instead of scale
+        values = np.asarray(picture, np.float64)
+        span = max(float(np.ptp(values)), 1e-9)
+        picture = Image.fromarray(((values - values.min()) / span * 255).astype(np.uint8))
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        gray, alpha = (np.asarray(band, np.float64) for band in (picture.convert("L"), picture.getchannel("A")))
+        dark = (gray * alpha).sum() < 128 * alpha.sum()
+        paper = Image.new("RGBA", picture.size, "white" if dark else "black")
+        picture = Image.alpha_composite(paper, picture)
+    picture = picture.convert("RGB")
+    picture.thumbnail((LARGEST, LARGEST))
+    return picture
+
+
+def prepare_garment(picture: Image.Image) -> NDArray[np.uint8]:
+    """Prepare clothing as in Fashion-MNIST: trimmed, longest side 28, centred, light background turned to black.
+
+    The steps are those of the dataset's paper (arXiv 1708.07747, table 1) without its sharpening.
+    """
+    gray = np.asarray(picture.convert("L"), np.float64)
+    rim = np.concatenate([gray[0], gray[-1], gray[:, 0], gray[:, -1]])
+    paper = float(np.median(rim))
+    values = 255 * (1 - gray / paper).clip(0, 1) if paper >= 128 else (gray - paper).clip(0, None)
+    item = np.abs(gray - paper) > 0.05 * 255
+    if not item.any():
+        raise InvalidInput("the piece must stand out from its background, but nothing does", "is the picture empty?")
+    rows, columns = np.flatnonzero(item.any(1)), np.flatnonzero(item.any(0))
+    cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    scale = SIDE / max(cropped.shape)
+    width, height = (max(1, round(side * scale)) for side in reversed(cropped.shape))
+    small = Image.fromarray(cropped.astype(np.float32)).resize((width, height), Image.Resampling.HAMMING)
+    sheet = np.zeros((SIDE, SIDE))
+    top, left = (SIDE - height) // 2, (SIDE - width) // 2
+    sheet[top : top + height, left : left + width] = np.asarray(small)
+    return sheet.clip(0, 255).round().astype(np.uint8)

@@ -1,0 +1,55 @@
+"""A network trained on MNIST reads digits it has never seen the like of: printed, photographed, coloured."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from podium.data import artifact
+from podium.data.pictures import prepare_picture
+from podium.scoring import Model
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
+from drawing import FONTS, as_jpeg, draw, in_uneven_light, tight
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def model(mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    target = tmp_path_factory.mktemp("model")
+    command = [sys.executable, "-m", "podium.trainer", "--data", str(mnist), "--output", str(target), "--model", "fast"]
+    subprocess.run([*command, "--epochs", "3"], check=True, timeout=600, capture_output=True)
+    return Model(target / "model.onnx")
+
+
+def share_read(model: Model, pictures: list[Image.Image], labels: list[int]) -> float:
+    images = np.stack([prepare_picture(picture) for picture in pictures])
+    return float((model.logits(images).argmax(1) == labels).mean())
+
+
+def test_handwriting_saved_as_pictures_is_read_as_well_as_the_images_themselves(model: Model, mnist: Path) -> None:
+    part = artifact.load(mnist, "validation")
+    images, labels = part.images[::12], part.labels[::12].tolist()
+    before = float((model.logits(images).argmax(1) == labels).mean())
+    ink_on_paper = [Image.fromarray(255 - image // 2).resize((200, 200), Image.Resampling.BICUBIC) for image in images]
+    assert share_read(model, ink_on_paper, labels) >= before - 0.01
+    assert share_read(model, [Image.fromarray(image) for image in images], labels) >= before - 0.01
+
+
+def test_printed_digits_are_read_in_every_font_and_light(model: Model) -> None:
+    drawn = [(draw(digit, font), digit) for font in FONTS for digit in range(10)]
+    inverted = [
+        (draw(digit, font, ink=(255, 255, 255), paper=(0, 40, 0)), digit) for font in FONTS for digit in range(10)
+    ]
+    ways = {"plain": drawn, "on a blackboard": inverted}
+    ways["uneven"] = [(in_uneven_light(picture), digit) for picture, digit in drawn]
+    ways["jpeg"] = [(as_jpeg(picture), digit) for picture, digit in drawn]
+    ways["tight"] = [(tight(picture), digit) for picture, digit in drawn]
+    for way, pairs in ways.items():
+        read = share_read(model, [picture for picture, _ in pairs], [digit for _, digit in pairs])
+        print(f"{way}: {read:.3f} of {len(pairs)}")
+        assert read >= 0.85, way  # a printed 1 with a flag is a 7 to a network that knows American handwriting
