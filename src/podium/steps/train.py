@@ -94,7 +94,7 @@ def train(
         say(f"PyTorchJob {name}: 1 master, {workers} worker{'' if workers == 1 else 's'}")
         follow(there, "PyTorchJob", name)
     fetch_directory(output, Path(target))
-    return _trained(Path(target), name, run, output, dict(hyperparameters))
+    return _trained(Path(target), name, run, output, flags)
 
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
