@@ -132,6 +132,11 @@ def test_single_quotes_in_the_template_protect_values(value: str) -> None:
     assert not job("python", "train.py", "--text='${trialParameters.text}'", **searching(value))  # observed
 
 
+def test_a_backslash_in_a_value_becomes_something_else() -> None:
+    found = job("python", "train.py", "'${trialParameters.text}'", **searching(r"a\nb"))  # observed: a line break
+    assert found["shell-breaks-values"].level == "fail"
+
+
 def test_a_single_quote_in_a_value_breaks_single_quotes_in_the_template() -> None:
     found = job("python", "train.py", "'${trialParameters.text}'", **searching("it's"))  # observed
     assert found["shell-breaks-values"].level == "fail"
@@ -150,6 +155,8 @@ def test_a_script_of_several_commands_is_collected_from_the_last_only() -> None:
     assert job("sh", "-c", "pip list && python train.py")["last-command-only"].level == "warn"
     assert job("sh", "-c", "python train.py; echo done")["last-command-only"].level == "fail"
     assert not job("sh", "-c", "{ pip list && python train.py; }")
+    file = {"metricsCollectorSpec": {"collector": {"kind": "File"}}}
+    assert not job("sh", "-c", "python train.py; echo done", **file), "nothing is redirected then"
 
 
 @pytest.mark.parametrize(

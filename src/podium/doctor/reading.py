@@ -23,6 +23,9 @@ STRATEGIES = ("min", "max", "latest")
 SHOWN = 1000
 """Readings kept for the report; the rules see all of them."""
 
+MENTIONS = 5000
+"""Lines kept that mention a metric and report none: enough to see near misses by."""
+
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SMALL_IS_GOOD = re.compile(r"loss|err|mse|mae|perplex|nll", re.IGNORECASE)
 
@@ -121,13 +124,14 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
     """Read a log once, line by line."""
     if reader.json:
         return _scan_json(list(lines), reader)
-    kept, seen, total = [], Counter[str](), 0
+    kept, seen, total, mentioned = [], Counter[str](), 0, 0
     mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
     for total, raw in enumerate(lines, 1):
         text = raw.rstrip("\r\n")
         seen.update(names_on(text))
         readings = tuple(parse_line(text, reader.names, reader.formats))
-        if readings or mentions.search(text):
+        mentioned += not readings and mentions.search(text) is not None
+        if readings or (mentioned <= MENTIONS and mentions.search(text)):
             kept.append(Line(total, text, readings))
     return Log(reader=reader, lines=kept, total=total, seen=dict(seen))
 

@@ -1,5 +1,6 @@
 """Rules about the command line of a trial: what is left of it after Katib has handed it to a shell."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 
@@ -68,7 +69,7 @@ def shell_expands_words(job: Workload) -> Iterator[Hit]:
                 yield Hit(what=f"`{first_of(word)}`: `{special.text}` {special.effect}", where=path, mend=mend)
 
 
-@rule("fail", "Values are put into the command as they are; the shell reads them.")
+@rule("fail", "Values are put into the template's JSON and then into a shell's command line as they are.")
 def shell_breaks_values(job: Workload) -> Iterator[Hit]:
     values = dict(_values(job))
     for _, container in job.wrapped():
@@ -78,9 +79,9 @@ def shell_breaks_values(job: Workload) -> Iterator[Hit]:
                 harmed = [value for value in choices if _harms(word, name, value, _variables(job, container))]
                 if harmed:
                     shown = ", ".join(repr(value) for value in harmed[:4])
-                    what = f"the shell changes {shown} of parameter {parameter} in `{first_of(word)}`"
+                    what = f"{shown} of parameter {parameter} would not arrive as written in `{first_of(word)}`"
                     quoted = f"'${{trialParameters.{name}}}'"
-                    mend = f"write {quoted} with single quotes; values that hold one need another spelling"
+                    mend = f"write {quoted} with single quotes; spell values without quotes and backslashes"
                     yield Hit(what=what, where=path, mend=mend)
 
 
@@ -97,9 +98,12 @@ def _values(job: Workload) -> Iterator[tuple[str, tuple[str, list[str]]]]:
 
 
 def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
-    """Tell whether a value in a word gives the shell something that a plain value does not."""
-    if '"' in value or "\\" in value:  # these break the template before a shell sees them: admission reports it
-        return False
+    """Tell whether a value turns into another one, or gives the shell something that a plain value does not."""
+    try:
+        if json.loads(f'"{value}"', strict=False) != value:
+            return True  # a backslash and n become a line break
+    except ValueError:
+        return False  # the template is broken before a shell sees it: admission reports it
     filled = PLACEHOLDER.sub(lambda found: value if found[1] == name else "x", word)
     return len(list(specials(filled, variables))) > len(list(specials(_plain(word), variables)))
 
@@ -116,7 +120,7 @@ def shell_not_recognised(job: Workload) -> Iterator[Hit]:
 
 @rule("warn", "Katib appends its redirection to the script: only the last command's output is collected.")
 def last_command_only(job: Workload) -> Iterator[Hit]:
-    for path, script in _scripts(job):
+    for path, script in _scripts(job) if job.collector == "StdOut" else ():
         commands = [command for command in split_script(script).commands if command]
         if len(commands) > 1:
             what = f"of {len(commands)} commands only `{first_of(commands[-1])}` is collected"
