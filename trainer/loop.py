@@ -152,7 +152,7 @@ class Training:
         self.seed_dropout(done)
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.learning_rate(config, done, self.steps)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         with processor.autocast(self.precision, self.world.device):
             logits = self.model(images)
         loss = weight * F.cross_entropy(logits.float(), labels, reduction="sum",
@@ -160,7 +160,7 @@ class Training:
         with peers():
             loss.backward()
         self.gradients.wait()
-        self.optimizer.step()
+        recipe.apply(self.optimizer)
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss.detach()
 

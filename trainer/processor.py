@@ -19,10 +19,16 @@ def set_threads(config: TrainConfig, environ: Mapping[str, str] = os.environ) ->
     The flag first, then OMP_NUM_THREADS, else the cores divided by the processes that share this machine: more
     threads than cores make every step slower.
     """
-    processes = int(environ.get("LOCAL_WORLD_SIZE") or 1)
-    count = config.threads or int(environ.get("OMP_NUM_THREADS") or 0) or max(1, usable_cores() // processes)
+    processes = max(1, _number(environ.get("LOCAL_WORLD_SIZE")))
+    count = config.threads or _number(environ.get("OMP_NUM_THREADS")) or max(1, usable_cores() // processes)
     torch.set_num_threads(count)
     return count
+
+
+def _number(text: str | None) -> int:
+    """Return the (first) number of a setting that others own, 0 if there is none."""
+    first = (text or "").partition(",")[0].strip()
+    return int(first) if first.isdecimal() else 0
 
 
 def keep_memory() -> None:

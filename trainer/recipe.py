@@ -1,6 +1,7 @@
 """How weights are changed: the optimizer and the learning rate of every step."""
 
 import copy
+import inspect
 
 import torch
 from torch import Tensor, nn, optim
@@ -74,11 +75,17 @@ def _floats(model: nn.Module) -> list[Tensor]:
     return [*model.parameters(), *(buffer for buffer in model.buffers() if buffer.is_floating_point())]
 
 
+def apply(optimizer: optim.Optimizer) -> None:
+    """Take the optimizer's step, without the wrapper around it that imports torch._dynamo."""
+    with torch.no_grad():
+        inspect.unwrap(type(optimizer).step)(optimizer)
+
+
 def _spare_dynamo() -> None:
     """Keep torch.optim from importing torch._dynamo, about 3 s on 2 cores, to mark functions that nothing compiles.
 
     `torch._compile._disable_dynamo` does so at the first call of a marked function unless it finds the mark already
-    there. If a later torch looks elsewhere for the mark this does nothing, and a test of the imports says so.
+    there. If a later torch looks elsewhere this does nothing, and a test of the imports says so.
     """
     for function in vars(optim.Optimizer).values():
         inner = getattr(function, "__wrapped__", None)

@@ -144,7 +144,9 @@ def check_place(config: TrainConfig, environ: Mapping[str, str]) -> tuple[int, i
         size, rank, local = (int(environ.get(name) or default) for name, default in
                              (("WORLD_SIZE", 1), ("RANK", 0), ("LOCAL_RANK", 0)))  # fmt: skip
     except ValueError as error:
-        raise InvalidInput(f"RANK, WORLD_SIZE and LOCAL_RANK must be numbers: {error}") from None
+        raise InvalidInput(
+            f"RANK, WORLD_SIZE and LOCAL_RANK must be numbers: {error}", "the PyTorch operator and torchrun set them"
+        ) from None
     require(0 <= rank < size, "0 <= RANK < WORLD_SIZE", "the PyTorch operator and torchrun set both",
             RANK=rank, WORLD_SIZE=size)  # fmt: skip
     if size > 1:

@@ -20,6 +20,8 @@ def test_the_flag_wins_over_the_environment_and_that_over_the_cores() -> None:
     cores = processor.usable_cores()
     assert processor.set_threads(TrainConfig(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
     assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "2"}) == 2
+    assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "2,1"}) == 2
+    assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "many"}) == cores
     assert processor.set_threads(TrainConfig(), {}) == cores
     assert torch.get_num_threads() == cores
 

@@ -1,0 +1,23 @@
+"""Start-up counts: a trial may last a second, so nothing is imported that it does not need."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys
+from podium.trainer.__main__ import main
+code = main(sys.argv[1:])
+heavy = {"torchvision", "PIL", "kfp", "kubernetes", "kubeflow", "minio", "boto3", "optuna", "scipy", "pandas",
+         "torch._dynamo", "torch._inductor", "sympy", "click", "rich", "wandb", "mlflow"}
+late = {"onnx", "onnxruntime", "safetensors"}  # only when a model is written
+print(sorted((heavy if "--output" in sys.argv else heavy | late) & sys.modules.keys()), code)
+"""
+
+
+def test_a_training_imports_nothing_that_it_does_not_need(tiny_dataset: Path, tmp_path: Path) -> None:
+    for more in ([], ["--output", str(tmp_path / "out")]):
+        argv = ["--data", str(tiny_dataset), "--epochs", "1", "--threads", "1", "--no-cuda", *more]
+        run = [sys.executable, "-c", PROGRAM, *argv]
+        out = subprocess.run(run, capture_output=True, text=True, check=True, timeout=200).stdout
+        assert out.splitlines()[-1] == "[] 0"
