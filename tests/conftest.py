@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from s3servers import endpoint as endpoint
 
 from podium.data import artifact
 

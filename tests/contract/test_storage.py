@@ -3,8 +3,10 @@
 import hashlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -147,7 +149,7 @@ def test_if_absent_writes_once(storage: Storage) -> None:
 
 def test_if_absent_holds_for_files_of_many_parts_too(storage: Storage, tmp_path: Path) -> None:
     source = tmp_path / "big"
-    source.write_bytes(b"x" * (21 << 20))
+    source.write_bytes(b"x" * (17 << 20))
     storage.put("big", b"first")
     with pytest.raises(Conflict):
         storage.put("big", source, if_absent=True)
@@ -156,7 +158,7 @@ def test_if_absent_holds_for_files_of_many_parts_too(storage: Storage, tmp_path:
 
 def test_if_match_holds_for_files_of_many_parts_too(storage: Storage, tmp_path: Path) -> None:
     source = tmp_path / "big"
-    source.write_bytes(b"x" * (21 << 20))
+    source.write_bytes(b"x" * (17 << 20))
     first = storage.put("big", b"first")
     storage.put("big", b"second")
     with pytest.raises(Conflict):
@@ -232,6 +234,28 @@ def test_a_reader_beside_a_writer_sees_whole_objects_only(storage: Storage) -> N
             assert storage.get("key") in contents
             reads += 1
         writing.result()
+
+
+def _die_in_the_middle(url: str, environ: dict[str, str], source: Path) -> None:
+    os.environ.update(environ)
+    connect(url).put("deep/key", source, progress=lambda count: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def test_a_writer_killed_half_way_leaves_no_object_and_can_be_swept_up_after(storage: Storage, tmp_path: Path) -> None:
+    source = tmp_path / "big"
+    source.write_bytes(b"x" * (17 << 20))
+    storage.put("deep/key", b"before")
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_die_in_the_middle, args=(storage.url, dict(os.environ), source)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert storage.get("deep/key") == b"before"
+    assert [entry.key for entry in storage.list()] == ["deep/key"]
+    list(storage.sweep("deep/key" if "minio" in storage.url else "deep", datetime.now(UTC), delete=True))
+    assert list(storage.sweep("deep", datetime.now(UTC), delete=False)) == []
+    assert storage.get("deep/key") == b"before"
 
 
 def test_a_prefix_is_a_storage_of_its_own(storage: Storage, reopen: Callable[[str], Storage]) -> None:

@@ -242,6 +242,7 @@ def _translated(what: str, url: str, error: OSError) -> PodiumError:
         errno.EDQUOT: "the quota is used up; nothing half-written was left",
         errno.EACCES: "check the permissions of that directory",
         errno.EROFS: "choose a directory that can be written",
+        errno.EEXIST: "a key cannot lie below another object's key",
         errno.ENOTDIR: "a key cannot lie below another object's key",
         errno.EISDIR: "other objects lie below this key",
     }

@@ -93,10 +93,13 @@ def _endpoint(scheme: str, env: Mapping[str, str]) -> tuple[str, bool]:
     if name is None:
         require(scheme == "s3", "a minio:// URL has an endpoint", f"set {names[0]}=http://host:9000")
         return "s3.amazonaws.com", True
-    given = env[name].rstrip("/")
+    given = env[name]
     parts = urlsplit(given if "://" in given else f"//{given}")
     require(
-        parts.scheme in ("http", "https", "") and bool(parts.hostname) and not parts.path and not parts.username,
+        parts.scheme in ("http", "https", "")
+        and bool(parts.hostname)
+        and parts.path in ("", "/")
+        and not parts.username,
         f"{name} is http://host:port or https://host:port",
         "no path, no credentials in it",
         given=f"{parts.scheme}://{parts.hostname}{parts.path}",
@@ -126,7 +129,7 @@ def _provider(env: Mapping[str, str]) -> "tuple[str, Provider]":
             token = env.get("AWS_SESSION_TOKEN") if access.startswith("AWS") else None
             return access, StaticProvider(access_key=env[access], secret_key=env[secret], session_token=token)
     if name := env.get("PODIUM_S3_SECRET"):
-        access_key, secret_key = _kubernetes_secret(name)
+        access_key, secret_key = _kubernetes_secret(name, env)
         return f"secret {name}", StaticProvider(access_key=access_key, secret_key=secret_key)
     shared = Path(
         env.get("AWS_SHARED_CREDENTIALS_FILE") or Path(env.get("HOME") or "~").expanduser() / ".aws/credentials"
@@ -166,7 +169,7 @@ def _mounted(directory: Path) -> "Provider":
     return provider
 
 
-def _kubernetes_secret(name: str) -> tuple[str, str]:
+def _kubernetes_secret(name: str, env: Mapping[str, str]) -> tuple[str, str]:
     """Read a secret through the Kubernetes API, as the pod's service account or by the kubeconfig."""
     from kubernetes import client, config
     from kubernetes.client.exceptions import ApiException
@@ -175,10 +178,14 @@ def _kubernetes_secret(name: str) -> tuple[str, str]:
     namespace, _, short = name.rpartition("/")
     namespace = namespace or (_NAMESPACE.read_text().strip() if _NAMESPACE.exists() else "default")
     try:
-        config.load_config()
-        data = (
-            client.CoreV1Api().read_namespaced_secret(name=short, namespace=namespace, _request_timeout=10).data or {}
-        )
+        settings = client.Configuration()  # of our own: the process's default belongs to others
+        if "KUBERNETES_SERVICE_HOST" in env:
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            config.load_kube_config(config_file=env.get("KUBECONFIG"), client_configuration=settings)
+        with client.ApiClient(configuration=settings) as api:
+            found = client.CoreV1Api(api).read_namespaced_secret(name=short, namespace=namespace, _request_timeout=10)
+        data = found.data or {}
     except (ApiException, config.ConfigException, HTTPError) as error:
         reason = getattr(error, "reason", None) or error
         raise PodiumError(

@@ -8,23 +8,49 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 KEYS = {"AWS_ACCESS_KEY_ID": "podium-user", "AWS_SECRET_ACCESS_KEY": "podium-secret"}
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Give the URL of a server of a kind; started at its first use, stopped at the end."""
+    running: dict[str, str] = {}
+    start: dict[str, Callable[[], AbstractContextManager[str]]] = {
+        "moto": moto,
+        "moto-without-conditions": lambda: moto(around=ignoring_conditions),
+        "minio": lambda: minio(tmp_path_factory.mktemp("minio")),
+    }
+    with ExitStack() as stack:
+
+        def get(kind: str) -> str:
+            if kind == "minio" and not minio_program():
+                pytest.skip("no MinIO server here: `make minio` builds one where Go is present")
+            if kind not in running:
+                running[kind] = stack.enter_context(start[kind]())
+            return running[kind]
+
+        yield get
+
+
 @contextmanager
-def moto(*, conditions: bool = True) -> Iterator[str]:
+def moto(
+    *, around: Callable[[Application], Application] | None = None, tls: tuple[Path, Path] | None = None
+) -> Iterator[str]:
     """Run moto's S3 server; yields its URL.
 
     It checks a condition and writes in two steps: with threads two writers could both pass. One request at a time
     makes it as atomic as a real server.
 
     Args:
-        conditions: False for a server that ignores If-Match and If-None-Match on writes, as older ones do.
+        around: Changes how the server behaves.
+        tls: Certificate and key.
     """
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -34,19 +60,20 @@ def moto(*, conditions: bool = True) -> Iterator[str]:
             pass
 
     application: Application = DomainDispatcherApplication(create_backend_app)
-    if not conditions:
-        application = ignoring_conditions(application)
-    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=Silent)
+    if around:
+        application = around(application)
+    context = (str(tls[0]), str(tls[1])) if tls else None
+    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=Silent, ssl_context=context)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
     server.server_close()
 
 
 def ignoring_conditions(application: Application) -> Application:
-    """Hide conditions on writes from a server."""
+    """Hide conditions on writes from a server, as older ones ignore them."""
 
     def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] in ("PUT", "POST"):
@@ -64,13 +91,8 @@ def minio_program() -> str | None:
 
 
 @contextmanager
-def minio(directory: Path, *, tls: bool = False) -> Iterator[str]:
-    """Run a MinIO server on a free port; yields its URL.
-
-    Args:
-        directory: For its data; holds ``certs/`` with public.crt and private.key if tls.
-        tls: Speak TLS.
-    """
+def minio(directory: Path) -> Iterator[str]:
+    """Run a MinIO server with its data in a directory, on a free port; yields its URL."""
     program = minio_program()
     assert program
     port, console = _free_port(), _free_port()
@@ -82,10 +104,10 @@ def minio(directory: Path, *, tls: bool = False) -> Iterator[str]:
         "MINIO_UPDATE": "off",
     }
     command = [program, "server", str(directory / "data"), "--address", f"127.0.0.1:{port}"]
-    command += ["--console-address", f"127.0.0.1:{console}", "--certs-dir", str(directory / "certs"), "--quiet"]
+    command += ["--console-address", f"127.0.0.1:{console}", "--quiet"]
     with (directory / "minio.log").open("wb") as log:
         process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
-    url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}"
     try:
         _wait(url, process, directory / "minio.log")
         yield url
@@ -99,13 +121,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         if process.poll() is not None:
             raise RuntimeError(log.read_text())
         with suppress(urllib.error.URLError, OSError):
-            if url.startswith("https"):
-                import ssl
-
-                context = ssl._create_unverified_context()
-                urllib.request.urlopen(f"{url}/minio/health/ready", timeout=2, context=context).close()
-            else:
-                urllib.request.urlopen(f"{url}/minio/health/ready", timeout=2).close()
+            urllib.request.urlopen(f"{url}/minio/health/ready", timeout=2).close()
             return
         time.sleep(0.1)
     raise RuntimeError(f"no answer from {url}: {log.read_text()}")

@@ -1,0 +1,119 @@
+"""What only a directory can do wrong."""
+
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from podium.errors import Conflict, InvalidInput, PodiumError
+from podium.storage import connect
+
+
+def test_every_spelling_of_a_directory_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a b%20#?"
+    connect(target).put("key", b"1")
+    monkeypatch.chdir(tmp_path)
+    for url in (str(target), "a b%20#?", connect(target).url, f"file://localhost{connect(target).url[7:]}"):
+        assert connect(url).get("key") == b"1", url
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "file://host/dir", "s3:/bucket/x://", "gs://bucket"])
+def test_what_is_no_storage_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput):
+        connect(url)
+
+
+def test_opening_a_storage_imports_nothing_heavy() -> None:
+    script = "import sys, podium.storage as s; s.connect('x'); print({'minio', 'urllib3'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"
+
+
+def test_listing_what_does_not_exist_makes_nothing(tmp_path: Path) -> None:
+    storage = connect(tmp_path / "none")
+    assert list(storage.list()) == []
+    storage.delete("a/b")
+    assert not (tmp_path / "none").exists()
+
+
+def test_conditions_hold_where_directories_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS refuses to lock what is open for reading only."""
+    flock: Callable[[int, int], None] = fcntl.flock
+
+    def like_nfs(handle: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", like_nfs)
+    storage = connect(tmp_path)
+
+    def attempt(number: int) -> bool:
+        try:
+            storage.put("race", bytes([number]), if_absent=True)
+        except Conflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(16))) == 1
+    assert [entry.key for entry in storage.list()] == ["race"]
+
+
+def test_a_file_below_an_object_is_refused_with_a_hint(tmp_path: Path) -> None:
+    storage = connect(tmp_path)
+    storage.put("a", b"1")
+    with pytest.raises(PodiumError, match="cannot write a/b") as raised:
+        storage.put("a/b", b"2")
+    assert raised.value.hint
+    assert storage.get("a") == b"1"
+
+
+def test_a_missing_source_is_an_error_and_no_loop(tmp_path: Path) -> None:
+    with pytest.raises(PodiumError, match="cannot write key"):
+        connect(tmp_path).put("key", tmp_path / "missing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
+    script = f"""if True:
+        import resource, sys
+        from podium.errors import PodiumError
+        from podium.storage import connect
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try:
+            connect({str(tmp_path)!r}).put("deep/key", b"x" * 5000)
+        except PodiumError as error:
+            print(error.message)
+    """
+    said = subprocess.check_output([sys.executable, "-c", script], text=True)
+    assert "cannot write deep/key" in said
+    assert "File too large" in said
+    assert [path.name for path in tmp_path.rglob("*")] == ["deep"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_permission_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(PodiumError, match="Permission denied"):
+        connect(tmp_path).put("key", b"")
+
+
+def test_deleting_and_writing_the_same_directory_at_once_loses_nothing(tmp_path: Path) -> None:
+    storage = connect(tmp_path)
+
+    def churn(number: int) -> None:
+        for _ in range(50):
+            storage.put(f"deep/er/{number}", b"x")
+            assert storage.get(f"deep/er/{number}") == b"x"
+            storage.delete(f"deep/er/{number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(churn, range(4)))
+    assert list(tmp_path.iterdir()) == []

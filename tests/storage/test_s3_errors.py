@@ -1,0 +1,228 @@
+"""What users read when an S3 server does not do what it should: what must hold, what was seen, what to mend."""
+
+import datetime
+import http.server
+import ipaddress
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import s3servers
+
+from podium.errors import PodiumError
+from podium.storage import Storage, connect, s3transfer
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Storage]:
+    """Open a bucket at an endpoint."""
+    for name, value in s3servers.KEYS.items():
+        monkeypatch.setenv(name, value)
+
+    def open_at(endpoint: str) -> Storage:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        return connect(f"s3://podium-{uuid.uuid4().hex}")
+
+    return open_at
+
+
+@contextmanager
+def answering(status: int, body: bytes, content_type: str = "application/xml") -> Iterator[str]:
+    """Run a server that gives the same answer to everything."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "law", "hint"),
+    [
+        (403, "InvalidAccessKeyId", "access key from AWS_ACCESS_KEY_ID must be known", "check AWS_ACCESS_KEY_ID"),
+        (403, "SignatureDoesNotMatch", "secret key must belong to the access key", "check the secret key"),
+        (403, "AccessDenied", "must be allowed to do this", "s3:ListBucket, GetObject, PutObject"),
+        (403, "RequestTimeTooSkewed", "clocks of this machine and the server must agree", "set the clock"),
+        (400, "ExpiredToken", "session token must not be expired", "get a new AWS_SESSION_TOKEN"),
+        (400, "AuthorizationHeaderMalformed", "region must be the bucket's", "set AWS_REGION"),
+        (507, "XMinioStorageFull", "server must have room", "disks are full"),
+        (418, "SomethingNew", "answered SomethingNew: told so", "see the server's log"),
+    ],
+)
+def test_an_error_code_becomes_a_law_and_a_hint(
+    at: Callable[[str], Storage], status: int, code: str, law: str, hint: str
+) -> None:
+    body = f"<Error><Code>{code}</Code><Message>told so</Message></Error>".encode()
+    with answering(status, body) as url, pytest.raises(PodiumError) as raised:
+        at(url).get("key")
+    assert law in raised.value.message
+    assert hint in (raised.value.hint or "")
+
+
+def test_a_port_that_speaks_something_else_is_named(at: Callable[[str], Storage]) -> None:
+    with answering(200, b"<html>console</html>", "text/html") as url, pytest.raises(PodiumError):
+        list(at(url).list())
+    with (
+        answering(404, b"<html>no</html>", "text/html") as url,
+        pytest.raises(PodiumError, match="must speak S3") as raised,
+    ):
+        at(url).get("key")
+    assert "9000" in (raised.value.hint or "")
+
+
+def test_plain_http_to_a_tls_port_is_named(at: Callable[[str], Storage]) -> None:
+    said = b"Client sent an HTTP request to an HTTPS server."
+    with answering(400, said, "text/plain") as url, pytest.raises(PodiumError, match="wants TLS") as raised:
+        at(url).get("key")
+    assert "https://127.0.0.1" in (raised.value.hint or "")
+
+
+def test_tls_to_a_plain_http_port_is_named(at: Callable[[str], Storage], endpoint: Callable[[str], str]) -> None:
+    url = endpoint("moto").replace("http://", "https://")
+    with pytest.raises(PodiumError, match="must speak TLS, but does not") as raised:
+        at(url).get("key")
+    assert "write http://" in (raised.value.hint or "")
+
+
+def test_a_name_that_nobody_knows_is_named(at: Callable[[str], Storage]) -> None:
+    with pytest.raises(PodiumError, match="its name is unknown"):
+        at("http://no-such-host.invalid:9000").get("key")
+
+
+@pytest.mark.parametrize("kind", ["moto", "minio"])
+def test_a_missing_bucket_is_not_taken_for_a_missing_key(
+    at: Callable[[str], Storage], endpoint: Callable[[str], str], kind: str
+) -> None:
+    storage = at(endpoint(kind))
+    for attempt in (lambda: storage.get("key"), lambda: storage.put("key", b""), lambda: list(storage.list())):
+        with pytest.raises(PodiumError, match=r"the bucket podium-.* must exist") as raised:
+            attempt()
+        assert type(raised.value) is PodiumError
+        assert "--create" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [("AWS_ACCESS_KEY_ID", "access key from AWS_ACCESS_KEY_ID must be known"), ("AWS_SECRET_ACCESS_KEY", "secret key")],
+)
+def test_wrong_keys_are_told_apart_by_a_real_server(
+    at: Callable[[str], Storage],
+    endpoint: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    said: str,
+) -> None:
+    at(endpoint("minio"))
+    monkeypatch.setenv(variable, "wrong-wrong")
+    with pytest.raises(PodiumError, match=said) as raised:
+        connect("s3://bucket").get("key")
+    assert "wrong-wrong" not in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that nobody trusts yet, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "podium tests")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(address, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    pem = serialization.Encoding.PEM
+    (folder / "public.pem").write_bytes(signed.public_bytes(pem))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return folder / "public.pem", folder / "key.pem"
+
+
+def test_a_certificate_is_checked_against_the_given_ca(
+    at: Callable[[str], Storage], certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3servers.moto(tls=certificate) as url:
+        with pytest.raises(PodiumError, match=r"certificate of https://127.* must be trusted") as raised:
+            at(url).get("key")
+        assert "AWS_CA_BUNDLE" in (raised.value.hint or "")
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate[0]))
+        storage = connect("s3://private", create=True)
+        storage.put("key", b"over TLS")
+        assert storage.get("key") == b"over TLS"
+
+
+def test_a_download_whose_connection_breaks_goes_on_where_it_was(at: Callable[[str], Storage], tmp_path: Path) -> None:
+    broken: list[str] = []
+
+    def breaking(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            body = b"".join(application(environ, start_response))
+            if environ["REQUEST_METHOD"] == "GET" and len(body) > 1 << 20 and len(broken) < 3:
+                broken.append(environ.get("HTTP_RANGE", ""))
+                return [body[: len(body) // 2]]
+            return [body]
+
+        return call
+
+    content = bytes(range(256)) * 4096 * 20
+    (tmp_path / "source").write_bytes(content)
+    with s3servers.moto(around=breaking) as url:
+        storage = at(url)
+        storage.bucket.create()  # type: ignore[attr-defined]
+        storage.put("big", tmp_path / "source")
+        moved: list[int] = []
+        storage.fetch("big", tmp_path / "target", progress=moved.append)
+    assert len(broken) == 3
+    assert (tmp_path / "target").read_bytes() == content
+    assert sum(moved) == len(content)
+
+
+def test_an_object_replaced_during_a_download_is_fetched_again_as_a_whole(
+    at: Callable[[str], Storage], endpoint: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3transfer, "PART", 1 << 18)
+    storage = at(endpoint("moto"))
+    storage.bucket.create()  # type: ignore[attr-defined]
+    storage.put("big", b"old" * (2 << 20))
+    replaced: list[bool] = []
+
+    def replace(count: int) -> None:
+        if not replaced:
+            replaced.append(True)
+            connect(storage.url).put("big", b"new" * (2 << 20))
+
+    storage.fetch("big", tmp_path / "target", progress=replace)
+    assert (tmp_path / "target").read_bytes() == b"new" * (2 << 20)
