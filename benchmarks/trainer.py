@@ -201,13 +201,10 @@ def throughput(bench: Bench, repeats: int) -> dict[str, list[float]]:
 
 def report(measured: dict[str, list[float]]) -> None:
     """Print the table of images per second."""
-    environment = describe_environment()
-    print(
-        f"{environment['processor']}, {os.cpu_count()} cores, torch {environment['torch']}, {platform.platform(terse=True)}\n"
-    )
-    print(
-        "| tutorial's network, batch 64 | images/s, median | spread | of baseline | of bare loop |\n|---|---|---|---|---|"
-    )
+    environment, system = describe_environment(), platform.platform(terse=True)
+    print(f"{environment['processor']}, {os.cpu_count()} cores, torch {environment['torch']}, {system}\n")
+    print("| tutorial's network, batch 64 | images/s, median | spread | of baseline | of bare loop |")
+    print("|---|---|---|---|---|")
     for name, values in measured.items():
         bare = measured["bare loop, auto" if "auto" in name else "bare loop, fp32"]
         columns = [f"{statistics.median(values):.0f}", f"{min(values):.0f}–{max(values):.0f}"]
