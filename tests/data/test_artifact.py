@@ -1,14 +1,19 @@
 import json
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import s3servers
 
 from podium.data import artifact
-from podium.errors import Damaged, InvalidInput, NotFound
+from podium.errors import Conflict, Damaged, InvalidInput, NotFound
+from podium.storage import connect
 
 
 @pytest.fixture
@@ -113,6 +118,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, tiny_dataset: Path) -
     program = """
 import resource, signal, sys
 from pathlib import Path
+from typing import Any
 from podium.data import artifact
 from podium.errors import PodiumError
 parts = {part: artifact.load(sys.argv[1], part) for part in artifact.PARTS}
@@ -135,3 +141,24 @@ def test_reading_a_dataset_imports_numpy_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     heavy = {"torch", "torchvision", "PIL", "kfp", "minio", "click", "onnxruntime", "requests", "urllib3"}
     assert not heavy & set(done.stdout.split())
+
+
+def test_a_bucket_holds_a_dataset_and_never_replaces_it(
+    parts: dict[str, artifact.Part], endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
+    for name, value in s3servers.KEYS.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"podium-{uuid.uuid4().hex}"
+    connect(f"s3://{bucket}", create=True)
+    uri = f"s3://{bucket}/data/tiny"
+    facts: dict[str, Any] = {"name": "tiny", "classes": tuple("0123456789"), "source": "a test"}
+    info = artifact.write(uri, parts, **facts)
+    assert artifact.describe(uri) == info == artifact.write(uri, parts, **facts)
+    np.testing.assert_array_equal(artifact.load(uri, "train").images, parts["train"].images)
+    parts["test"].images[0, 0, 0] ^= 1
+    with pytest.raises(Conflict, match="another dataset already"):
+        artifact.write(uri, parts, **facts)
+    assert artifact.describe(uri) == info
+    with pytest.raises(NotFound, match=r"no dataset\.json in s3://"):
+        artifact.describe(f"s3://{bucket}/data/other")
