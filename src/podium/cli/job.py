@@ -1,0 +1,236 @@
+"""`podium job`: run PyTorchJob and Job YAML on this machine."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
+from podium.errors import Failed, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from podium.cluster.base import Cluster, Manifest
+    from podium.local.cluster import LocalCluster
+
+KINDS = ("PyTorchJob", "Job")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def job() -> None:
+    """Run a PyTorchJob or a Job YAML on this machine."""
+
+
+@job.command()
+@click.argument("file", type=click.File())
+@click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
+@click.option(
+    "--image",
+    "--image-dir",
+    "images",
+    metavar="IMAGE=DIR",
+    multiple=True,
+    help="Directory that stands for an image (its bin/ first on PATH); any other image is this Python.",
+)
+@click.option("--logs/--no-logs", default=True, help="Print what the rank that reports metrics prints.")
+@click.option("--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process.")
+@directory_option
+@as_json_option
+def run(
+    file: Any,
+    name: str | None,
+    images: tuple[str, ...],
+    logs: bool,
+    fork_server: bool,
+    directory: Path | None,
+    as_json: bool,
+) -> None:
+    """Run each PyTorchJob and Job of a YAML file here; exit 0 if all succeed.
+
+    Replicas are processes with the operator's environment. Logs lie under the cluster's directory; those of rank 0 are
+    printed. Ctrl-C stops everything.
+
+    \b
+    Examples:
+      podium job run examples/spirals-pytorchjob.yaml
+      podium job run train.yaml --image example/trainer=. --no-logs --json
+    """
+    from podium.cli.job_view import follow
+
+    manifests = _read(file, name)
+    with open_cluster(directory, _pairs(images), fork_server) as cluster:
+        started = [cluster.create(_with_free_name(cluster, one)) for one in manifests]
+        for one in started:
+            _say_where(cluster, one)
+        names = [(one["kind"], one["metadata"]["name"]) for one in started]
+        follow(cluster, names, logs=logs and not as_json)
+        ended = [cluster.get(*one) for one in names]
+        if as_json:
+            click.echo(json.dumps([_summary(cluster, one) for one in ended], indent=1))
+        _raise_for(cluster, ended, shown=logs and not as_json)
+
+
+@job.command()
+@click.argument("name")
+@click.option("--replica", help="master-0, worker-1 …; the one that reports metrics if missing.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the replica has ended.")
+@directory_option
+def logs(name: str, replica: str | None, follow: bool, directory: Path | None) -> None:
+    """Print the log of a job's replica.
+
+    \b
+    Example:
+      podium job logs spirals --replica worker-0
+    """
+    with open_cluster(directory) as cluster:
+        for line in cluster.logs(_kind_of(cluster, name), name, replica, follow):
+            click.echo(line)
+
+
+@job.command()
+@click.argument("name")
+@directory_option
+@as_json_option
+def status(name: str, directory: Path | None, as_json: bool) -> None:
+    """Show the state of a job and its replicas.
+
+    \b
+    Example:
+      podium job status spirals --json
+    """
+    from podium.cli.job_view import draw_pods
+
+    with open_cluster(directory) as cluster:
+        found = cluster.get(_kind_of(cluster, name), name)
+        summary = _summary(cluster, found)
+    if as_json:
+        click.echo(json.dumps({**summary, "status": found.get("status", {})}, indent=1))
+        return
+    click.echo(f"{summary['kind']} {name}: {summary['state']}. {summary['message']}".rstrip())
+    click.echo(draw_pods(summary["replicas"]))
+
+
+@job.command("list")
+@directory_option
+@as_json_option
+def list_(directory: Path | None, as_json: bool) -> None:
+    """List the PyTorchJobs and Jobs on this machine.
+
+    \b
+    Example:
+      podium job list
+    """
+    from podium.cli.model_tables import table
+
+    with open_cluster(directory) as cluster:
+        rows = [_summary(cluster, one) for kind in KINDS for one in cluster.list(kind)]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    cells = [[row["name"], row["kind"], row["state"], row["created"]] for row in rows]
+    click.echo(table(("NAME", "KIND", "STATE", "CREATED"), cells))
+
+
+@job.command()
+@click.argument("name")
+@directory_option
+def delete(name: str, directory: Path | None) -> None:
+    """Stop a job, whichever process runs it, and remove its files.
+
+    \b
+    Example:
+      podium job delete spirals
+    """
+    with open_cluster(directory) as cluster:
+        cluster.delete(_kind_of(cluster, name), name)
+
+
+def _read(file: Any, name: str | None) -> "list[Manifest]":
+    import yaml
+
+    try:
+        documents = [one for one in yaml.safe_load_all(file) if one is not None]
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{file.name} is not YAML: {' '.join(str(error).split())}") from None
+    for at, one in enumerate(documents):
+        _check_document(one, at + 1, file.name)
+    if not documents:
+        raise InvalidInput(f"{file.name} has no object in it", "it must hold a PyTorchJob or a Job")
+    if name is not None:
+        if len(documents) > 1:
+            raise InvalidInput(f"`one job for --name` must hold, but {file.name} has {len(documents)}")
+        documents = [{**one, "metadata": {**(one.get("metadata") or {}), "name": name}} for one in documents]
+    return documents
+
+
+def _check_document(document: Any, number: int, file: str) -> None:
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind not in KINDS:
+        hint = f"podium experiment run {file}" if kind == "Experiment" else "put other objects into another file"
+        raise InvalidInput(f"`kind is PyTorchJob or Job` must hold, but document {number} has kind={kind!r}", hint)
+    spec = document.get("spec")
+    parts = [spec, spec.get("runPolicy")] if isinstance(spec, dict) else []
+    if any(isinstance(part, dict) and part.get("suspend") for part in parts):
+        raise InvalidInput(f"document {number} is suspended: it would wait for ever", "remove suspend: true")
+
+
+def _pairs(images: tuple[str, ...]) -> tuple[str, ...]:
+    for text in images:
+        if not all(text.partition("=")[::2]):
+            raise InvalidInput(f"`--image IMAGE=DIR` must hold, but got {text!r}", "for example --image trainer:1=.")
+    return images
+
+
+def _with_free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or "/" in name:
+        return manifest
+    free, count = name, 1
+    while cluster.store.exists(manifest["kind"], free):
+        count += 1
+        free = f"{name}-{count}"
+    return {**manifest, "metadata": {**metadata, "name": free}}
+
+
+def _say_where(cluster: "LocalCluster", manifest: "Manifest") -> None:
+    kind, metadata = manifest["kind"], manifest["metadata"]
+    click.echo(f"{kind} {metadata['name']}, everything under {cluster.store.place(kind, metadata['name'])}", err=True)
+    if ignored := (metadata.get("annotations") or {}).get("podium.dev/ignored-fields"):
+        click.echo(f"without meaning on this machine, ignored: {ignored}", err=True)
+
+
+def _raise_for(cluster: "Cluster", ended: "list[Manifest]", shown: bool) -> None:
+    from podium.manifests.conditions import status_of
+
+    bad = [one for one in ended if not status_of(one).succeeded]
+    if not bad:
+        return
+    kind, name = bad[0]["kind"], bad[0]["metadata"]["name"]
+    if not shown:
+        raise cluster.failure(kind, name)
+    raise Failed(f"{kind} {name} failed: {status_of(bad[0]).message}", f"podium job status {name} shows its replicas")
+
+
+def _summary(cluster: "LocalCluster", manifest: "Manifest") -> dict[str, Any]:
+    from podium.cli.job_view import read_pods
+    from podium.manifests.conditions import status_of
+
+    kind, metadata, state = manifest["kind"], manifest["metadata"], status_of(manifest)
+    place = cluster.store.place(kind, metadata["name"])
+    return {
+        "kind": kind,
+        "name": metadata["name"],
+        "state": state.phase,
+        "message": state.message,
+        "created": metadata["creationTimestamp"],
+        "directory": str(place),
+        "replicas": read_pods(place),
+    }
+
+
+def _kind_of(cluster: "LocalCluster", name: str) -> str:
+    for kind in KINDS:
+        if cluster.store.exists(kind, name):
+            return kind
+    raise NotFound(f"no PyTorchJob or Job {name} in {cluster.store.directory}", "podium job list shows what there is")

@@ -1,0 +1,161 @@
+"""`podium job`: any PyTorchJob or Job YAML runs here; the exit code is the job's result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from podium.cli import app
+from podium.errors import Failed, InvalidInput, PodiumError
+
+
+def batch(script: str, name: str = "job", **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "any", "command": ["sh", "-c", script]}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+    whole = {"backoffLimit": 0, "template": template} | spec
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": whole}
+
+
+def training(script: str, **container: Any) -> dict[str, Any]:
+    one = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]} | container
+    replica = {"restartPolicy": "Never", "template": {"spec": {"containers": [one]}}}
+    spec = {"pytorchReplicaSpecs": {"Master": replica, "Worker": replica}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "train"}, "spec": spec}
+
+
+@pytest.fixture
+def podium(tmp_path: Path) -> Any:
+    """Run podium job on documents written to a file."""
+
+    def podium(command: str, *arguments: str, documents: Any = None) -> Result:
+        if documents is not None:
+            (tmp_path / "jobs.yaml").write_text(yaml.safe_dump_all(documents))
+            arguments = (str(tmp_path / "jobs.yaml"), *arguments)
+        return CliRunner().invoke(app, ["job", command, *arguments, "--dir", str(tmp_path / "cluster")])
+
+    return podium
+
+
+def error_of(result: Result) -> PodiumError:
+    assert isinstance(result.exception, PodiumError), result.exception
+    return result.exception
+
+
+def test_the_log_is_data_and_the_rest_is_talk(podium: Any) -> None:
+    result = podium("run", documents=[training("echo rank $RANK of $WORLD_SIZE")])
+    assert result.exit_code == 0
+    assert result.stdout == "rank 0 of 2\n"
+    assert "train Succeeded: master-0 succeeded" in result.stderr
+
+
+def test_all_jobs_of_a_file_run_and_their_lines_carry_a_name(podium: Any) -> None:
+    result = podium("run", documents=[batch("echo one", "a"), batch("echo two", "b")])
+    assert result.exit_code == 0
+    assert sorted(result.stdout.splitlines()) == ["[a] one", "[b] two"]
+
+
+def test_a_failed_job_is_a_failure(podium: Any) -> None:
+    result = podium("run", documents=[batch("echo oh no; exit 3")])
+    assert isinstance(error_of(result), Failed)
+    assert error_of(result).exit_code == 1
+    assert "Job has reached the specified backoff limit" in str(result.exception)
+
+
+def test_without_logs_the_failure_shows_the_last_lines(podium: Any) -> None:
+    result = podium("run", "--no-logs", documents=[batch("echo oh no; exit 3")])
+    assert result.stdout == ""
+    assert "oh no" in str(error_of(result))
+
+
+def test_json_tells_how_each_job_ended(podium: Any) -> None:
+    result = podium("run", "--json", documents=[batch("echo one")])
+    (job,) = json.loads(result.stdout)
+    assert (job["name"], job["state"]) == ("job", "Succeeded")
+    assert job["replicas"][0] == {"replica": "pod-0", "phase": "Succeeded", "restarts": 0, "exitCode": 0, "pid": None}
+
+
+def test_a_second_run_takes_the_next_free_name(podium: Any) -> None:
+    for _ in range(2):
+        podium("run", documents=[batch("true")])
+    rows = json.loads(podium("list", "--json").stdout)
+    assert [row["name"] for row in rows] == ["job", "job-2"]
+
+
+def test_logs_status_and_delete_work_afterwards(podium: Any) -> None:
+    podium("run", documents=[training("echo rank $RANK")])
+    assert podium("logs", "train").stdout == "rank 0\n"
+    assert podium("logs", "train", "--replica", "worker-0", "-f").stdout == "rank 1\n"
+    assert "master-0" in podium("status", "train").stdout
+    assert (
+        json.loads(podium("status", "train", "--json").stdout)["status"]["replicaStatuses"]["Master"]["succeeded"] == 1
+    )
+    assert podium("delete", "train").exit_code == 0
+    assert "no PyTorchJob or Job train" in str(error_of(podium("status", "train")))
+
+
+def test_ignored_fields_are_named_once(podium: Any) -> None:
+    job = training("true", resources={"limits": {"cpu": "1"}}, imagePullPolicy="Always")
+    err = podium("run", documents=[job]).stderr
+    assert err.count("ignored: containers.imagePullPolicy, containers.resources") == 1
+
+
+def test_an_image_is_mapped_to_a_directory(podium: Any, tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "greeting").write_text("hello\n")
+    result = podium("run", "--image", f"any={tmp_path / 'image'}", documents=[batch("cat greeting")])
+    assert result.stdout == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        ([], "no object in it"),
+        ([batch("true"), {"kind": "ConfigMap"}], "document 2 has kind='ConfigMap'"),
+        ([{"kind": "Experiment"}], "podium experiment run"),
+        (["text"], "document 1 has kind=None"),
+        ([batch("true", suspend=True)], "would wait for ever"),
+        ([batch("true", name="Job_1")], "metadata.name"),
+        ([batch("true") | {"spec": None}], "spec is an object"),
+        ([batch("true") | {"metadata": None}], "metadata is an object"),
+    ],
+)
+def test_what_cannot_run_is_refused(podium: Any, documents: Any, words: str) -> None:
+    error = error_of(podium("run", documents=documents))
+    assert isinstance(error, InvalidInput)
+    assert words in str(error)
+
+
+def test_what_is_not_yaml_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("a: [1\nb: }")
+    result = CliRunner().invoke(app, ["job", "run", str(tmp_path / "bad.yaml")])
+    assert "is not YAML" in str(error_of(result))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupt_stops_everything(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(training("echo $$ >> ../../pids; sleep 60; true")))
+    main = "from podium.cli import main; main()"
+    command = [sys.executable, "-c", main, "job", "run", str(tmp_path / "jobs.yaml"), "--dir", str(tmp_path / "c")]
+    pids = tmp_path / "c/pytorchjobs/train/pids"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as podium:
+        deadline = time.monotonic() + 60
+        while not (pids.exists() and len(pids.read_text().split()) == 2) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(podium.pid, number)
+        _, err = podium.communicate(timeout=60)
+    assert podium.returncode == (130 if number == signal.SIGINT else -9)
+    assert b"Traceback" not in err
+    deadline = time.monotonic() + 15
+    started = pids.read_text().split()
+    while any(Path(f"/proc/{pid}").exists() for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(started) == 2
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
