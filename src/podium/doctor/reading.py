@@ -130,9 +130,9 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
         text = raw.rstrip("\r\n")
         seen.update(names_on(text))
         readings = tuple(parse_line(text, reader.names, reader.formats))
-        mentioned += not readings and mentions.search(text) is not None
-        if readings or (mentioned <= MENTIONS and mentions.search(text)):
+        if readings or (mentioned < MENTIONS and mentions.search(text)):
             kept.append(Line(total, text, readings))
+            mentioned += not readings
     return Log(reader=reader, lines=kept, total=total, seen=dict(seen))
 
 

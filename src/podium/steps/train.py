@@ -87,7 +87,8 @@ def train(
         PyTorchJobSpec(
             name=name, image=image, command=TRAINER, args=as_arguments({**flags, "data": data, "output": output}),
             workers=workers, gpus_per_worker=gpus_per_worker, labels=run.labels, owner=run.owner,
-            active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
+            # The trainer ends with 1 or 2 for good and with more than 128 where another attempt may go on.
+            restart_policy="ExitCode", active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
         )
     )  # fmt: skip
     with connect(cluster_url(cluster)) as there, launched(there, place(manifest, placement)):
@@ -99,8 +100,13 @@ def train(
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
     """Write flags as ``--name=value``, or ``--name`` for True and nothing for False."""
-    written = {f"--{name.replace('_', '-')}": value for name, value in flags.items() if value is not False}
+    written = {f"--{name.replace('_', '-')}": _whole(value) for name, value in flags.items() if value is not False}
     return tuple(name if value is True else f"{name}={value}" for name, value in written.items())
+
+
+def _whole(value: Any) -> Any:
+    """Undo what KFP does to a dict's numbers: 32 arrives as 32.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def follow(cluster: Cluster, kind: str, name: str) -> None:

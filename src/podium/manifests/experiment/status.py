@@ -103,6 +103,7 @@ def _seconds(status: Mapping[str, Any]) -> float | None:
     start = status.get("startTime")
     if not start:
         return None
-    began = datetime.fromisoformat(start)
-    end = status.get("completionTime")
+    # An early-stopped trial has no completionTime in Katib.
+    stopped = [one.get("lastTransitionTime") for one in status.get("conditions") or [] if one["type"] == "EarlyStopped"]
+    began, end = datetime.fromisoformat(start), status.get("completionTime") or next(iter(stopped), None)
     return round(((datetime.fromisoformat(end) if end else datetime.now(began.tzinfo)) - began).total_seconds(), 3)

@@ -1,0 +1,207 @@
+"""Suggestions keep to the space, to their seed and to Katib's brackets, and the study is Optuna's own."""
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.local.distributions import decode, from_quantile, to_quantile
+from podium.local.search import JOURNAL, Search
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.space import Parameter, read_space
+
+EVERYTHING: list[dict[str, Any]] = [
+    {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.001", "max": "1", "distribution": "logUniform"}},
+    {"name": "decay", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "1", "distribution": "logNormal"}},
+    {"name": "drop", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1", "step": "0.1", "distribution": "normal"}},
+    {"name": "units", "parameterType": "int", "feasibleSpace": {"min": "4", "max": "32"}},
+    {"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "9", "step": "2"}},
+    {"name": "width", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "1024", "distribution": "logUniform"}},
+    {"name": "gain", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.35", "step": "0.1"}},
+    {"name": "batch", "parameterType": "discrete", "feasibleSpace": {"list": ["16", "32"]}},
+    {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["sgd", "adam"]}},
+]  # fmt: skip
+ALGORITHMS = ["random", "tpe", "multivariate-tpe", "cmaes", "sobol", "bayesianoptimization", "hyperband", "asha"]
+
+
+def space_of(*names: str) -> list[Parameter]:
+    findings = Findings()
+    space = read_space([one for one in EVERYTHING if not names or one["name"] in names], findings)
+    assert not findings
+    return space
+
+
+def search(directory: Path, algorithm: str, space: list[Parameter], **settings: Any) -> Search:
+    if algorithm in ("hyperband", "asha"):
+        settings = {"r_l": 9.0, "eta": 3, "resource_name": "epochs", **settings}
+    return Search(space, algorithm, settings, maximize=False, directory=directory, name="study")
+
+
+def inside(parameter: Parameter, text: str) -> bool:
+    if not parameter.numeric:
+        return text in parameter.choices
+    if parameter.kind == "int" and text != str(int(text)):
+        return False
+    on_step = (
+        not parameter.step or abs((float(text) - parameter.low) / parameter.step % 1) in (0, 1) or parameter.step < 1
+    )
+    return parameter.low <= float(text) <= parameter.high and on_step
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_suggestion_lies_in_the_space_whatever_the_type_and_distribution(algorithm: str, tmp_path: Path) -> None:
+    space = space_of()
+    asked = search(tmp_path, algorithm, space, random_state=1)
+    for count in range(12):
+        point = asked.ask(f"t{count}")
+        assert point is not None
+        for parameter in space:
+            if parameter.name != "epochs" or algorithm not in ("hyperband", "asha"):
+                assert inside(parameter, point[parameter.name]), (parameter, point)
+        asked.tell(f"t{count}", float(point["lr"]) if count % 4 else None)
+
+
+@pytest.mark.parametrize("algorithm", ["random", "tpe", "sobol", "hyperband"])
+def test_a_seed_gives_the_same_points_and_going_on_gives_new_ones(algorithm: str, tmp_path: Path) -> None:
+    def points(directory: Path, first: int, count: int) -> list[Any]:
+        asked = search(directory, algorithm, space_of("lr", "units", "epochs"), random_state=7)
+        found = []
+        for place in range(first, first + count):
+            found.append(asked.ask(f"t{place}"))
+            asked.tell(f"t{place}", 1.0 / (place + 1))
+        return found
+
+    one, other = points(tmp_path / "one", 0, 6), points(tmp_path / "other", 0, 6)
+    assert one == other
+    more = points(tmp_path / "one", 6, 3)
+    assert not any(point in one for point in more)
+
+
+def test_a_grid_gives_each_point_once_and_then_ends(tmp_path: Path) -> None:
+    asked = search(tmp_path, "grid", space_of("gain", "batch", "epochs"))
+    points = [asked.ask(f"t{count}") for count in range(31)]
+    assert points[30] is None
+    assert asked.finished
+    assert len({tuple(point.items()) for point in points[:30] if point}) == 3 * 2 * 5
+    assert {point["gain"] for point in points[:30] if point} == {"0.1", "0.2", "0.3"}, "no rounding dust"
+
+
+def test_a_grid_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = search(tmp_path, "grid", space_of("gain", "batch"))
+    points = [first.ask(f"t{count}") for count in range(4)]
+    again = search(tmp_path, "grid", space_of("gain", "batch"))
+    points += [again.ask(f"t{count}") for count in range(4, 6)]
+    assert len({tuple(point.items()) for point in points if point}) == 6
+
+
+def test_hyperband_runs_all_brackets_and_promotes_the_best(tmp_path: Path) -> None:
+    asked = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
+    rungs: list[list[dict[str, str]]] = []
+    names: list[str] = []
+    while not asked.finished:
+        rung = []
+        while point := asked.ask(name := f"t{len(names) + len(rung)}"):
+            rung.append((name, point))
+        if rung:
+            rungs.append([point for _, point in rung])
+            names += [name for name, _ in rung]
+        for name, point in rung:
+            asked.tell(name, float(point["lr"]))
+    assert [(len(rung), rung[0]["epochs"]) for rung in rungs] == [
+        (9, "1"), (3, "3"), (1, "9"),
+        (5, "3"), (2, "9"),
+        (3, "9"),
+    ]  # fmt: skip
+    best = sorted(float(point["lr"]) for point in rungs[0])[:3]
+    assert sorted(float(point["lr"]) for point in rungs[1]) == best
+
+
+def test_hyperband_goes_on_in_the_middle_of_a_rung(tmp_path: Path) -> None:
+    asked = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
+    first = [asked.ask(f"t{count}") for count in range(9)]
+    for count in range(5):
+        asked.tell(f"t{count}", float(count))
+    again = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
+    assert again.ask("early") is None
+    assert not again.finished
+    for count in range(5, 9):
+        again.tell(f"t{count}", float(count))
+    promoted = again.ask("t9")
+    assert promoted
+    assert first[0]
+    assert promoted == {**first[0], "epochs": "3"}
+
+
+def test_asha_promotes_without_waiting_for_a_whole_rung(tmp_path: Path) -> None:
+    asked = search(tmp_path, "asha", space_of("lr", "epochs"), random_state=1)
+    points = {}
+    for count in range(3):
+        points[count] = asked.ask(f"t{count}")
+    waiting = asked.ask("t3")  # never told: nobody waits for it
+    assert waiting
+    assert waiting["epochs"] == "1"
+    for count, value in enumerate((0.3, 0.1, 0.2)):
+        asked.tell(f"t{count}", value)
+    promoted = asked.ask("t4")
+    assert points[1]
+    assert promoted == {**points[1], "epochs": "3"}
+    following = asked.ask("t5")
+    assert following
+    assert following["epochs"] == "1", "a third of three is promoted once"
+
+
+def test_log_scales_spread_over_the_decades_and_bells_gather_in_the_middle(tmp_path: Path) -> None:
+    asked = search(tmp_path, "random", space_of("lr", "drop", "decay"), random_state=1)
+    points = [asked.ask(f"t{count}") for count in range(300)]
+    decades = Counter(math.floor(math.log10(float(point["lr"]))) for point in points if point)
+    assert all(decades[decade] > 60 for decade in (-3, -2, -1))
+    middle = sum(0.3 <= float(point["drop"]) <= 0.7 for point in points if point)
+    assert middle > 200
+    logs = sorted(math.log10(float(point["decay"])) for point in points if point)
+    assert logs[150] == pytest.approx(-1, abs=0.1)
+
+
+def test_sobol_honours_a_log_scale_which_katib_ignores(tmp_path: Path) -> None:
+    asked = search(tmp_path, "sobol", space_of("lr", "units"))
+    first = asked.ask("t0")
+    assert first
+    assert float(first["lr"]) == pytest.approx(math.sqrt(0.001))
+    assert first["units"] == "18"
+
+
+@pytest.mark.parametrize("name", ["decay", "drop"])
+def test_a_bell_never_leaves_its_bounds_and_quantiles_go_both_ways(name: str) -> None:
+    (parameter,) = space_of(name)
+    for quantile in (0.0, 1e-9, 0.25, 0.5, 0.9, 1.0):
+        value = from_quantile(parameter, quantile)
+        assert parameter.low <= value <= parameter.high
+        assert to_quantile(parameter, value) == pytest.approx(quantile, abs=1e-6)
+        assert inside(parameter, decode(parameter, quantile))
+
+
+def test_optuna_opens_the_study_as_it_is(tmp_path: Path) -> None:
+    import optuna
+
+    asked = search(tmp_path, "tpe", space_of("lr", "optimizer"), random_state=1)
+    for count in range(3):
+        asked.ask(f"sweep-{count}")
+        asked.tell(f"sweep-{count}", float(count) if count else None)
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / JOURNAL)))
+    study = optuna.load_study(study_name="study", storage=storage)
+    assert study.direction is optuna.study.StudyDirection.MINIMIZE
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert study.best_trial.user_attrs["trial"] == "sweep-1"
+    assert set(study.best_params) == {"lr", "optimizer"}
+
+
+def test_a_good_algorithm_finds_the_good_corner(tmp_path: Path) -> None:
+    asked = search(tmp_path, "tpe", space_of("lr", "optimizer"), random_state=3)
+    values = []
+    for count in range(40):
+        point = asked.ask(f"t{count}")
+        assert point
+        values.append(abs(math.log10(float(point["lr"])) + 2) + (point["optimizer"] == "sgd"))
+        asked.tell(f"t{count}", values[-1])
+    assert sum(values[20:]) / 20 < sum(values[:10]) / 10 / 2

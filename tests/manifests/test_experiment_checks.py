@@ -1,0 +1,137 @@
+"""What Katib admits and can never end is refused, each time with the field and the mend."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from podium.errors import InvalidInput
+from podium.manifests.experiment import check, examine, load
+from podium.manifests.experiment.expression import matches, parse_condition
+
+
+def settings(**values: str) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def space(**fields: Any) -> dict[str, Any]:
+    return {"feasibleSpace": fields}
+
+
+PARAMETER = ("parameters", 0)
+CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "min above max": ((*PARAMETER, "feasibleSpace"), {"min": "2", "max": "1"}, "min <= max"),
+    "words for numbers": ((*PARAMETER, "feasibleSpace"), {"min": "low", "max": "1"}, "min of a number is a number"),
+    "nan as a bound": ((*PARAMETER, "feasibleSpace"), {"min": "nan", "max": "1"}, "is a number"),
+    "log scale from zero": ((*PARAMETER, "feasibleSpace", "min"), "0", "min > 0 for logUniform"),
+    "a step of zero": ((*PARAMETER, "feasibleSpace", "step"), "0", "step > 0"),
+    "half an epoch": (("parameters", 3, "feasibleSpace", "min"), "1.5", "min of an int is an int"),
+    "an empty list": (("parameters", 1, "feasibleSpace", "list"), [], "at least one value"),
+    "a value twice": (("parameters", 1, "feasibleSpace", "list"), ["32", "32"], "values are unique"),
+    "a parameter twice": (("parameters", 1, "name"), "lr", "names are unique"),
+    "an unknown setting": (("algorithm", "algorithmSettings"), settings(magic="1"), "a setting of random is one of"),
+    "a bad seed": (("algorithm", "algorithmSettings"), settings(random_state="-1"), "random_state is an integer >= 0"),
+    "a strategy for no metric": (
+        ("objective", "metricStrategies", 0, "name"), "f1", "a metric is one of accuracy, loss",
+    ),
+    "an unknown strategy": (("objective", "metricStrategies", 0, "value"), "mean", "min, max or latest"),
+    "a quote in a value": (("parameters", 2, "feasibleSpace", "list"), ['"q"'], "leaves the trial template readable"),
+    "no such container": (("trialTemplate", "primaryContainerName"), "main", "has a container 'main'"),
+    "a kind the cluster lacks": (("trialTemplate", "trialSpec", "kind"), "TFJob", "a trial is one of Job"),
+    "a condition beyond us": (("trialTemplate", "successCondition"), "status.conditions.@this", "podium understands it"),
+    "a pattern Go refuses": (
+        ("metricsCollectorSpec", "source", "filter", "metricsFormat"), ["(?=a)(b)(c)"], "a Go pattern with two groups",
+    ),
+    "an unused search parameter": (
+        ("trialTemplate", "trialParameters"), None, "each search parameter has a trialParameter",
+    ),
+    "a missing label": (
+        ("trialTemplate", "trialParameters", 4, "reference"), "${trialSpec.Labels[team]}", "label or annotation",
+    ),
+    "a grid of doubles without step": (("algorithm",), {"algorithmName": "grid"}, "a grid needs a step"),
+    "cmaes in one dimension": (("algorithm",), {"algorithmName": "cmaes"}, "cmaes needs two"),
+    "hyperband without resource": (("algorithm",), {"algorithmName": "hyperband"}, "has r_l and resource_name"),
+    "hyperband with too few at a time": (
+        ("algorithm",),
+        {"algorithmName": "hyperband", "algorithmSettings": settings(r_l="27", resource_name="epochs")},
+        "parallelTrialCount >= 27",
+    ),
+    "an algorithm that needs a shared volume": (("algorithm",), {"algorithmName": "pbt"}, "podium runs the algorithm"),
+    "a collector that needs a cluster": (("metricsCollectorSpec",), {"collector": {"kind": "Push"}}, "podium collects"),
+    "another early stopping": (
+        ("earlyStopping",), {"algorithmName": "medianstop", "algorithmSettings": settings(start_step="0")}, "start_step",
+    ),
+}  # fmt: skip
+
+
+def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    manifest = copy.deepcopy(load("random"))
+    spec = manifest["spec"]
+    if value is None:  # drop lr from the template
+        spec["trialTemplate"]["trialParameters"] = spec["trialTemplate"]["trialParameters"][1:]
+        for replica in spec["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
+            del replica["template"]["spec"]["containers"][0]["args"][0]
+        return manifest
+    holder = spec
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    return manifest
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_can_never_end_is_refused_with_its_law(name: str) -> None:
+    path, value, law = CASES[name]
+    if name == "cmaes in one dimension":
+        manifest = load("random-job")
+        manifest["spec"]["algorithm"] = value
+    else:
+        manifest = changed(path, value)
+    with pytest.raises(InvalidInput) as caught:
+        check(manifest)
+    assert law in caught.value.message
+    assert "spec." in caught.value.message
+
+
+def test_all_broken_rules_are_named_at_once() -> None:
+    manifest = load("random")
+    manifest["spec"]["objective"]["type"] = "best"
+    manifest["spec"]["maxTrialCount"] = 0
+    with pytest.raises(InvalidInput) as caught:
+        check(manifest)
+    assert "spec.objective.type" in caught.value.message
+    assert "spec.maxTrialCount" in caught.value.message
+
+
+def test_early_stopping_without_retain_is_a_warning_for_the_real_katib() -> None:
+    manifest = load("medianstop")
+    del manifest["spec"]["trialTemplate"]["retain"]
+    assert check(manifest)
+    (warning,) = examine(manifest)[1]
+    assert warning.level == "warning"
+    assert "waits for ever" in str(warning.hint)
+
+
+CONDITIONS = [{"type": "Complete", "status": "False"}, {"type": "Complete", "status": "True", "reason": "R"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('status.conditions.#(type=="Complete")#|#(status=="True")#', True),
+        ('status.conditions.#(type=="Failed")#|#(status=="True")#', False),
+        ('status.conditions.#(type=="Complete")', True),
+        ('status.conditions.#(type!="Complete")#', False),
+        ("status.conditions", True),
+        ("status.phase", False),
+        ("status.nothing.there", False),
+    ],
+)
+def test_conditions_find_what_gjson_finds(text: str, found: bool) -> None:
+    assert (matches(text, {"status": {"conditions": CONDITIONS, "phase": "Succeeded"}}) is not None) == found
+
+
+@pytest.mark.parametrize("text", ["", ".", "a..b", "a.#", 'a.#(b>"c")', "a.@reverse", "a|", 'a.#(b=="c"', "{a,b}"])
+def test_other_gjson_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="a condition is a path"):
+        parse_condition(text)

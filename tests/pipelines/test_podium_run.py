@@ -1,0 +1,137 @@
+"""`podium run` as a user meets it: a real process, real steps, real jobs, on a small dataset."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from podium.registry import open_registry
+
+LINUX = sys.platform == "linux"
+PODIUM = str(Path(sys.executable).with_name("podium"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with blanks in its path: people have those."""
+    return tmp_path / "my models"
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "PODIUM_HOME": str(home), "OMP_NUM_THREADS": "1"}
+
+
+def podium(home: Path, *words: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+    command = [PODIUM, "run", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment(home), check=False)
+
+
+def processes_of(home: Path) -> list[str]:
+    """Return the command lines of all processes that were started for this home."""
+    marker = f"PODIUM_HOME={home}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def only_run(home: Path) -> Path:
+    (directory,) = (home / "runs").iterdir()
+    return directory
+
+
+def test_a_run_ends_with_a_champion_and_everything_in_one_place(home: Path, tiny_dataset: Path) -> None:
+    done = podium(home, "train_and_promote", f"source={tiny_dataset}", "epochs=2", "workers=0", "--json",
+                  "hyperparameters={\"batch-size\": 32}")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["decision"]["outcome"] == "promoted"
+    champion = open_registry(home / "store").champion("mnist")
+    assert champion is not None
+    assert champion.version == outcome["run"]
+    assert champion.metadata["hyperparameters"]["batch-size"] == 32
+    run = only_run(home)
+    assert {file.name for file in run.iterdir()} >= {"run.json", "logs", "artifacts", "cluster", "report.html"}
+    told = json.loads((run / "run.json").read_text())
+    assert told["state"] == "succeeded"
+    assert {step["state"] for step in told["steps"].values()} == {"succeeded"}
+    assert {f"{name}.log" for name in told["steps"]} < {file.name for file in (run / "logs").iterdir()}
+    assert "[2/5] Train the model: succeeded" in done.stderr
+    assert "epoch 2: accuracy=" in done.stderr
+    if LINUX:
+        assert processes_of(home) == []
+
+
+def test_what_is_refused_leaves_nothing_behind(home: Path) -> None:
+    done = podium(home, "max_trails=3")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == ["error: there is no parameter 'max_trails'", "hint: did you mean max_trials?"]
+    assert not home.exists()
+
+
+def test_a_failing_step_is_named_with_its_error_and_its_log(home: Path, tmp_path: Path) -> None:
+    done = podium(home, "train_and_promote", f"source={tmp_path / 'nowhere'}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'error: step "Prepare the data" failed' in done.stderr
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+    log = only_run(home) / "logs" / "prepare-data.log"
+    assert f"hint: its log: {log}" in done.stderr
+    assert "Traceback" not in log.read_text()
+    assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
+
+
+def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) -> None:
+    done = podium(
+        home, "train_and_promote", f"source={tiny_dataset}", "workers=0", 'hyperparameters={"learning-rate": 1}'
+    )
+    assert done.returncode == 1
+    assert 'step "Train the model" failed' in done.stderr
+    assert "--learning-rate=1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def running(home: Path, tiny_dataset: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run in the midst of its sweep: trials are running."""
+    words = [f"source={tiny_dataset}", "max_trials=2", "trial_epochs=500"]
+    process = subprocess.Popen(
+        [PODIUM, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(home), start_new_session=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "trial" in line and "started" in line:
+                break
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subprocess.Popen[str], number: int) -> None:
+    assert len(processes_of(home)) > 3, "podium, its child, the step, the trials"
+    running.send_signal(number)
+    running.wait(timeout=60)
+    end = time.monotonic() + 30
+    while processes_of(home) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert processes_of(home) == []
+    if number != signal.SIGKILL:
+        assert running.returncode == 130
+        told = json.loads((only_run(home) / "run.json").read_text())
+        assert told["state"] == "stopped"
+        assert told["steps"]["katib-sweep"]["state"] == "stopped"

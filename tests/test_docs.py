@@ -1,0 +1,71 @@
+"""What users read is held against the command line."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from podium.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(
+    group: click.Group, path: tuple[str, ...] = ("podium",)
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands(app))
+
+
+def shown_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each `podium …` line in fenced blocks of a page."""
+    for block in re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if match := re.match(r"^\s*(?:\$ )?(?:\.venv/bin/)?(podium .*)$", line):
+                yield shlex.split(match[1], comments=True)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_an_example(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    assert command.help
+    assert " ".join(path) in command.help, "show an example in the help"
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            assert parameter.help, f"{parameter.name} has no help"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_shown_in_the_docs_parses(page: Path) -> None:
+    for words in shown_commands(page.read_text()):
+        path = next((path for path in COMMANDS if tuple(words[: len(path)]) == path), None)
+        if path is None:
+            assert {"--help", "--version", "-h"} & set(words), f"no such command: {' '.join(words)}"
+            continue
+        with COMMANDS[path].make_context(" ".join(path), words[len(path) :], resilient_parsing=False):
+            pass
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_command_is_in_the_docs() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    missing = [" ".join(path) for path in COMMANDS if " ".join(path) not in text]
+    assert not missing, missing
