@@ -12,17 +12,26 @@ from podium.local.search import JOURNAL, Search
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.space import Parameter, read_space
 
+
+def double(name: str, **space: str) -> dict[str, Any]:
+    return {"name": name, "parameterType": "double", "feasibleSpace": space}
+
+
+def whole(name: str, **space: str) -> dict[str, Any]:
+    return {"name": name, "parameterType": "int", "feasibleSpace": space}
+
+
 EVERYTHING: list[dict[str, Any]] = [
-    {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.001", "max": "1", "distribution": "logUniform"}},
-    {"name": "decay", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "1", "distribution": "logNormal"}},
-    {"name": "drop", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1", "step": "0.1", "distribution": "normal"}},
-    {"name": "units", "parameterType": "int", "feasibleSpace": {"min": "4", "max": "32"}},
-    {"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "9", "step": "2"}},
-    {"name": "width", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "1024", "distribution": "logUniform"}},
-    {"name": "gain", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.35", "step": "0.1"}},
+    double("lr", min="0.001", max="1", distribution="logUniform"),
+    double("decay", min="0.01", max="1", distribution="logNormal"),
+    double("drop", min="0", max="1", step="0.1", distribution="normal"),
+    whole("units", min="4", max="32"),
+    whole("epochs", min="1", max="9", step="2"),
+    whole("width", min="1", max="1024", distribution="logUniform"),
+    double("gain", min="0.1", max="0.35", step="0.1"),
     {"name": "batch", "parameterType": "discrete", "feasibleSpace": {"list": ["16", "32"]}},
     {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["sgd", "adam"]}},
-]  # fmt: skip
+]
 ALGORITHMS = ["random", "tpe", "multivariate-tpe", "cmaes", "sobol", "bayesianoptimization", "hyperband", "asha"]
 
 
