@@ -35,7 +35,7 @@ def shown_commands(text: str) -> Iterator[list[str]]:
     for block in re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             if match := re.match(r"^\s*(?:\$ )?(?:\.venv/bin/)?(podium .*)$", line):
-                yield shlex.split(match[1], comments=True)
+                yield shlex.split(re.split(r" (?:[|>]|&&) ", match[1])[0], comments=True)
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

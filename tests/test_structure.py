@@ -23,7 +23,7 @@ ALLOWED = {
     "scoring": set(),
     "registry": {"storage"},
     "doctor": {"cluster", "manifests", "metrics"},
-    "manifests": {"metrics"},
+    "manifests": {"metrics", "cluster"},  # of cluster the type of a manifest
 }
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from podium.storage import Storage, connect
 from podium.trainer import checkpoint, data, output, processor, world
 from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
+from podium.trainer.tracking import Tracking
 
 PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
 
@@ -44,15 +46,16 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
         if here.rank == 0:
             say_again(known)
         return
-    training = Training(config, dataset.to(here.device), here, say)
-    if state is not None:
-        training.resume(state)
-    here.share_first([*training.model.parameters(), *training.model.buffers()])
-    signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
     told = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
-    training.run(lambda state: checkpoint.save(storage, {**state, **told}) if storage else None)
-    if here.rank == 0:
-        finish(training, storage, threads, told["fingerprint"])
+    with Tracking(config if here.rank == 0 else replace(config, track=())) as tracking:
+        training = Training(config, dataset.to(here.device), here, say, tracking.log)
+        if state is not None:
+            training.resume(state)
+        here.share_first([*training.model.parameters(), *training.model.buffers()])
+        signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
+        training.run(lambda state: checkpoint.save(storage, {**state, **told}) if storage else None)
+        if here.rank == 0:
+            finish(training, storage, threads, told["fingerprint"])
 
 
 def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[Any, Any]:

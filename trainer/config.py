@@ -14,6 +14,7 @@ MODELS = ("tutorial", "fast", "best")
 BACKENDS = ("gloo", "nccl", "mpi")
 PRECISIONS = ("auto", "fp32", "bf16")
 OPTIMIZERS = ("adadelta", "sgd", "adamw")
+TRACKERS = ("wandb", "mlflow", "tensorboard")
 SCHEDULES = ("step", "onecycle")
 
 # What a model changes of the defaults below; a flag given by the user wins over both.
@@ -45,7 +46,20 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 # These change neither the weights nor the numbers, so a checkpoint may be resumed with other values of them.
-FREE = frozenset({"data", "output", "dataset", "test_batch_size", "log_interval", "save_model", "backend", "threads"})
+FREE = frozenset(
+    {
+        "data",
+        "output",
+        "dataset",
+        "test_batch_size",
+        "log_interval",
+        "save_model",
+        "backend",
+        "threads",
+        "track",
+        "track_dir",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +153,12 @@ class TrainConfig:
     backend: str = "gloo"
     """How processes talk: gloo, nccl or mpi."""
 
+    track: tuple[str, ...] = ()
+    """Also report to wandb, mlflow or tensorboard (repeatable); offline, see podium.trainer.tracking."""
+
+    track_dir: str = "tracking"
+    """Directory that trackers write to."""
+
     def __post_init__(self) -> None:
         """Check every rule that needs no data and no hardware.
 
@@ -150,6 +170,9 @@ class TrainConfig:
             value = getattr(self, name)
             require(value in known, f"--{name} is one of {', '.join(known)}", f"for example --{name} {known[0]}",
                     **{name: value})  # fmt: skip
+        for tracker in self.track:
+            require(tracker in TRACKERS, f"--track is one of {', '.join(TRACKERS)}", "repeat it for more than one",
+                    track=tracker)  # fmt: skip
         for name in ("epochs", "batch_size", "test_batch_size", "log_interval"):
             self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
         for name in ("lr", "gamma"):
@@ -189,6 +212,7 @@ def parse(argv: Sequence[str] | None = None) -> TrainConfig:
     """
     given = vars(_parser().parse_args(argv))
     recipe = RECIPES.get(given.get("model", TrainConfig.model), {})
+    given["track"] = tuple(given.get("track", ()))
     return TrainConfig(**{**recipe, **given})
 
 
@@ -201,6 +225,8 @@ def _parser() -> argparse.ArgumentParser:
         flag, text = f"--{item.name.replace('_', '-')}", help_texts[item.name].replace("%", "%%")
         if item.type is bool:
             parser.add_argument(flag, action="store_true", help=text)
+        elif item.name == "track":
+            parser.add_argument(flag, action="append", metavar="X", help=text)
         else:
             default = item.default or "none"
             parser.add_argument(flag, type=item.type, metavar="X", help=f"{text} (default: {default})")

@@ -58,10 +58,12 @@ class Training:
         dataset: On the device of the world.
         world: The processes that take part.
         say: Prints a line of progress; only called in rank 0.
+        track: Takes the record of each finished epoch; only called in rank 0.
     """
 
-    def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None]) -> None:
-        self.config, self.dataset, self.world, self.say = config, dataset, world, say
+    def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None],
+                 track: Callable[[dict[str, float]], None] = lambda record: None) -> None:  # fmt: skip
+        self.config, self.dataset, self.world, self.say, self.track = config, dataset, world, say, track
         self.model = models.build(config, classes=dataset.classes, mean=dataset.mean, std=dataset.std)
         self.model.to(world.device)
         self.optimizer = recipe.make_optimizer(config, self.model)
@@ -210,6 +212,7 @@ class Training:
             progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:
             self.say(format_metrics(accuracy=accuracy, loss=loss))
+            self.track(record)
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
 
     def require_finite_steps(self, losses: Tensor) -> None:

@@ -18,7 +18,8 @@ class State(NamedTuple):
     """Where an object stands, in one word and the words of whoever wrote it."""
 
     phase: str
-    """Created, Running, Restarting, Suspended, Succeeded, Failed; a trial also Killed, EarlyStopped, MetricsUnavailable."""
+    """Created, Running, Restarting, Suspended, Succeeded, Failed; of a trial also Killed, EarlyStopped or
+    MetricsUnavailable."""
 
     reason: str
     message: str

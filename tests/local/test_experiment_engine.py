@@ -1,0 +1,171 @@
+"""The trial loop beyond the golden cases: plain ends where Katib waits, logs that stay, the share of cores, asha."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.errors import Conflict, InvalidInput
+from podium.local.cluster import LocalCluster
+from podium.local.processes import cores
+from podium.local.wrapping import plain_argv, shell_line
+
+LOSS = "import sys; print('loss=' + sys.argv[1])"
+
+
+def experiment(
+    script: str = LOSS, *, words: tuple[str, ...] = ("${trialParameters.x}",), **spec: Any
+) -> dict[str, Any]:
+    """An Experiment over x from 0 to 1 whose trials run a Python script."""
+    template = spec.pop("template", {})
+    quoted = "'" + script.replace("'", "'\"'\"'") + "'"
+    command = [sys.executable, "-c", quoted, *words]
+    container = {"name": "training", "image": "python", "command": command}
+    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    given = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "1"}]},
+        "parallelTrialCount": 1,
+        "maxTrialCount": 2,
+        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
+        "trialTemplate": {
+            "primaryContainerName": "training",
+            "trialParameters": [{"name": "x", "reference": "x"}],
+            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+            **template,
+        },
+        **spec,
+    }
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "e"}, "spec": given}
+
+
+def run(cluster: LocalCluster, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    cluster.create(manifest)
+    for _ in cluster.watch("Experiment", "e", timeout=60):
+        pass
+    assert cluster.join("Experiment", "e", 30)
+    return cluster.get("Experiment", "e"), cluster.list("Trial", {"katib.kubeflow.org/experiment": "e"})
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Any:
+    with LocalCluster(tmp_path, fork_server=False) as opened:
+        yield opened
+
+
+def test_a_job_that_ends_without_either_condition_fails_the_trial_instead_of_running_for_ever(
+    cluster: LocalCluster,
+) -> None:
+    template = {"successCondition": 'status.conditions.#(type=="Never")#', "failureCondition": 'status.x.#(y=="z")'}
+    found, trials = run(cluster, experiment(template=template, maxTrialCount=1, maxFailedTrialCount=1))
+    assert found["status"]["conditions"][-1]["type"] == "Failed"
+    assert "neither success nor failure condition holds" in trials[0]["status"]["conditions"][-1]["message"]
+
+
+def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalCluster) -> None:
+    _, trials = run(cluster, experiment("print('loss=0.3'); print('loss=0.1'); print('loss=0.2')", maxTrialCount=1))
+    assert trials[0]["status"]["observation"]["metrics"] == [
+        {"name": "loss", "min": "0.1", "max": "0.3", "latest": "0.2"}
+    ]
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_trials_log_stays_readable_whether_its_job_is_retained_or_not(retain: bool, cluster: LocalCluster) -> None:
+    _, trials = run(cluster, experiment(template={"retain": retain}))
+    assert len(cluster.list("Job")) == (2 if retain else 0)
+    for trial in trials:
+        value = trial["spec"]["parameterAssignments"][0]["value"]
+        assert list(cluster.logs("Trial", trial["metadata"]["name"])) == [f"loss={value}"]
+
+
+def test_trials_share_the_cores_and_know_their_names(cluster: LocalCluster, tmp_path: Path) -> None:
+    script = "import os, sys; print(os.environ['KATIB_TRIAL_NAME'], os.environ['OMP_NUM_THREADS']); print('loss=1')"
+    _, trials = run(cluster, experiment(script, parallelTrialCount=2))
+    for trial in trials:
+        name, threads = next(cluster.logs("Trial", trial["metadata"]["name"])).split()
+        assert name == trial["metadata"]["name"]
+        assert int(threads) == max(1, cores() // 2)
+
+
+def test_asha_is_ours_and_runs_to_its_end(cluster: LocalCluster) -> None:
+    settings = [{"name": "r_l", "value": "9"}, {"name": "resource_name", "value": "epochs"}]
+    spec = experiment(
+        "import sys; print('loss=' + sys.argv[1])",
+        words=("${trialParameters.x}", "${trialParameters.epochs}"),
+        algorithm={"algorithmName": "asha", "algorithmSettings": settings},
+        maxTrialCount=13,
+        parallelTrialCount=3,
+    )
+    spec["spec"]["parameters"].append(
+        {"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "9"}}
+    )
+    spec["spec"]["trialTemplate"]["trialParameters"].append({"name": "epochs", "reference": "epochs"})
+    found, trials = run(cluster, spec)
+    assert found["status"]["trialsSucceeded"] == 13
+    levels = [trial["spec"]["parameterAssignments"][1]["value"] for trial in trials]
+    assert set(levels) == {"1", "3", "9"}
+
+
+def test_a_grid_without_a_limit_ends_when_it_is_exhausted(cluster: LocalCluster) -> None:
+    spec = experiment(algorithm={"algorithmName": "grid"}, maxTrialCount=None)
+    spec["spec"]["parameters"][0]["feasibleSpace"]["step"] = "0.5"
+    found, trials = run(cluster, spec)
+    assert found["status"]["conditions"][-1]["reason"] == "ExperimentSuggestionEndReached"
+    assert sorted(trial["spec"]["parameterAssignments"][0]["value"] for trial in trials) == ["0.0", "0.5", "1.0"]
+
+
+def test_every_value_a_trial_reported_is_kept_beside_it(cluster: LocalCluster) -> None:
+    _, trials = run(cluster, experiment("print('2026-01-01T00:00:00Z loss=0.5'); print('loss=0.4')"))
+    place = cluster.store.place("Trial", trials[0]["metadata"]["name"])
+    rows = json.loads((place / "readings.json").read_text())
+    assert rows == [["loss", "0.5", "2026-01-01T00:00:00+00:00"], ["loss", "0.4", "0001-01-01T00:00:00+00:00"]]
+
+
+def test_a_template_that_this_machine_cannot_honour_is_refused_at_once(cluster: LocalCluster) -> None:
+    spec = experiment()
+    pod = spec["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/data"}]
+    with pytest.raises(InvalidInput):
+        cluster.create(spec)
+    assert cluster.list("Experiment") == []
+
+
+def test_a_name_that_is_taken_is_a_conflict(cluster: LocalCluster) -> None:
+    run(cluster, experiment(maxTrialCount=1))
+    with pytest.raises(Conflict):
+        cluster.create(experiment(maxTrialCount=1))
+
+
+@pytest.mark.parametrize(
+    ("line", "argv"),
+    [
+        ("python -m podium.trainer --lr=0.1", ["python", "-m", "podium.trainer", "--lr=0.1"]),
+        ("python  a.py\t'two words' it='s'", ["python", "a.py", "two words", "it=s"]),
+        ("/usr/bin/env python ümlaut", ["/usr/bin/env", "python", "ümlaut"]),
+        ("python a.py $HOME", None),
+        ("python a.py a*b", None),
+        ("python a.py; echo", None),
+        ("python a.py > log", None),
+        ('python a.py "x"', None),
+        ("python a.py it's", None),
+        ("python a.py a\nb", None),
+        ("python a.py ~", None),
+        ("A=1 python a.py", None),
+        ("exec python a.py", None),
+        ("", None),
+    ],
+)
+def test_a_command_runs_without_a_shell_only_if_a_shell_would_do_nothing_but_split_it(
+    line: str, argv: list[str] | None
+) -> None:
+    assert plain_argv(line) == argv
+
+
+def test_the_wrapped_line_is_katibs() -> None:
+    container = {"command": ["python", "a.py"], "args": ["--x", "a b"]}
+    assert shell_line(container) == ["sh", "-c", "python a.py --x a b 1>/var/log/katib/metrics.log 2>&1"]
+    kept = {"command": ["bash", "-c", "a && b"]}
+    assert shell_line(kept)[:2] == ["bash", "-c"]

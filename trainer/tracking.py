@@ -1,0 +1,140 @@
+"""Experiment trackers as options: Weights & Biases, MLflow, TensorBoard behind three verbs.
+
+They write to a directory on this machine. A server is spoken to only if the user names one in that tracker's own
+environment variables (WANDB_MODE=online, MLFLOW_TRACKING_URI=https://…), where the keys belong as well. A tracker that
+fails is named once on stderr and left out; the training goes on.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from podium.trainer.config import TrainConfig
+
+
+class Tracker(Protocol):
+    """One tracker following one training."""
+
+    def log(self, epoch: int, values: Mapping[str, float]) -> None:
+        """Record the numbers of an epoch."""
+
+    def close(self, succeeded: bool) -> None:
+        """End the run."""
+
+
+class WandB:
+    """Weights & Biases; offline unless WANDB_MODE says otherwise. One run a trial, grouped by sweep."""
+
+    def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
+        import wandb
+
+        mode: Any = os.environ.get("WANDB_MODE", "offline")
+        self.run = wandb.init(project=os.environ.get("WANDB_PROJECT", "podium"), name=name, group=group or None,
+                              config=config, dir=str(directory), mode=mode,
+                              settings=wandb.Settings(console="off", silent=True))  # fmt: skip
+
+    def log(self, epoch: int, values: Mapping[str, float]) -> None:
+        self.run.log(dict(values), step=epoch)
+
+    def close(self, succeeded: bool) -> None:
+        self.run.finish(exit_code=0 if succeeded else 1)
+
+
+class MLflow:
+    """MLflow; files under the directory unless MLFLOW_TRACKING_URI names a server."""
+
+    def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
+        # MLflow 3 wants to be asked twice for its file store, which needs no database.
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        from mlflow.tracking import MlflowClient
+
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or (directory / "mlflow").absolute().as_uri()
+        self.client = MlflowClient(tracking_uri=uri)
+        experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or group or "podium"
+        known = self.client.get_experiment_by_name(experiment)
+        experiment_id = known.experiment_id if known else self.client.create_experiment(experiment)
+        self.run_id = self.client.create_run(experiment_id, run_name=name).info.run_id
+        for key, value in config.items():
+            self.client.log_param(self.run_id, key, value)
+
+    def log(self, epoch: int, values: Mapping[str, float]) -> None:
+        for key, value in values.items():
+            self.client.log_metric(self.run_id, key, value, step=epoch)
+
+    def close(self, succeeded: bool) -> None:
+        self.client.set_terminated(self.run_id, "FINISHED" if succeeded else "FAILED")
+
+
+class TensorBoard:
+    """TensorBoard event files, a directory a run: ``tensorboard --logdir DIRECTORY/tensorboard``."""
+
+    def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer: Any = SummaryWriter(str(directory / "tensorboard" / group / name))
+        self.writer.add_text("config", "\n".join(f"    {key} = {value!r}" for key, value in config.items()))
+
+    def log(self, epoch: int, values: Mapping[str, float]) -> None:
+        for key, value in values.items():
+            self.writer.add_scalar(key, value, epoch)
+
+    def close(self, succeeded: bool) -> None:
+        self.writer.close()
+
+
+TRACKERS: dict[str, Callable[[dict[str, Any], str, str, Path], Tracker]] = {
+    "wandb": WandB, "mlflow": MLflow, "tensorboard": TensorBoard,
+}  # fmt: skip
+
+
+class Tracking:
+    """All trackers of a training; none of them can stop it.
+
+    Args:
+        config: Names the trackers and where they write.
+        environ: KATIB_TRIAL_NAME names the run; its sweep is the group.
+    """
+
+    def __init__(self, config: TrainConfig, environ: Mapping[str, str] = os.environ) -> None:
+        self.active: dict[str, Tracker] = {}
+        trial = environ.get("KATIB_TRIAL_NAME", "")
+        name = trial or config.output.rstrip("/").rpartition("/")[2] or "train"
+        group = trial.rpartition("-")[0]  # Katib calls a trial <experiment>-<random>
+        for kind in config.track:
+            self._guard(kind, partial(self._open, kind, config, name, group))
+
+    def log(self, record: dict[str, float]) -> None:
+        """Record a finished epoch everywhere.
+
+        Args:
+            record: ``epoch`` and the epoch's numbers by name.
+        """
+        values = {name: value for name, value in record.items() if name != "epoch"}
+        for kind, tracker in list(self.active.items()):
+            self._guard(kind, partial(tracker.log, int(record["epoch"]), values))
+
+    def __enter__(self) -> "Tracking":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the run everywhere."""
+        for name, tracker in list(self.active.items()):
+            self._guard(name, partial(tracker.close, kind is None))
+
+    def _open(self, kind: str, config: TrainConfig, name: str, group: str) -> None:
+        directory = Path(config.track_dir)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.active[kind] = TRACKERS[kind](asdict(config), name, group, directory)
+
+    def _guard(self, kind: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # whatever a tracker does, the training matters more
+            self.active.pop(kind, None)
+            missing = isinstance(error, ImportError)
+            reason = f"pip install 'podium[{kind}]'" if missing else f"{type(error).__name__}: {str(error)[:300]}"
+            print(f"notice: --track {kind} is left out: {reason}", file=sys.stderr, flush=True)
