@@ -128,11 +128,10 @@ def test_a_gpu_nobody_has_fails_after_its_grace(cluster: Cluster) -> None:
 
 def test_delete_leaves_no_pod(cluster: Cluster) -> None:
     # The first process of a container ignores SIGTERM unless it says otherwise: its pod would stay for 30 s.
-    script = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(1)); time.sleep(300)"
+    script = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(1)); print('ready'); time.sleep(300)"
     name = launch(cluster, job(script, workers=1))
-    for one in cluster.watch("PyTorchJob", name, timeout=240):
-        if status_of(one).phase == "Running":
-            break
+    for replica in ("master-0", "worker-0"):
+        assert next(cluster.logs("PyTorchJob", name, replica, follow=True)) == "ready"
     cluster.delete("PyTorchJob", name)
     pods = cluster.api.pods(f"training.kubeflow.org/job-name={name}")
     assert pods == []
