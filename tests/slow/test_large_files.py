@@ -1,0 +1,46 @@
+"""Files far larger than memory should be used for."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import s3servers
+
+SIZE = 2 << 30
+SCRIPT = """if True:
+    import json, resource, sys
+    from pathlib import Path
+    from podium.registry import open_registry
+    from podium.storage import connect
+
+    url, source, target = sys.argv[1:]
+    registry = open_registry(connect(url, create=True).url)
+    registry.upload("big", {"model.bin": Path(source)}, {}, "v1")
+    registry.fetch("big", "v1", Path(target))
+    print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["files", "minio"])
+def test_two_gigabytes_go_there_and_back_within_200_megabytes_of_memory(
+    kind: str, endpoint: Callable[[str], str], tmp_path: Path
+) -> None:
+    environ = {**os.environ, **s3servers.KEYS}
+    url = str(tmp_path / "store")
+    if kind != "files":
+        environ["AWS_ENDPOINT_URL"], url = endpoint(kind), f"s3://big-{uuid.uuid4().hex}"
+    source = tmp_path / "source"
+    with source.open("wb") as file:
+        for block in range(SIZE >> 20):
+            file.write(block.to_bytes(4, "big") * (1 << 18))
+    command = [sys.executable, "-c", SCRIPT, url, str(source), str(tmp_path / "target")]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True, timeout=850)
+    assert json.loads(done.stdout)["peak"] < 200 << 10  # ru_maxrss is in KiB
+    assert (tmp_path / "target/model.bin").stat().st_size == SIZE
