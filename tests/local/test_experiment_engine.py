@@ -71,6 +71,11 @@ def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalCl
     ]
 
 
+def test_a_failed_trials_traceback_is_in_its_log_though_a_shell_caught_it(cluster: LocalCluster) -> None:
+    _, trials = run(cluster, experiment("print(1); raise SystemExit('broken')", maxTrialCount=1))
+    assert sorted(cluster.logs("Trial", trials[0]["metadata"]["name"])) == ["1", "broken"]
+
+
 @pytest.mark.parametrize("retain", [False, True])
 def test_a_trials_log_stays_readable_whether_its_job_is_retained_or_not(retain: bool, cluster: LocalCluster) -> None:
     _, trials = run(cluster, experiment(template={"retain": retain}))
@@ -96,7 +101,6 @@ def test_asha_is_ours_and_runs_to_its_end(cluster: LocalCluster) -> None:
         words=("${trialParameters.x}", "${trialParameters.epochs}"),
         algorithm={"algorithmName": "asha", "algorithmSettings": settings},
         maxTrialCount=13,
-        parallelTrialCount=3,
     )
     spec["spec"]["parameters"].append(
         {"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "9"}}

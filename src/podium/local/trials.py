@@ -89,6 +89,7 @@ class TrialRun:
         watcher = self._watch_rules(wrapped)
         job = self._wait()
         self._over.set()
+        self._keep_output(wrapped)
         if watcher:
             watcher.join()
         if self._stopping.is_set() and status_of(job or self.trial).phase != "Succeeded":
@@ -104,6 +105,16 @@ class TrialRun:
                 if any(matches(self.trial["spec"][f"{how}Condition"], job) for how in ("failure", "success")):
                     break
         return job
+
+    def _keep_output(self, wrapped: Wrapped) -> None:
+        """Put what a wrapped command printed into the replica's log: that is where people look."""
+        if self._experiment["spec"]["metricsCollectorSpec"]["collector"]["kind"] != "StdOut" or wrapped.metrics is None:
+            return
+        logs = self._cluster.store.place(self._kind, self._name) / "logs"
+        reporting = [*sorted(logs.glob("master-0.log")), *sorted(logs.glob("pod-*.log"), reverse=True)]
+        if reporting and wrapped.metrics.is_file():
+            with reporting[0].open("ab") as log, wrapped.metrics.open("rb") as printed:
+                shutil.copyfileobj(printed, log)
 
     def _finish(self, job: Manifest | None, wrapped: Wrapped) -> list[Reading]:
         spec = self.trial["spec"]
