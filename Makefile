@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load test test-cluster test-slow lint check pins golden clean
+.PHONY: help install demo images images-load test test-cluster test-slow minio lint check pins golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,11 @@ test: $(STAMP) ## the fast tests
 
 test-slow: $(STAMP) ## the slow tests: whole pipelines, kills, races, big files
 	@$(BIN)/pytest -m "slow and not cluster"
+
+MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
+
+minio: ## build a MinIO server for the tests into ~/.cache/podium/bin (needs Go; takes minutes)
+	GOBIN="$${XDG_CACHE_HOME:-$$HOME/.cache}/podium/bin" go install github.com/minio/minio@$(MINIO_VERSION)
 
 lint: $(STAMP) ## ruff and mypy
 	@$(BIN)/ruff check .
