@@ -1,0 +1,166 @@
+"""`podium experiment` as a user types it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podium.manifests.experiment import load
+
+PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
+PROGRAM = "import sys, time\nprint('loss=' + sys.argv[1], flush=True)\ntime.sleep(float(sys.argv[2]))\nsys.exit(int(sys.argv[3]))\n"
+
+
+def podium(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*PODIUM, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Any:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+
+    def write(name: str = "sweep", *, most: int = 2, seconds: str = "0", code: str = "0", **spec: Any) -> str:
+        command = [sys.executable, str(program), "${trialParameters.lr}", seconds, code]
+        container = {"name": "training", "image": "python", "command": command}
+        job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+        document = {
+            "apiVersion": "kubeflow.org/v1beta1",
+            "kind": "Experiment",
+            "metadata": {"name": name},
+            "spec": {
+                "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+                "algorithm": {"algorithmName": "random"},
+                "resumePolicy": "LongRunning",
+                "parallelTrialCount": 2,
+                "maxTrialCount": most,
+                "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "1"}}],
+                "trialTemplate": {
+                    "primaryContainerName": "training",
+                    "trialParameters": [{"name": "lr", "reference": "lr"}],
+                    "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+                },
+                **spec,
+            },
+        }
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return str(path)
+
+    return write
+
+
+def test_a_sweep_from_a_file_ends_with_its_best_trial(manifest: Any) -> None:
+    path = manifest()
+    ran = podium("experiment", "run", path, "--json", "--max-trials", "3", "--no-fork-server")
+    found = json.loads(ran.stdout)
+    assert found["experiment"] == "sweep"
+    assert found["value"] == pytest.approx(float(found["parameters"]["lr"]))
+    assert ran.stderr.count(" Succeeded loss=") == 3, "a line for each trial where there is no terminal"
+    rows = json.loads(podium("experiment", "trials", "sweep", "--json").stdout)
+    assert [row["value"] for row in rows] == sorted(row["value"] for row in rows)
+    assert rows[0]["name"] == found["name"]
+    assert json.loads(podium("experiment", "best", "sweep", "--json").stdout)["name"] == found["name"]
+    assert f"best trial: {found['name']}" in podium("experiment", "best", "sweep").stdout
+    assert found["name"] in podium("experiment", "trials", "sweep").stdout.splitlines()[1]
+    assert "Succeeded, 3 trials (3 succeeded)" in podium("experiment", "status", "sweep").stdout
+    (row,) = json.loads(podium("experiment", "list", "--json").stdout)
+    assert (row["name"], row["state"], row["trials"]) == ("sweep", "Succeeded", 3)
+    assert "ExperimentMaxTrialsReached" in podium("experiment", "status", "sweep", "--json").stdout
+
+
+def test_a_finished_sweep_takes_more_trials_and_a_name_in_use_gets_a_number(manifest: Any) -> None:
+    path = manifest()
+    podium("experiment", "run", path, "--no-fork-server")
+    podium("experiment", "resume", "sweep", "--max-trials", "3", "--no-fork-server")
+    assert len(json.loads(podium("experiment", "trials", "sweep", "--json").stdout)) == 3
+    refused = podium("experiment", "resume", "sweep", "--max-trials", "2", code=2)
+    assert "maxTrialCount > trials" in refused.stderr
+    assert "Experiment sweep-2," in podium("experiment", "run", path, "--no-fork-server").stderr
+    podium("experiment", "delete", "sweep")
+    assert [row["name"] for row in json.loads(podium("experiment", "list", "--json").stdout)] == ["sweep-2"]
+
+
+def test_a_sweep_whose_trials_all_fail_ends_badly_though_katib_says_succeeded(manifest: Any) -> None:
+    ran = podium("experiment", "run", manifest(code="3"), "--no-fork-server", code=1)
+    assert "no trial of sweep has a result" in ran.stderr
+    assert "hint:" in ran.stderr
+    assert "Succeeded" in podium("experiment", "status", "sweep").stdout
+
+
+def test_a_sweep_that_reaches_its_limit_of_failures_ends_badly(manifest: Any) -> None:
+    ran = podium("experiment", "run", manifest(code="3", maxFailedTrialCount=1), "--no-fork-server", code=1)
+    assert "max failed count has reached" in ran.stderr
+
+
+@pytest.mark.parametrize("how", ["stop", "interrupt"])
+def test_a_running_sweep_can_be_stopped_and_resumed(how: str, manifest: Any) -> None:
+    path = manifest(seconds="1.5", most=3)
+    words = [*PODIUM, "experiment", "run", path, "--no-fork-server"]
+    running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert running.stderr
+    for line in running.stderr:
+        if " Running " in line:
+            break
+    if how == "stop":
+        podium("experiment", "stop", "sweep")
+    else:
+        running.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    said = running.communicate(timeout=30)[1]
+    assert running.returncode == (1 if how == "stop" else 130), said
+    assert time.monotonic() - began < 15
+    assert "Traceback" not in said
+    podium("experiment", "resume", "sweep", "--no-fork-server")
+    assert len(json.loads(podium("experiment", "trials", "sweep", "--json").stdout)) == 3
+
+
+def test_render_prints_a_manifest_that_is_valid_as_it_stands() -> None:
+    printed = podium(
+        "experiment", "render", "random", "--image", "mine:1", "--data", "s3://b/mnist", "--output", "s3://b/trials",
+        "--set", "epochs=2", "--max-trials", "9", "--workers", "3", "--name", "mine",
+    ).stdout  # fmt: skip
+    made = load(printed)
+    spec = made["spec"]
+    replicas = spec["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
+    container = replicas["Worker"]["template"]["spec"]["containers"][0]
+    assert (made["metadata"]["name"], spec["maxTrialCount"], replicas["Worker"]["replicas"]) == ("mine", 9, 3)
+    assert container["image"] == "mine:1"
+    assert {"--data=s3://b/mnist", "--epochs=2", "--output=s3://b/trials/${trialParameters.trial}"} <= set(
+        container["args"]
+    )
+    as_json = json.loads(podium("experiment", "render", "random", "--json").stdout)
+    assert as_json == load("random")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "randon"], "did you mean random?"),
+        (["run", "random"], "podium data prepare"),
+        (["run", "no-such-file.yaml"], "no file and no bundled experiment"),
+        (["render", "random", "--set", "epochs"], "--set FLAG=VALUE"),
+        (["render", "random", "--max-trials", "0"], "maxTrialCount > 0"),
+        (["status", "nobody"], "no Experiment nobody"),
+        (["best", "nobody"], "no Experiment nobody"),
+        (["trials", "nobody"], "no Experiment nobody"),
+        (["stop", "nobody"], "no Experiment nobody"),
+        (["resume", "nobody"], "no Experiment nobody"),
+        (["delete", "nobody"], "no Experiment nobody"),
+    ],
+)
+def test_mistakes_are_told_in_two_lines_with_the_mend(words: list[str], says: str) -> None:
+    done = subprocess.run([*PODIUM, "experiment", *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2)
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
