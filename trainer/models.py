@@ -73,7 +73,7 @@ class Residual(nn.Module):
 def _convolution(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, pool: bool = False) -> list[nn.Module]:
     """Return convolution, optional pooling by two, normalisation and ReLU; the size changes by stride and pooling."""
     layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)]
-    return [*layers, *([nn.MaxPool2d(2)] if pool else []), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return [*layers, *([nn.MaxPool2d(2)] if pool else []), nn.BatchNorm2d(outputs, momentum=0.3), nn.ReLU(inplace=True)]
 
 
 def build(config: TrainConfig, *, classes: int, mean: float, std: float) -> nn.Sequential:

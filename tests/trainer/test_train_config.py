@@ -58,6 +58,7 @@ def test_a_model_brings_its_recipe_and_a_flag_wins_over_it() -> None:
         (["--dropout", "1"], "--dropout in [0, 1)"),
         (["--weight-decay", "-1"], "--weight-decay >= 0"),
         (["--backend", "carrier-pigeon"], "--backend is one of gloo, nccl, mpi"),
+        (["--track", "mlflow", "--track", "diary"], "--track is one of wandb, mlflow, tensorboard"),
         (["--model", "huge"], "--model is one of tutorial, fast, best"),
         (["--epochs", "three"], "invalid int value: 'three'"),
         (["--learning-rate", "1"], "unrecognized arguments: --learning-rate"),
