@@ -20,6 +20,15 @@ PREFIX = "/apis/v2beta1/"
 NOW = "2026-01-01T00:00:00Z"
 
 
+def stored(value: Any) -> Any:
+    """Return what the server makes of a document: a whole float comes back as an int (observed)."""
+    if isinstance(value, dict):
+        return {key: stored(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [stored(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class KfpWorld:
     """What the server knows."""
 
@@ -55,7 +64,7 @@ class KfpWorld:
         versions = self.versions[query["pipelineid"]]
         if any(one["display_name"] == query["name"] for one in versions):
             return self.taken("a pipeline version")
-        documents = list(yaml.safe_load_all(text))
+        documents = [stored(one) for one in yaml.safe_load_all(text)]
         spec = documents[0] if len(documents) == 1 else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
         made = {
             "pipeline_id": query["pipelineid"],

@@ -70,7 +70,8 @@ def test_two_uploads_at_once_end_with_one_version(
 
 
 def test_a_real_pipeline_is_uploaded_and_its_parameters_come_back(server: Server) -> None:
-    upload(server, compile_pipeline("train_and_promote"))
+    assert upload(server, compile_pipeline("train_and_promote")).new
+    assert not upload(server, compile_pipeline("train_and_promote")).new
     found = {one.name: one for one in choose(server, "train_and_promote", None).parameters()}
     assert found["workers"].type is int
     assert found["hyperparameters"].type is dict

@@ -86,8 +86,17 @@ def read_spec(text: str) -> dict[str, Any]:
 
 
 def digest_of(spec: Any) -> str:
-    """Hash a spec by its meaning: the server stores other bytes than it was sent (observed)."""
-    return sha256(json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
+    """Hash a spec by its meaning: the server stores other bytes than were sent, and 1.0 comes back as 1 (observed)."""
+    return sha256(json.dumps(_whole(spec), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _whole(value: Any) -> Any:
+    """Return the value with every whole float as an int."""
+    if isinstance(value, dict):
+        return {key: _whole(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def find_pipeline(server: Server, name: str) -> str | None:
