@@ -83,6 +83,13 @@ def test_sigterm_lets_a_process_end_in_its_own_way(start, tmp_path: Path) -> Non
     assert "bye" in (tmp_path / "log").read_text()
 
 
+def test_sigterm_right_after_the_start_is_not_lost(start) -> None:
+    for _ in range(30):
+        process = start("sleep", "60")
+        process.stop()
+        assert process.wait(5) == 143
+
+
 def test_a_kill_takes_grandchildren_too_even_in_a_session_of_their_own(start, tmp_path: Path) -> None:
     process = start(sys.executable, "-c", FAMILY)
     assert until(lambda: len(pids(tmp_path)) == 3)

@@ -164,11 +164,16 @@ class _Keeper:
         signal.set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
         for caught in (signal.SIGCHLD, _STOP, _KILL):
             signal.signal(caught, lambda *_: None)
+        ready, ready_end = os.pipe()
         self.process = os.fork()
         if self.process == 0:
-            for end in (wakeup, wakeup_end, self.report, self.launcher.lifeline):
+            for end in (wakeup, wakeup_end, ready, self.report, self.launcher.lifeline):
                 os.close(end)
-            _become(self.request)
+            _become(self.request, ready_end)
+        os.close(ready_end)
+        # Until then it has no group of its own and the keeper's signal handlers: a signal would be lost.
+        os.read(ready, 1)
+        os.close(ready)
         os.write(self.report, str(self.process).encode())
         os.close(self.report)
         return self._watch(wakeup)
@@ -211,8 +216,8 @@ class _Keeper:
             time.sleep(0.002)
 
 
-def _become(request: dict[str, Any]) -> NoReturn:
-    """Turn this fork into the requested process."""
+def _become(request: dict[str, Any], ready: int) -> NoReturn:
+    """Turn this fork into the requested process; close ready when it can take signals."""
     try:
         os.setsid()
         # Only if its keeper is killed on its own; everything else goes through the keeper.
@@ -221,6 +226,7 @@ def _become(request: dict[str, Any]) -> NoReturn:
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.close(ready)
         log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (log, 1), (log, 2)):

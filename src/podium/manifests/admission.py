@@ -7,7 +7,7 @@ pkg/apis/batch/validation.
 from copy import deepcopy
 from typing import Any
 
-from podium.cluster.base import Manifest
+from podium.manifests.conditions import Manifest
 from podium.manifests.experiment.rules import BOOL, INT, OBJECT, TEXT, Findings, Schema, check_structure, raise_for
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, CONTAINER, RESTART_POLICIES

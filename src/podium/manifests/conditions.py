@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from podium.cluster.base import Manifest
+Manifest = dict[str, Any]
+"""An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
 
 _ORDER = {
     # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from podium.cluster.base import Manifest
 from podium.errors import require
+from podium.manifests.conditions import Manifest
 from podium.manifests.names import is_dns_1035
 
 CONTAINER = "pytorch"
