@@ -167,6 +167,7 @@ class _Keeper:
         ready, ready_end = os.pipe()
         self.process = os.fork()
         if self.process == 0:
+            signal.set_wakeup_fd(-1)  # before its pipe is closed: a signal may come in between
             for end in (wakeup, wakeup_end, ready, self.report, self.launcher.lifeline):
                 os.close(end)
             _become(self.request, ready_end)
@@ -222,7 +223,6 @@ def _become(request: dict[str, Any], ready: int) -> NoReturn:
         os.setsid()
         # Only if its keeper is killed on its own; everything else goes through the keeper.
         _prctl(_SET_PDEATHSIG, signal.SIGKILL)
-        signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
