@@ -37,7 +37,18 @@ def compile_pipeline(
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "pipeline.yaml")
         Compiler().compile(pipeline, str(file), pipeline_parameters=values)
-        text = file.read_text()
+        text = _with_plain_names(file.read_text())
     for standard, other in ((STEPS_IMAGE, steps_image), (TRAINER_IMAGE, trainer_image)):
         text = re.sub(rf"^(\s+image: ){re.escape(standard)}$", rf"\g<1>{other or standard}", text, flags=re.MULTILINE)
     return text
+
+
+def _with_plain_names(text: str) -> str:
+    """Name every task by its key: KFP 2.0.5 finds the producer of an artifact by the display name (observed)."""
+    import yaml
+
+    head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    spec = yaml.safe_load(text)
+    for key, task in spec["root"]["dag"]["tasks"].items():
+        task["taskInfo"]["name"] = key
+    return head + str(yaml.dump(spec, sort_keys=True))

@@ -9,7 +9,7 @@ import yaml
 
 from podium.compiling import compile_pipeline
 from podium.errors import InvalidInput
-from podium.pipelines import NAMES
+from podium.pipelines import NAMES, load
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"
 ORDER = {
@@ -47,8 +47,6 @@ def test_steps_depend_on_each_other_in_the_order_of_the_docstring(compiled: tupl
     tasks = tasks_of(text)
     order = topological_sort({task: one.get("dependentTasks", []) for task, one in tasks.items()})[::-1]
     assert order == ORDER[name]
-    from podium.pipelines import load
-
     numbered = re.findall(r"^ +\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
     assert len(numbered) == len(order)
 
@@ -77,8 +75,12 @@ def test_no_step_installs_anything_or_holds_a_secret(compiled: tuple[str, str]) 
 
 
 def test_every_step_has_a_name_a_person_would_say(compiled: tuple[str, str]) -> None:
-    names = [one["taskInfo"]["name"] for one in tasks_of(compiled[1]).values()]
-    assert all(" " in name and name[0].isupper() for name in names)
+    tasks = load(compiled[0]).pipeline_spec.root.dag.tasks.values()
+    assert all(" " in one.task_info.name and one.task_info.name[0].isupper() for one in tasks)
+
+
+def test_compiled_tasks_are_named_by_their_keys_for_old_servers(compiled: tuple[str, str]) -> None:
+    assert all(one["taskInfo"]["name"] == key for key, one in tasks_of(compiled[1]).items())
 
 
 def test_every_parameter_has_a_default_and_a_description(compiled: tuple[str, str]) -> None:

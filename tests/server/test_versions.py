@@ -120,8 +120,11 @@ def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None
 
 
 def details(**states: str) -> dict[str, object]:
-    named = {"root": "RUNNING", "prepare-driver": "SUCCEEDED", **states}
-    return {"task_details": [{"display_name": name, "state": state} for name, state in named.items()]}
+    """What a server shows: also the workflow itself, its drivers and executors."""
+    named = {"root": "RUNNING", "executor": "RUNNING", "prepare-driver": "SUCCEEDED", **states}
+    tasks: list[dict[str, object]] = [{"display_name": name, "state": state} for name, state in named.items()]
+    workflow = {"display_name": "hello-x7k2p", "state": "RUNNING", "child_tasks": [{"pod_name": "hello-x7k2p-27888"}]}
+    return {"task_details": [workflow, *tasks]}
 
 
 def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:

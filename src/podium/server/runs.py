@@ -111,9 +111,14 @@ def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeou
 def tasks_of(run: Any) -> dict[str, str]:
     """Return the state of each task a person wrote, by name: no drivers, no root."""
     details = (run.run_details.task_details if run.run_details else None) or []
-    own = [one for one in details if one.display_name and not one.display_name.endswith("-driver")]
-    hidden = {"root", "executor", run.display_name}
-    return {str(one.display_name): str(one.state) for one in own if one.display_name not in hidden and one.state}
+    return {str(one.display_name): str(one.state) for one in details if one.state and _is_own(one)}
+
+
+def _is_own(task: Any) -> bool:
+    """Tell a task of the pipeline from drivers, executors and the workflow itself, whose pods start with its name."""
+    name = task.display_name or ""
+    machinery = name in ("", "root", "executor") or name.endswith("-driver")
+    return not machinery and not any((one.pod_name or "").startswith(f"{name}-") for one in task.child_tasks or [])
 
 
 def _end(run: Any, tasks: dict[str, str]) -> str:
