@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,13 +33,15 @@ def podium(home: Path, *words: str, timeout: float = 200) -> subprocess.Complete
 
 
 def processes_of(home: Path) -> list[str]:
-    """Return the command lines of all processes that were started for this home."""
-    marker = f"PODIUM_HOME={home}".encode()
+    """Return the command lines of all processes that know this home: by environment, arguments or working directory."""
+    marker = str(home).encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if marker in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            command = (entry / "cmdline").read_bytes()
+            place = os.fsencode((entry / "cwd").readlink())
+            if marker in command or marker in place or marker in (entry / "environ").read_bytes():
+                found.append(command.replace(b"\0", b" ").decode())
         except OSError:
             continue
     return found
@@ -123,15 +125,22 @@ def running(home: Path, tiny_dataset: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subprocess.Popen[str], number: int) -> None:
-    assert len(processes_of(home)) > 3, "podium, its child, the step, the trials"
+    # podium, its child, the step and its shell, and what runs the trials
+    assert within(90, lambda: len(processes_of(home)) >= 6)
     running.send_signal(number)
     running.wait(timeout=60)
-    end = time.monotonic() + 30
-    while processes_of(home) and time.monotonic() < end:
-        time.sleep(0.2)
-    assert processes_of(home) == []
+    assert within(30, lambda: not processes_of(home)), processes_of(home)
     if number != signal.SIGKILL:
         assert running.returncode == 130
         told = json.loads((only_run(home) / "run.json").read_text())
         assert told["state"] == "stopped"
         assert told["steps"]["katib-sweep"]["state"] == "stopped"
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True

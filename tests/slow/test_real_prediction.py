@@ -15,14 +15,14 @@ from podium.scoring import Model
 sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
 from drawing import FONTS, as_jpeg, draw, in_uneven_light, tight
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def model(mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
     target = tmp_path_factory.mktemp("model")
     command = [sys.executable, "-m", "podium.trainer", "--data", str(mnist), "--output", str(target), "--model", "fast"]
-    subprocess.run([*command, "--epochs", "3"], check=True, timeout=600, capture_output=True)
+    subprocess.run([*command, "--epochs", "2"], check=True, timeout=800, capture_output=True)
     return Model(target / "model.onnx")
 
 

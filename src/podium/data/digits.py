@@ -60,24 +60,28 @@ def background_light(pixels: Floats) -> tuple[Floats, float]:
     rim = max(1, round(0.05 * min(height, width)))
     frame = np.ones((height, width), bool)
     frame[rim:-rim, rim:-rim] = False
-    surface = np.broadcast_to(np.median(values[frame.ravel()], 0), values.shape)
-    spread = _spread(_distance(values - surface)[frame.ravel()])
+    surface = np.broadcast_to(_commonest(values[frame.ravel()]), values.shape)
+    spread = max(1.5, 2.3 * float(np.quantile(_distance(values - surface)[frame.ravel()], 1 / 3)))
     for region in (frame.ravel(),) * 6 + (np.ones(len(values), bool),) * 6:
         distance = _distance(values - surface)
         weight = np.clip(1 - (distance / (5 * spread)) ** 2, 0, None) ** 2 * region  # Tukey's: far away counts nothing
         scaled = terms * weight[:, None]
         surface = terms @ np.linalg.lstsq(scaled.T @ terms, scaled.T @ values, rcond=1e-6)[0]
-        spread = _spread(_distance(values - surface)[weight > 0])
+        spread = max(1.5, 1.5 * float(np.median(_distance(values - surface)[weight > 0])))
     return surface.reshape(pixels.shape), spread
+
+
+def _commonest(colours: Floats) -> Floats:
+    """Return the mean of the third that is most alike in brightness: ink may reach most of the frame of a tight cut."""
+    order = np.argsort(colours.mean(1))
+    gray, third = colours.mean(1)[order], max(1, len(order) // 3)
+    start = int(np.argmin(gray[third - 1 :] - gray[: len(gray) - third + 1]))
+    return np.asarray(colours[order[start : start + third]].mean(0))
 
 
 def _distance(difference: Floats) -> Floats:
     """Return the root mean square over the colours."""
     return np.asarray(np.sqrt(np.square(difference).mean(-1)))
-
-
-def _spread(distances: Floats) -> float:
-    return max(1.5, 1.5 * float(np.median(distances)))
 
 
 def _ink(difference: Floats) -> tuple[Floats, float]:

@@ -1,8 +1,8 @@
 """The child of `podium run`: a pipeline through kfp.local, told as events.
 
 kfp.local keeps its configuration in the process, writes to the root logger and prints what its steps print, so it
-gets a process of its own: ``python -m podium.local.pipeline``. It reads one JSON object from stdin and writes one
-JSON object a line to stdout::
+gets a process of its own: ``python -m podium.local.pipeline``. It reads one JSON object from the first line of stdin,
+ends when stdin does, and writes one JSON object a line to stdout::
 
     {"event": "steps", "steps": {"prepare-data": "Prepare the data", …}}
     {"event": "start" | "success" | "failure" | "cached", "step": "prepare-data"}
@@ -18,8 +18,9 @@ import os
 import re
 import signal
 import sys
+import threading
 import warnings
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -47,13 +48,10 @@ class Teller:
         self.rest = ""
 
     def tell(self, event: str, **more: Any) -> None:
-        """Write an event. If nobody listens any more, the run ends: its user's process is gone."""
-        try:
+        """Write an event; where nobody listens any more the run is ending already."""
+        with suppress(BrokenPipeError):
             self.events.write(json.dumps({"event": event, **more}) + "\n")  # kfp.local replaces print
             self.events.flush()
-        except BrokenPipeError:
-            if not self.stopping:
-                os.killpg(0, signal.SIGTERM)
 
     def stop(self, *_: Any) -> None:
         """Take a SIGTERM. The running step got it too: it cleans up, ends, and kfp.local reports its failure."""
@@ -94,8 +92,10 @@ class Teller:
 
 def main() -> int:
     """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was refused."""
-    order = json.load(sys.stdin)
+    order = json.loads(sys.stdin.readline())
     directory = Path(order["directory"])
+    threading.Thread(target=_end_with_caller, args=(os.dup(0),), daemon=True).start()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)  # what a library writes past sys.stdout must not look like an event
         teller = Teller(directory / "logs", events)
@@ -109,6 +109,12 @@ def main() -> int:
             logging.info(f"{type(error).__name__}: {error}")
             return 1
     return 0
+
+
+def _end_with_caller(stdin: int) -> None:
+    """Stop the whole process group when the caller's end of our stdin closes, however the caller ended."""
+    os.read(stdin, 1)
+    os.killpg(0, signal.SIGTERM)
 
 
 def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:

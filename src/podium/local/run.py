@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.identity import RUN_ID, new_run_id
@@ -129,7 +129,9 @@ def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
             env={**os.environ, RUN_ID: run}, start_new_session=True, encoding="utf-8",
         )  # fmt: skip
         try:
-            _send(child.stdin, order)
+            assert child.stdin is not None
+            child.stdin.write(json.dumps(order) + "\n")
+            child.stdin.flush()  # and left open: when it closes, the child knows that we are gone
             yield child
         except BaseException:
             _stop(child)
@@ -137,14 +139,9 @@ def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
         finally:
             _signal(child, signal.SIGKILL)
             child.wait()
-            if child.stdout:
-                child.stdout.close()
-
-
-def _send(stdin: IO[str] | None, order: dict[str, Any]) -> None:
-    assert stdin is not None
-    with stdin:
-        json.dump(order, stdin)
+            for stream in (child.stdin, child.stdout):
+                if stream:
+                    stream.close()
 
 
 def _stop(child: subprocess.Popen[str]) -> None:
