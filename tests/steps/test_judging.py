@@ -161,7 +161,7 @@ def test_a_weaker_challenger_leaves_the_champion_where_it_is(
     ended, told = challenge(tiny_dataset, tmp_path, uploaded(tmp_path))
     assert ended.outcome == "kept"
     assert told["champion"] == told["compared_with"] == champion
-    assert any(reason.startswith("no: better than champion") for reason in told["reasons"])
+    assert any(reason.startswith("no: better than the champion") for reason in told["reasons"])
     assert told["accuracy"] < told["champion_accuracy"]
 
 
