@@ -80,8 +80,8 @@ def parse_all(text: str, origin: str) -> list[Any]:
     """
     try:
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
-        for document in documents:
-            json.dumps(document, allow_nan=False)
+        # As in the JSON that a cluster gets, what an alias repeats is a copy: one can be changed without the other.
+        documents = [json.loads(json.dumps(document, allow_nan=False)) for document in documents]
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""
