@@ -262,6 +262,22 @@ def test_the_log_is_followed_to_its_end(cluster: KubernetesCluster, world: World
     thread.join()
 
 
+def test_the_log_of_a_worker_that_starts_after_the_job_is_over_is_followed(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(JOB)
+    world.status("pytorchjobs", "mnist", "Succeeded")
+    worker = MASTER | {"training.kubeflow.org/replica-type": "worker"}
+    world.pod("mnist-worker-0", worker, phase="Pending")
+    world.logs["mnist-worker-0"] = ["late"]
+    ended = terminated(0, "Completed") | {"phase": "Succeeded"}
+    thread = later(0.3, lambda: world.pod("mnist-worker-0", worker, **ended))
+    assert list(cluster.logs("PyTorchJob", "mnist", "worker-0", follow=True)) == ["late"]
+    thread.join()
+    world.pod("mnist-worker-0", worker, **waiting("ImagePullBackOff", "no such image"))
+    assert list(cluster.logs("PyTorchJob", "mnist", "worker-0", follow=True)) == []
+
+
 def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, world: World, impatient: None) -> None:
     cluster.create(JOB)
     running = terminated(0, "Completed") | {"phase": "Running"}

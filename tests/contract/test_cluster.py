@@ -73,6 +73,8 @@ def test_ranks_run_with_the_operators_environment_and_each_has_a_log(cluster: Cl
         "print(e['RANK'], e['WORLD_SIZE'], e['PYTHONUNBUFFERED'], e['PET_NNODES'], e['PET_NPROC_PER_NODE'],"
         " e['PET_NODE_RANK'], bool(e['MASTER_ADDR']), int(e['MASTER_PORT']) > 1024)"
     )
+    # A worker's pod waits for the name of a master that runs, so that a master must not end before it.
+    script += "" if cluster.url.startswith("local") else "\nimport time; time.sleep(15 * (e['RANK'] == '0'))"
     where = launch(cluster, training(script, workers=2, clean_pod_policy="None"))
     last = end(cluster, *where)
     assert status_of(last).phase == "Succeeded"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from podium.cluster.kubernetes_api import BUSY, Api, translate, unreachable
-from podium.cluster.kubernetes_pods import replica_of, selector_of
+from podium.cluster.kubernetes_pods import cannot_start, replica_of, selector_of
 from podium.errors import NotFound, PodiumError
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
@@ -50,6 +50,11 @@ def has_started(pod: Any, container: str) -> bool:
         if status.name == container and status.state:
             return bool(status.state.running or status.state.terminated or status.restart_count)
     return False
+
+
+def is_coming(pod: Any | None) -> bool:
+    """Tell whether a pod will have a log: a job is over with its master, when a worker may not even have begun."""
+    return pod is not None and pod.status.phase == "Pending" and cannot_start(pod) is None
 
 
 def split(chunks: Iterator[bytes]) -> Iterator[str]:
@@ -140,7 +145,7 @@ def logs(
                 again = isinstance(error, HTTPError) or error.status in (400, 404, 500, *BUSY)
                 if not again or (over and tries > TRIES):
                     raise _cannot_read(api, pod, error) from error
-        if complete and (over or (pod is not None and pod.status.phase == "Succeeded")):
+        if complete and ((over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")):
             return
         time.sleep(PAUSE)
 
