@@ -1,7 +1,7 @@
 """`podium experiment`: run Katib Experiments on this machine."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -102,6 +102,7 @@ def resume(
       podium experiment resume random
       podium experiment resume random --max-trials 12
     """
+    from podium.cli.experiment_view import finished
     from podium.local.resuming import resume as go_on
 
     given = {
@@ -110,8 +111,9 @@ def resume(
         "maxFailedTrialCount": max_failed_trials,
     }
     with open_cluster(directory, images, fork_server) as cluster:
+        told = {row.name: row.state for row in finished(cluster, name)}
         go_on(cluster, name, {field: value for field, value in given.items() if value is not None})
-        _follow(cluster, name, as_json)
+        _follow(cluster, name, as_json, told)
 
 
 @experiment.command()
@@ -151,11 +153,11 @@ def _free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
     return {**manifest, "metadata": {**metadata, "name": free}}
 
 
-def _follow(cluster: "LocalCluster", name: str, as_json: bool) -> None:
+def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str, str] | None = None) -> None:
     from podium.cli.experiment_view import progress
     from podium.local.resuming import is_stopped
 
-    with progress(cluster, name) as view:
+    with progress(cluster, name, told or {}) as view:
         while True:
             ended = cluster.join("Experiment", name, LOOK)
             view.look()

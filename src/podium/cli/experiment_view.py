@@ -12,7 +12,9 @@ import click
 from podium.cli.model_tables import table
 from podium.cluster.base import Cluster, Manifest
 from podium.errors import NotFound
-from podium.manifests.experiment import TrialRow, leaderboard, objective_of, trial_row
+from podium.local.store import LOST
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment import TrialRow, leaderboard, news, objective_of, trial_row
 from podium.metrics import fold, read_text
 
 if TYPE_CHECKING:
@@ -43,6 +45,15 @@ def trials_of(cluster: Cluster, experiment: Manifest) -> list[TrialRow]:
             row.metrics.update(_printed(cluster, trial, experiment))
         rows.append(row)
     return rows
+
+
+def finished(cluster: Cluster, name: str) -> list[TrialRow]:
+    """Return the trials that ended, oldest first."""
+    return [
+        trial_row(trial)
+        for trial in cluster.list("Trial", {OF: name})
+        if (state := status_of(trial)).finished and not state.reason.endswith(LOST)
+    ]
 
 
 def _printed(cluster: Cluster, trial: Manifest, experiment: Manifest) -> dict[str, dict[str, str]]:
@@ -99,10 +110,10 @@ def _known(values: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def progress(cluster: Cluster, name: str) -> Iterator["View"]:
-    """Give a view that shows an Experiment on stderr."""
+def progress(cluster: Cluster, name: str, told: Mapping[str, str]) -> Iterator["View"]:
+    """Give a view that shows an Experiment on stderr; of trials in ``told`` a log hears only what is new."""
     if not sys.stderr.isatty():
-        yield Lines(cluster, name)
+        yield Lines(cluster, name, told)
         return
     from rich.console import Console
     from rich.live import Live
@@ -128,17 +139,15 @@ class View:
 class Lines(View):
     """One line on stderr each time a trial changes its state."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, told: Mapping[str, str]) -> None:
         super().__init__(cluster, name)
-        self._states: dict[str, str] = {}
-        self._best: str | None = None
+        self._states = dict(told)
 
     def look(self) -> None:
         """Print what changed."""
         experiment = self._cluster.get("Experiment", self._name)
         for trial in self._cluster.list("Trial", {OF: self._name}):
-            row = trial_row(trial)
-            if self._states.get(row.name) != row.state and row.state != "Pending":
+            for row in news(trial, self._states.get(trial["metadata"]["name"], "Pending")):
                 self._states[row.name] = row.state
                 click.echo(self._line(row, experiment), err=True)
 

@@ -11,7 +11,7 @@ from podium.cluster.base import Manifest
 from podium.errors import Failed, NotFound, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
-from podium.manifests.experiment import TrialRow, best_trial, leaderboard, load, objective_of, trial_row
+from podium.manifests.experiment import TrialRow, best_trial, leaderboard, load, news, objective_of, trial_row
 from podium.manifests.placement import Pods, place
 from podium.steps.adapt import adapt, flags_of
 from podium.steps.base import fetch_directory, say, step
@@ -111,14 +111,14 @@ def _trials(cluster: Cluster, name: str) -> list[Manifest]:
 def _watch(cluster: Cluster, name: str) -> list[TrialRow]:
     """Show each trial as it starts and ends; return all when the Experiment has ended."""
     seen: dict[str, str] = {}
-    rows: list[TrialRow] = []
+    trials: list[Manifest] = []
     for _ in cluster.watch("Experiment", name):
-        rows = [trial_row(one) for one in _trials(cluster, name)]
-        for row in rows:
-            if row.state != seen.get(row.name, "Pending"):
+        trials = _trials(cluster, name)
+        for trial in trials:
+            for row in news(trial, seen.get(trial["metadata"]["name"], "Pending")):
                 say(describe(row))
-            seen[row.name] = row.state
-    return rows
+                seen[row.name] = row.state
+    return [trial_row(one) for one in trials]
 
 
 def describe(row: TrialRow) -> str:

@@ -1,7 +1,7 @@
 """Readers of an Experiment's and a Trial's status, Katib's or ours."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +58,22 @@ def trial_row(trial: Mapping[str, Any]) -> TrialRow:
         seconds=_seconds(status),
         message=state.message,
     )
+
+
+def news(trial: Mapping[str, Any], before: str) -> list[TrialRow]:
+    """Return what there is to tell of a trial: nothing, its start, its end, or both.
+
+    Args:
+        trial: As it is now.
+        before: The state in which it was last told of; ``Pending`` for one not told of yet.
+    """
+    row = trial_row(trial)
+    if row.state in (before, "Pending"):
+        return []
+    # A short trial may begin and end between two looks.
+    began = any(one["type"] == "Running" for one in (trial.get("status") or {}).get("conditions") or [])
+    missed = before == "Pending" and row.state != "Running" and began
+    return [*([replace(row, state="Running")] if missed else []), row]
 
 
 def leaderboard(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> list[TrialRow]:
