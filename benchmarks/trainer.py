@@ -4,6 +4,7 @@
 
 Every figure of a round is taken before the next round begins, so that a busy machine slows all of them alike; read
 the ratios. Images per second come from the programs' own output: time between two lines of progress, without start.
+Takes about 20 minutes, most of it the baseline's; --only and --figures measure it in pieces.
 """
 
 import argparse
@@ -20,15 +21,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from accuracy import mean_and_deviation, test_accuracy, train
+from bare_loop import STEPS, WARM
 
 from podium.data import artifact
 from podium.trainer.output import describe_environment
 
-STEPS = 160  # measured steps of 64 images, after WARM
-WARM = 20
 TARGET = 0.99
+PARTS = ("throughput", "fast", "baseline")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,72 +118,37 @@ def two_processes(bench: Bench, *flags: str) -> float:
 
 def bare_loop(bench: Bench, precision: str) -> float:
     """Images/s of the least a training step can be: same network, same optimizer, data in memory, nothing else."""
-    command = [sys.executable, __file__, "--bare", precision, "--data", str(bench.data)]
+    command = [sys.executable, str(Path(__file__).with_name("bare_loop.py")), str(bench.data), precision]
     return float([line for _, line in lines_of(command, bench.scratch)][-1])
 
 
-def run_bare(data: Path, precision: str) -> None:
-    """Run in a process of its own; prints images/s."""
-    import torch
-    import torch.nn.functional as F
+def fast_to_target(bench: Bench, seed: int) -> tuple[float, float]:
+    """Return seconds from the start of a process to its model written, and that model's accuracy on the test part.
 
-    from podium.trainer import processor, recipe
-    from podium.trainer.config import TrainConfig
-    from podium.trainer.models import build
-
-    processor.keep_memory()
-    processor.set_threads(TrainConfig())
-    part = artifact.load(data, "train")
-    images, labels = torch.from_numpy(part.images), torch.from_numpy(part.labels).long()
-    model = build(TrainConfig(), classes=10, mean=0.1307, std=0.3081)
-    optimizer = recipe.make_optimizer(TrainConfig(), model)
-    cpu = torch.device("cpu")
-    kind = processor.pick_precision(TrainConfig(precision=precision), cpu)
-    begin = 0.0
-    for step, batch in enumerate(torch.randperm(len(labels)).split(64)[: WARM + STEPS]):
-        if step == WARM:
-            begin = time.perf_counter()
-        model.zero_grad(set_to_none=True)
-        with processor.autocast(kind, cpu):
-            logits = model(images[batch])
-        F.cross_entropy(logits.float(), labels[batch]).backward()
-        recipe.apply(optimizer)
-    print(STEPS * 64 / (time.perf_counter() - begin))
-
-
-def seconds_to_target(bench: Bench, seed: int) -> tuple[float, float]:
-    """Return seconds from the start of a process to a model of 99 % on the test part, and its accuracy there.
-
-    The training never sees the test part: its model is read and tested afterwards. The time ends when it is written.
+    The training never sees the test part: its model is read and tested afterwards.
     """
-    import onnxruntime
-
     output = bench.scratch / f"fast-{seed}-{time.time_ns()}"
-    command = [sys.executable, "-m", "podium.trainer", "--data", str(bench.data), "--model", "fast", "--no-cuda",
-               "--seed", str(seed), "--output", str(output)]  # fmt: skip
     begin = time.perf_counter()
-    for _ in lines_of(command, bench.scratch):
-        pass
-    seconds = time.perf_counter() - begin
-    test = artifact.load(bench.data, "test")
-    (logits,) = onnxruntime.InferenceSession(output / "model.onnx").run(["logits"], {"images": test.images})
-    return seconds, float(np.mean(logits.argmax(1) == test.labels))
+    train(bench.data, output, ["--model", "fast", "--no-cuda", "--seed", str(seed)])
+    return time.perf_counter() - begin, test_accuracy(output, bench.data)
 
 
-def baseline_to_target(bench: Bench, most: int = 12) -> tuple[float, float]:
+def baseline_to_target(bench: Bench, seed: int, most: int = 12) -> tuple[float, float]:
     """Return seconds from the start of the baseline to its first epoch of 99 % test accuracy, and that accuracy."""
-    command = [sys.executable, "-W", "ignore", str(bench.baseline), "--no-cuda", "--epochs", str(most)]
+    command = [sys.executable, "-W", "ignore", str(bench.baseline), "--no-cuda", "--epochs", str(most),
+               "--seed", str(seed)]  # fmt: skip
     accuracy = 0.0
     for moment, line in lines_of(command, bench.scratch):
         if match := re.search(r"accuracy=(\d\.\d+)", line):
             accuracy = float(match[1])
+            print(f"baseline, seed {seed}: {accuracy:.4f} after {moment:.0f} s", file=sys.stderr, flush=True)
             if accuracy >= TARGET:
                 return moment, accuracy
     return float("inf"), accuracy
 
 
-def throughput(bench: Bench, repeats: int) -> dict[str, list[float]]:
-    """Measure every way to train in every round."""
+def throughput(bench: Bench, measured: dict[str, list[float]]) -> None:
+    """Add one measurement of every way to train."""
     ways: dict[str, Callable[[], float]] = {
         "fp32": lambda: trainer(bench, "--precision", "fp32"),
         "auto": lambda: trainer(bench),
@@ -191,12 +159,9 @@ def throughput(bench: Bench, repeats: int) -> dict[str, list[float]]:
     }
     if bench.baseline:
         ways = {"baseline": lambda: baseline(bench), **ways}
-    measured: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(repeats):
-        for name, way in ways.items():
-            measured[name].append(way())
-            print(f"round {turn + 1}: {name} {measured[name][-1]:.0f} images/s", file=sys.stderr, flush=True)
-    return measured
+    for name, way in ways.items():
+        measured.setdefault(name, []).append(way())
+        print(f"{name} {measured[name][-1]:.0f} images/s", file=sys.stderr, flush=True)
 
 
 def report(measured: dict[str, list[float]]) -> None:
@@ -218,19 +183,24 @@ def _ratio(values: list[float], others: list[float]) -> str:
     return f"{statistics.median(a / b for a, b in zip(values, others, strict=True)):.2f}"
 
 
-def report_target(bench: Bench, seeds: int) -> None:
-    """Print seconds to 99 % test accuracy."""
-    rows = [seconds_to_target(bench, seed) for seed in range(1, seeds + 1)]
+def report_target(who: str, rows: list[tuple[float, float]]) -> float:
+    """Print seconds to 99 % test accuracy and return their median."""
     times, accuracies = ([row[i] for row in rows] for i in (0, 1))
-    spread, hits = f"{min(times):.1f}–{max(times):.1f}", sum(accuracy >= TARGET for accuracy in accuracies)
-    print(
-        f"\n--model fast, from process start to the model written: median {statistics.median(times):.1f} s ({spread})"
-    )
-    print(f"test accuracy {statistics.mean(accuracies):.4f}, worst {min(accuracies):.4f}; {hits} of {seeds} at 99 %")
-    if bench.baseline:
-        seconds, accuracy = baseline_to_target(bench)
-        ratio = seconds / statistics.median(times)
-        print(f"baseline: {seconds:.0f} s to {accuracy:.4f}: the fast model is {ratio:.0f} times sooner")
+    median, hits = statistics.median(times), sum(accuracy >= TARGET for accuracy in accuracies)
+    print(f"\n{who}, from the start of the process: median {median:.1f} s ({min(times):.1f}–{max(times):.1f}); "
+          f"test accuracy {mean_and_deviation(accuracies)}, {hits} of {len(rows)} at 99 %")  # fmt: skip
+    return median
+
+
+def measure(bench: Bench, only: list[str], repeats: int, seeds: list[int], found: dict[str, Any]) -> None:
+    """Add what is wanted to what was found before."""
+    for _ in range(repeats if "throughput" in only else 0):
+        throughput(bench, found.setdefault("throughput", {}))
+    for seed in seeds:
+        if "fast" in only:
+            found.setdefault("fast", []).append(fast_to_target(bench, seed))
+        if "baseline" in only and bench.baseline:
+            found.setdefault("baseline", []).append(baseline_to_target(bench, seed))
 
 
 def main() -> None:
@@ -238,25 +208,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a prepared MNIST")
     parser.add_argument("--baseline", type=Path, help="the tutorial's mnist.py")
+    parser.add_argument("--only", choices=PARTS, action="append", help="(repeatable; default: all)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds of the throughput table (default: 3)")
-    parser.add_argument("--seeds", type=int, default=3, help="seeds of the time to 99 %% (default: 3; 0: leave it out)")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--bare", choices=["fp32", "auto"], help=argparse.SUPPRESS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the time to 99 %% (default: 1 2 3)")
+    parser.add_argument("--figures", type=Path, help="add the figures to this file and print the tables of all of them")
     args = parser.parse_args()
-    if args.bare:
-        return run_bare(args.data, args.bare)
+    found = json.loads(args.figures.read_text()) if args.figures and args.figures.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         where = args.baseline.resolve() if args.baseline else None
         bench = Bench(data=args.data.resolve(), baseline=where, scratch=Path(scratch))
         if where:
             write_idx(bench.data, bench.scratch)
-        if args.repeats:
-            measured = throughput(bench, args.repeats)
-            report(measured)
-            if args.json:
-                args.json.write_text(json.dumps(measured, indent=1) + "\n")
-        if args.seeds:
-            report_target(bench, args.seeds)
+        measure(bench, args.only or list(PARTS), args.repeats, args.seeds, found)
+    if args.figures:
+        args.figures.write_text(json.dumps(found, indent=1) + "\n")
+    if "throughput" in found:
+        report(found["throughput"])
+    names = {"fast": "--model fast", "baseline": "baseline"}
+    medians = [report_target(names[who], found[who]) for who in names if who in found]
+    if len(medians) == 2:
+        print(f"\nthe fast model is {medians[1] / medians[0]:.0f} times sooner")
 
 
 if __name__ == "__main__":

@@ -95,7 +95,9 @@ def stream(seed: int, epoch: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed * 1_000_003 + epoch)
 
 
-def batches(count: int, batch_size: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+def batches(
+    count: int, batch_size: int, generator: torch.Generator, device: torch.device | None = None
+) -> tuple[Tensor, ...]:
     """Return the epoch's global batches: a permutation of all images, cut into slices.
 
     Every process computes the same ones, then takes its share; the last batch may be smaller.
@@ -104,11 +106,12 @@ def batches(count: int, batch_size: int, generator: torch.Generator) -> tuple[Te
         count: Number of images.
         batch_size: Images a batch over all processes.
         generator: As `stream` returns it.
+        device: Where the indices are wanted; the processor if None. The order is the same everywhere.
 
     Returns:
         Tensors of indices, each image exactly once.
     """
-    return torch.randperm(count, generator=generator).split(batch_size)
+    return torch.randperm(count, generator=generator).to(device).split(batch_size)
 
 
 def share(batch: Tensor, rank: int, size: int) -> tuple[Tensor, float]:

@@ -15,6 +15,7 @@ from podium.errors import Failed, PodiumError
 from podium.metrics import format_metrics
 from podium.trainer import augment, data, models, processor, recipe
 from podium.trainer.config import TrainConfig
+from podium.trainer.evaluation import evaluate
 from podium.trainer.world import GradientSum, PeerLost, World, peers
 
 
@@ -118,10 +119,11 @@ class Training:
     def run_epoch(self) -> None:
         """Train the rest of the running epoch, evaluate, report."""
         progress, config = self.progress, self.config
-        generator = data.stream(config.seed, progress.epoch)
-        batches = data.batches(len(self.dataset.train), config.batch_size, generator)
-        self.draws = augment.draw(config, len(self.dataset.train), generator)
-        losses = torch.zeros(self.steps, device=self.world.device)
+        generator, device = data.stream(config.seed, progress.epoch), self.world.device
+        batches = data.batches(len(self.dataset.train), config.batch_size, generator, device)
+        draws = augment.draw(config, len(self.dataset.train), generator)
+        self.draws = None if draws is None else draws.to(device)  # like the order: one copy an epoch, none a step
+        losses = torch.zeros(self.steps, device=device)
         losses[: progress.step] = torch.tensor(progress.losses)
         before = progress.seconds - time.perf_counter()
         self.model.train()
@@ -142,7 +144,7 @@ class Training:
         """Take one step.
 
         Args:
-            batch: Indices of the global batch.
+            batch: Indices of the global batch, on the device.
 
         Returns:
             This process's share of the mean loss over the global batch, still on the device.
@@ -168,11 +170,10 @@ class Training:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return images, distorted if the recipe says so, and labels."""
-        on_device, train = indices.to(self.world.device, non_blocking=True), self.dataset.train
-        images = train.images[on_device]
+        images, labels = self.dataset.train.images[indices], self.dataset.train.labels[indices]
         if self.draws is not None:
-            images = augment.distort(self.config, images, self.draws[indices].to(self.world.device))
-        return images, train.labels[on_device]
+            images = augment.distort(self.config, images, self.draws[indices])
+        return images, labels
 
     def seed_dropout(self, done: int) -> None:
         """Let the random numbers of a step follow from seed, step and rank, whatever happened before."""
@@ -232,28 +233,3 @@ class Training:
         model = copy.deepcopy(self.model).cpu()
         model.load_state_dict(self.progress.weights)
         return model.eval()
-
-
-def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World) -> tuple[float, float]:
-    """Measure a model over all processes; exact for any number of them and any remainder.
-
-    Computed in fp32 whatever the training's precision: that is what the exported model will compute.
-
-    Args:
-        model: Equal in all processes; left in evaluation mode.
-        part: On the device of the world.
-        batch_size: Images a step.
-        world: Each process evaluates its share.
-
-    Returns:
-        Accuracy and mean cross entropy.
-    """
-    model.eval()
-    totals = torch.zeros(2, dtype=torch.float64, device=world.device)
-    with torch.no_grad():
-        for piece in data.in_order(len(part), batch_size, world.rank, world.size):
-            logits, labels = model(part.images[piece]), part.labels[piece]
-            totals[0] += (logits.argmax(1) == labels).sum()
-            totals[1] += F.cross_entropy(logits, labels, reduction="sum").double()
-    correct, loss = (world.sum(totals) / len(part)).tolist()
-    return correct, loss

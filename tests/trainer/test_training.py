@@ -15,7 +15,8 @@ from podium.data import artifact
 from podium.trainer import data, models
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
-from podium.trainer.loop import Training, evaluate
+from podium.trainer.evaluation import evaluate
+from podium.trainer.loop import Training
 from podium.trainer.world import World
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "trainer-losses.json"

@@ -1,0 +1,47 @@
+"""The least a training step can be: the tutorial's network and optimizer, data in memory, nothing else.
+
+    python benchmarks/bare_loop.py data/mnist fp32
+
+Prints images a second. benchmarks/trainer.py runs it for its limit.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from podium.data import artifact
+from podium.trainer import processor, recipe
+from podium.trainer.config import TrainConfig
+from podium.trainer.models import build
+
+WARM = 20
+STEPS = 160  # measured steps of 64 images, after WARM
+
+
+def main(data: Path, precision: str) -> None:
+    """Take the steps."""
+    processor.keep_memory()
+    processor.set_threads(TrainConfig())
+    part = artifact.load(data, "train")
+    images, labels = torch.from_numpy(part.images), torch.from_numpy(part.labels).long()
+    model = build(TrainConfig(), classes=10, mean=0.1307, std=0.3081)
+    optimizer = recipe.make_optimizer(TrainConfig(), model)
+    cpu = torch.device("cpu")
+    kind = processor.pick_precision(TrainConfig(precision=precision), cpu)
+    begin = 0.0
+    for step, batch in enumerate(torch.randperm(len(labels)).split(64)[: WARM + STEPS]):
+        if step == WARM:
+            begin = time.perf_counter()
+        model.zero_grad(set_to_none=True)
+        with processor.autocast(kind, cpu):
+            logits = model(images[batch])
+        F.cross_entropy(logits.float(), labels[batch]).backward()
+        recipe.apply(optimizer)
+    print(STEPS * 64 / (time.perf_counter() - begin))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
