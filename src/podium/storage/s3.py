@@ -3,7 +3,9 @@
 import hashlib
 import io
 import os
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -19,6 +21,7 @@ from podium.storage.s3errors import Interrupted, retried
 from podium.storage.s3lock import honoured, locked
 from podium.storage.s3transfer import PART, again, download, size_of
 
+_NOTES = ".podium/uploads/"
 _conditions: dict[tuple[str, str], bool] = {}
 
 
@@ -104,13 +107,20 @@ class S3Storage(Storage):
         return "the server (If-None-Match, If-Match)" if self.conditional() else "lock objects: the server ignores them"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
-        for entry, upload_id in self.bucket.unfinished(check_prefix(prefix)):
+        notes = {entry.key: self._noted(entry.key) for entry in self.bucket.objects(_NOTES) if entry.modified < before}
+        notes = {note: key for note, key in notes.items() if key.startswith(prefix)}
+        uploads = self.bucket.unfinished(check_prefix(prefix))
+        for key in set(notes.values()):
+            uploads |= self.bucket.unfinished(key)  # all that MinIO tells of
+        for upload_id, entry in uploads.items():
             if entry.modified < before:
                 if delete:
                     self.bucket.abort(entry.key, upload_id)
                 yield entry
+        for note in notes if delete else ():
+            self.bucket.delete(note)
         for entry in self.bucket.objects(".podium/"):
-            if entry.modified < before:
+            if entry.modified < before and not entry.key.startswith(_NOTES):
                 if delete:
                     self.bucket.delete(entry.key)
                 yield entry
@@ -134,7 +144,7 @@ class S3Storage(Storage):
 
         size = len(source) if isinstance(source, bytes) else size_of(source)
         opened = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-        with opened as file, self.bucket.told("write", key):
+        with opened as file, self._announced(key, size), self.bucket.told("write", key):
             try:
                 return self.bucket.send(key, file, size, progress)
             except S3Error as error:
@@ -144,6 +154,25 @@ class S3Storage(Storage):
                 if present is None:
                     raise
                 return present
+
+    @contextmanager
+    def _announced(self, key: str, size: int) -> Iterator[None]:
+        """Leave a note of an upload in parts as long as it lasts: if it is killed, sweep knows where to look."""
+        if size <= PART:
+            yield
+            return
+        note = f"{_NOTES}{uuid.uuid4().hex}"
+        self._put_plain(note, key.encode())
+        try:
+            yield
+        finally:
+            self.bucket.delete(note)
+
+    def _noted(self, note: str) -> str:
+        try:
+            return self._read(note)[0].decode()
+        except NotFound:
+            return ""  # done meanwhile
 
     def _own(self, key: str, source: bytes | Path) -> Entry | None:
         """Return what is there if it is our own: the answer to the first try was lost and the second met it."""

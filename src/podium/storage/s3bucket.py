@@ -108,18 +108,28 @@ class Bucket:
         with self.told("delete", key):
             self.client.remove_object(bucket_name=self.name, object_name=self.full(key))
 
-    def unfinished(self, prefix: str) -> "list[tuple[Entry, str]]":
-        """Return uploads in parts that were begun and not completed, with their ids.
+    def unfinished(self, prefix: str) -> "dict[str, Entry]":
+        """Return uploads in parts that were begun and not completed, by id; the size is that of the parts there.
 
         MinIO lists them only by the whole name of the object, and drops them by itself after a day.
         """
         with self.told("list unfinished uploads of", prefix):
             found = self.client._list_multipart_uploads(bucket_name=self.name, prefix=self.full(prefix))
-        return [
-            (Entry(key=self._key(one.object_name), size=0, etag="", modified=one.initiated_time), one.upload_id or "")
+        return {
+            one.upload_id: Entry(
+                key=self._key(one.object_name),
+                size=self._arrived(one.object_name, one.upload_id),
+                etag="",
+                modified=one.initiated_time,
+            )
             for one in found.uploads
-            if one.initiated_time
-        ]
+            if one.initiated_time and one.upload_id
+        }
+
+    def _arrived(self, name: str, upload_id: str) -> int:
+        with self.told("list parts of", name):
+            found = self.client._list_parts(bucket_name=self.name, object_name=name, upload_id=upload_id)
+        return sum(part.size or 0 for part in found.parts)
 
     def abort(self, key: str, upload_id: str) -> None:
         """Drop an unfinished upload."""

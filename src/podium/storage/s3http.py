@@ -29,7 +29,12 @@ class Pool(urllib3.PoolManager):
             cert_reqs="CERT_REQUIRED",
             ca_certs=ca_file or certifi.where(),
             retries=urllib3.Retry(
-                total=3, connect=1, backoff_factor=0.3, status_forcelist=(500, 502, 503, 504), raise_on_status=False
+                total=3,
+                connect=1,
+                other=0,  # TLS: a certificate does not become trusted by asking again
+                backoff_factor=0.3,
+                status_forcelist=(500, 502, 503, 504),
+                raise_on_status=False,
             ),
         )
         self._local = threading.local()
