@@ -1,5 +1,6 @@
 """The storages a contract test runs over."""
 
+import multiprocessing
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,11 @@ import pytest
 import s3servers
 
 from podium.storage import Storage, connect
+
+# Processes of the tests are forked from one that has imported what they all need.
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["numpy", "pytest", "minio", "podium.registry", "podium.registry.rule", "podium.storage.files", "podium.storage.s3"]
+)
 
 KINDS = ("files", "moto", "moto-without-conditions", "minio")
 

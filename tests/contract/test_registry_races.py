@@ -40,7 +40,6 @@ def look_on(url: str, environ: dict[str, str], stop: Any, seen: Any) -> None:
 
 def race(storage: Storage, runners: int) -> Registry:
     spawn = multiprocessing.get_context("forkserver")
-    spawn.set_forkserver_preload(["numpy", "podium.registry"])
     stop, seen, barrier = spawn.Event(), spawn.Value("i", 0), spawn.Barrier(runners)
     reader = spawn.Process(target=look_on, args=(storage.url, dict(os.environ), stop, seen))
     reader.start()
