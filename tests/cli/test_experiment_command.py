@@ -14,7 +14,17 @@ import yaml
 from podium.manifests.experiment import load
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
-PROGRAM = "import sys, time\nprint('loss=' + sys.argv[1], flush=True)\ntime.sleep(float(sys.argv[2]))\nsys.exit(int(sys.argv[3]))\n"
+PROGRAM = """
+import pathlib, sys, time
+print('loss=' + sys.argv[1], flush=True)
+time.sleep(float(sys.argv[2]))
+for output in sys.argv[4:]:
+    place = pathlib.Path(output.partition("=")[2])
+    place.mkdir(parents=True)
+    (place / "metrics.json").write_text("{}")
+    (place / "model.onnx").write_text(7000 * "w")
+sys.exit(int(sys.argv[3]))
+"""
 
 
 def podium(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -127,6 +137,29 @@ def test_a_running_sweep_can_be_stopped_and_resumed(how: str, manifest: Any) -> 
     assert len(json.loads(podium("experiment", "trials", "sweep", "--json").stdout)) == 3
 
 
+def test_losers_lose_their_weights_when_asked_twice_and_the_next_sweep_starts_warm(
+    manifest: Any, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    podium("experiment", "run", manifest(), "--output", str(models), "--no-fork-server")
+    best = json.loads(podium("experiment", "best", "sweep", "--json").stdout)["name"]
+    told = podium("experiment", "keep", "sweep", "--best", "1").stdout
+    assert f"kept: {best}" in told
+    assert "weights of 1 trials, 7.0 kB; nothing deleted, say --delete" in told
+    assert len(list(models.rglob("*.onnx"))) == 2
+    done = json.loads(podium("experiment", "keep", "sweep", "--best", "1", "--delete", "--json").stdout)
+    assert (done["deleted"], done["kept"], len(done["removed"])) == (True, [best], 1)
+    assert [path.parent.name for path in models.rglob("*.onnx")] == [best]
+    assert len(list(models.rglob("metrics.json"))) == 2
+    assert len(json.loads(podium("experiment", "trials", "sweep", "--json").stdout)) == 2
+    path = manifest("next", most=1, algorithm={"algorithmName": "tpe"}, parallelTrialCount=1)
+    ran = podium("experiment", "run", path, "--warm-start", "sweep", "--no-fork-server")
+    assert "Experiment next, warm from sweep," in ran.stderr
+    assert "no Experiment nobody" in podium("experiment", "run", path, "--warm-start", "nobody", code=1).stderr
+    rendered = load(podium("experiment", "render", path, "--warm-start", "a", "--warm-start", "b").stdout)
+    assert rendered["metadata"]["annotations"] == {"podium.dev/warm-start": "a, b"}
+
+
 def test_render_prints_a_manifest_that_is_valid_as_it_stands() -> None:
     printed = podium(
         "experiment", "render", "random", "--image", "mine:1", "--data", "s3://b/mnist", "--output", "s3://b/trials",
@@ -159,6 +192,8 @@ def test_render_prints_a_manifest_that_is_valid_as_it_stands() -> None:
         (["stop", "nobody"], "no Experiment nobody"),
         (["resume", "nobody"], "no Experiment nobody"),
         (["delete", "nobody"], "no Experiment nobody"),
+        (["keep", "nobody", "--best", "3"], "no Experiment nobody"),
+        (["keep", "nobody", "--best", "0"], "x>=1"),
     ],
 )
 def test_mistakes_are_told_in_two_lines_with_the_mend(words: list[str], says: str) -> None:

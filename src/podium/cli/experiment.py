@@ -15,7 +15,7 @@ from podium.cli.experiment_options import (
     manifest_options,
     open_cluster,
 )
-from podium.cli.experiment_tables import best, delete, list_, show_best, status, stop, summary_of, trials
+from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, summary_of, trials
 from podium.errors import Failed
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def run(
       podium experiment run random
       podium experiment run sweep.yaml --data podium-work/data/mnist --output models --max-trials 20
       podium experiment run tpe --set epochs=2 --set model=fast --workers 0 --json
+      podium experiment run tpe --name second --warm-start tpe
     """
+    from podium.local.warm_start import sources
     from podium.settings import Settings
 
     manifest = changed(source, **options)
@@ -71,7 +73,8 @@ def run(
         if options["name"] is None:
             manifest = _free_name(cluster, manifest)
         name = cluster.create(manifest)["metadata"]["name"]
-        click.echo(f"Experiment {name}, everything under {cluster.store.directory}", err=True)
+        warm = f", warm from {', '.join(names)}" if (names := sources(manifest)) else ""
+        click.echo(f"Experiment {name}{warm}, everything under {cluster.store.directory}", err=True)
         _follow(cluster, name, as_json)
 
 
@@ -137,7 +140,7 @@ def render(source: str, as_json: bool, **options: Any) -> None:
     click.echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
 
 
-for command in (list_, status, best, trials, stop, delete):
+for command in (list_, status, best, trials, stop, keep, delete):
     experiment.add_command(command)
 
 

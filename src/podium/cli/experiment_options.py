@@ -34,6 +34,7 @@ _OPTIONS = [
     click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
     click.option("--goal", type=float, help="spec.objective.goal."),
     click.option("--seed", type=int, help="random_state of the algorithm."),
+    click.option("--warm-start", "warm_start", metavar="NAME", multiple=True, help="Learn from this Experiment first."),
 ]
 
 
@@ -45,7 +46,14 @@ def manifest_options(function: F) -> F:
 
 
 def changed(
-    source: str, *, name: str | None, data: str | None, output: str | None, flags: tuple[str, ...], **changes: Any
+    source: str,
+    *,
+    name: str | None,
+    data: str | None,
+    output: str | None,
+    flags: tuple[str, ...],
+    warm_start: tuple[str, ...],
+    **changes: Any,
 ) -> dict[str, Any]:
     """Load an Experiment and change it as the options say.
 
@@ -53,6 +61,7 @@ def changed(
         InvalidInput: A flag has no value, or the manifest is not readable.
         NotFound: No such file or bundled Experiment.
     """
+    from podium.local.warm_start import ANNOTATION
     from podium.manifests.experiment import customise, load
     from podium.manifests.experiment.build import own_name
 
@@ -70,7 +79,8 @@ def changed(
         if not isinstance(template, dict):
             raise InvalidInput("`spec.trialTemplate is an object` must hold for --output")
         given["--output"] = f"{_uri(output)}/${{trialParameters.{own_name(template)}}}"
-    return customise(manifest, name=name, flags=given, **changes)
+    annotations = {ANNOTATION: ", ".join(warm_start)} if warm_start else None
+    return customise(manifest, name=name, flags=given, annotations=annotations, **changes)
 
 
 def at_home(manifest: dict[str, Any], home: Path, data: str | None, output: str | None) -> dict[str, Any]:

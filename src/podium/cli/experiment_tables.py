@@ -1,6 +1,7 @@
-"""`podium experiment list|status|best|trials|stop|delete`: what there is, and its end."""
+"""`podium experiment list|status|best|trials|stop|keep|delete`: what there is, and its end."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,40 @@ def delete(name: str, directory: Path | None) -> None:
     with open_cluster(directory) as cluster:
         cluster.get("Experiment", name)
         cluster.delete("Experiment", name)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--best", type=click.IntRange(1), required=True, help="How many trials keep their weights.")
+@click.option("--delete", "deleting", is_flag=True, help="Delete the others' weights; otherwise it is only told.")
+@directory_option
+@as_json_option
+def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: bool) -> None:
+    """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only with --delete.
+
+    What a trial left under its --output goes, but for metrics.json, hyperparameters.json and environment.json.
+
+    \b
+    Examples:
+      podium experiment keep random --best 3
+      podium experiment keep random --best 3 --delete
+    """
+    from podium.cli.model_tables import size
+    from podium.local.keeping import plan_retention, remove
+
+    with open_cluster(directory) as cluster:
+        found = plan_retention(cluster, name, best)
+        if deleting:
+            remove(found.removed)
+    if as_json:
+        click.echo(json.dumps({"deleted": deleting, **asdict(found)}, indent=1))
+        return
+    for one in found.removed:
+        click.echo(f"{one.url}  {len(one.keys)} files, {size(one.size)}")
+    total = size(sum(one.size for one in found.removed))
+    click.echo(f"kept: {', '.join(found.kept) or 'none, no trial has a result'}")
+    end = " deleted" if deleting else "; nothing deleted, say --delete"
+    click.echo(f"weights of {len(found.removed)} trials, {total}{end}")
 
 
 def show_best(cluster: "LocalCluster", name: str, as_json: bool) -> None:

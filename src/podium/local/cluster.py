@@ -1,6 +1,5 @@
 """A cluster inside this process: PyTorchJobs and Jobs as processes, Experiments as trial loops."""
 
-import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from podium.local.store import POLL, Store, timestamp
 from podium.local.supervisor import ExperimentSupervisor, Supervisor, remove_experiment
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of
+from podium.manifests.names import random_suffix
 
 IGNORED = "podium.dev/ignored-fields"
 """Annotation of a stored job: the fields of its manifest that mean nothing on this machine."""
@@ -180,8 +180,7 @@ def _named(manifest: Manifest) -> Manifest:
     require(isinstance(metadata, dict), "metadata is an object", metadata=metadata)
     assert isinstance(metadata, dict)
     if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
-        suffix = "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
-        return manifest | {"metadata": metadata | {"name": metadata["generateName"] + suffix}}
+        return manifest | {"metadata": metadata | {"name": metadata["generateName"] + random_suffix()}}
     # The name becomes a folder: checked before the rules of each kind are.
     name = metadata.get("name")
     require(isinstance(name, str) and bool(name) and "/" not in name and name[0] != ".", "metadata.name", name=name)

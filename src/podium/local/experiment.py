@@ -7,9 +7,7 @@ docs/katib-differences.md.
 
 import copy
 import queue
-import random
 import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,18 +21,17 @@ from podium.local.search import Search
 from podium.local.store import LOST
 from podium.local.trial_status import mark, new_trial, now, summarise, trial_value, verdict, wanted
 from podium.local.trials import Ended, TrialRun
+from podium.local.warm_start import earlier_trials
 from podium.local.wrapping import check_trials
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check, objective_of, render
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.settings import read_settings
 from podium.manifests.experiment.space import read_space
+from podium.manifests.names import random_suffix
 
 if TYPE_CHECKING:
     from podium.local.cluster import LocalCluster
-
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Kubernetes' alphabet for random names."""
 
 
 class ExperimentController:
@@ -61,10 +58,12 @@ class ExperimentController:
         self._active: dict[str, threading.Thread] = {}
         self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        _, self._maximize, _ = objective_of(self.experiment)
+        self._objective, self._maximize, _ = objective_of(self.experiment)
         self._search: Search | None = None
         self._median: MedianStop | None = None
         check_trials(cluster, self.experiment, directory)
+        # One that goes on has them in its study, and may go on though they were deleted.
+        self._earlier = [] if "startTime" in self._status else earlier_trials(cluster.store, self.experiment)
         self._thread = threading.Thread(target=self._run, name=f"podium-Experiment-{self.name}", daemon=True)
 
     def start(self) -> None:
@@ -117,14 +116,15 @@ class ExperimentController:
             maximize=self._maximize,
             directory=self._directory,
             name=self.name,
+            earlier=self._earlier,
         )
         if stopping := self._spec.get("earlyStopping"):
             settings = read_settings(stopping, "spec.earlyStopping", findings)
-            objective = self._spec["objective"]["objectiveMetricName"]
-            self._median = MedianStop(settings, objective, maximize=self._maximize)
+            self._median = MedianStop(settings, self._objective, maximize=self._maximize)
         if "startTime" not in self._status:
             self._status["startTime"] = now()
-            mark(self._status, "Created", "ExperimentCreated", "Experiment is created")
+            warm = f"; it starts warm from {len(self._earlier)} trials" if self._earlier else ""
+            mark(self._status, "Created", "ExperimentCreated", f"Experiment is created{warm}")
             self._status["currentOptimalTrial"] = {"observation": {}}
             self._write()
         self._recall()
@@ -176,7 +176,7 @@ class ExperimentController:
 
     def _suggest(self) -> bool:
         assert self._search is not None
-        name = f"{self.name}-{''.join(random.SystemRandom().choices(_LETTERS, k=8))}"
+        name = f"{self.name}-{random_suffix(8)}"
         assignments = self._search.ask(name)
         if assignments is None:
             return False
@@ -239,8 +239,7 @@ class ExperimentController:
     def _write(self) -> None:
         if self._status != self._written:
             self._written = copy.deepcopy(self._status)
-            written: Mapping[str, Any] = self._written
-            spec = self._spec
+            written, spec = self._written, self._spec
             self._cluster.store.update("Experiment", self.name, lambda one: one.update(status=written, spec=spec))
 
     def _stop_trials(self) -> None:

@@ -1,7 +1,7 @@
 """Suggestions for trials: a search space, an algorithm, and an Optuna study on disk.
 
 The study is a journal file: ``optuna-dashboard <dir>/optuna.journal`` opens it as it is. Its trials carry the trial's
-name as user attribute ``trial``.
+name as user attribute ``trial``, those of earlier sweeps as ``from``.
 """
 
 import contextlib
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from podium.local.distributions import column, decode, distribution, encode
 from podium.local.plans import PLANS, Plan, Seen
+from podium.local.warm_start import Earlier
 from podium.manifests.experiment.space import Parameter
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
 JOURNAL = "optuna.journal"
 """File name of the study in an Experiment's directory."""
@@ -34,6 +36,7 @@ class Search:
         maximize: Whether more is better.
         directory: Holds the journal; a study that is there goes on.
         name: Of the study.
+        earlier: Finished trials of other sweeps, in this space; a study that goes on has them already.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Search:
         maximize: bool,
         directory: Path,
         name: str,
+        earlier: Sequence[Earlier] = (),
     ) -> None:
         import optuna
 
@@ -60,6 +64,10 @@ class Search:
                 direction="maximize" if maximize else "minimize",
                 load_if_exists=True,
             )
+        had = {trial.user_attrs.get("from") for trial in self._study.get_trials(deepcopy=False)}
+        for one in earlier:
+            if one.trial not in had:
+                self._add(one)
         known = self._study.get_trials(deepcopy=False)
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         seed = settings.get("random_state")
@@ -68,7 +76,8 @@ class Search:
         self._plan = _plan(algorithm, self._space, settings, maximize=maximize, seen=known)
         self._points = _point_sampler() if self._plan else None
         with _quiet():
-            self._study.sampler = self._points or _sampler(algorithm, settings, self._random.getrandbits(31))
+            warm = [trial for trial in known if "from" in trial.user_attrs]
+            self._study.sampler = self._points or _sampler(algorithm, settings, self._random.getrandbits(31), warm)
 
     def ask(self, trial: str) -> dict[str, str] | None:
         """Return values for a new trial, as text; None if the algorithm has no more, or none now.
@@ -112,19 +121,16 @@ class Search:
         state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
         self._study.tell(number, value, state=state, skip_if_finished=True)
 
-    def add(self, trial: str, assignments: Mapping[str, str], value: float) -> bool:
-        """Add a finished trial of another sweep; return whether it lies in this space."""
+    def _add(self, earlier: Earlier) -> None:
         import optuna
 
-        try:
-            params = {column(one): encode(one, assignments[one.name]) for one in self._space}
-            added = optuna.trial.create_trial(
-                params=params, distributions=self._distributions, value=value, user_attrs={"from": trial}
+        params = {column(one): encode(one, earlier.assignments[one.name]) for one in self._space}
+        attributes = {"from": earlier.trial}
+        self._study.add_trial(
+            optuna.trial.create_trial(
+                params=params, distributions=self._distributions, value=earlier.value, user_attrs=attributes
             )
-        except (KeyError, ValueError):
-            return False
-        self._study.add_trial(added)
-        return True
+        )
 
 
 def _plan(
@@ -147,7 +153,9 @@ def _plan(
     return plan
 
 
-def _sampler(algorithm: str, settings: Mapping[str, Any], seed: int) -> "optuna.samplers.BaseSampler":
+def _sampler(
+    algorithm: str, settings: Mapping[str, Any], seed: int, warm: "Sequence[FrozenTrial]"
+) -> "optuna.samplers.BaseSampler":
     import optuna
 
     if algorithm == "random":
@@ -164,9 +172,28 @@ def _sampler(algorithm: str, settings: Mapping[str, Any], seed: int) -> "optuna.
         given = {name: value for name, value in given.items() if value is not None}
         return optuna.samplers.TPESampler(seed=seed, multivariate=algorithm == "multivariate-tpe", **given)
     if algorithm == "cmaes":
-        return optuna.samplers.CmaEsSampler(seed=seed, sigma0=settings.get("sigma"), warn_independent_sampling=False)
+        # Optuna begins either with a given width or with the one that earlier trials suggest.
+        start = {"source_trials": _continuous(warm)} if warm else {"sigma0": settings.get("sigma")}
+        return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False, **start)
     startup = settings.get("n_initial_points", 10)
     return optuna.samplers.GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
+
+
+def _continuous(trials: "Sequence[FrozenTrial]") -> "list[FrozenTrial]":
+    """Return trials without the columns that CMA-ES leaves to chance: it takes only those with exactly its own."""
+    from optuna.distributions import CategoricalDistribution
+    from optuna.trial import create_trial
+
+    shown = []
+    for trial in trials:
+        kept = {
+            name: one
+            for name, one in trial.distributions.items()
+            if not isinstance(one, CategoricalDistribution) and not one.single()
+        }
+        params = {name: trial.params[name] for name in kept}
+        shown.append(create_trial(params=params, distributions=kept, value=trial.value))
+    return shown
 
 
 def _point_sampler() -> Any:

@@ -1,0 +1,221 @@
+"""What outlives a sweep: the best trials' weights, every trial's record, and what the next sweep learns from it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_experiment_engine import experiment, run
+
+from podium.errors import InvalidInput, NotFound
+from podium.local.cluster import LocalCluster
+from podium.local.keeping import plan_retention, remove
+from podium.local.resuming import resume
+from podium.local.warm_start import ANNOTATION
+
+TRAINER = """
+import json, sys
+from pathlib import Path
+place = Path(sys.argv[2].partition("=")[2])
+(place / "more").mkdir(parents=True)
+for name in ("metrics.json", "hyperparameters.json", "environment.json"):
+    (place / name).write_text("{}")
+for name in ("model.onnx", "more/checkpoint.pt"):
+    (place / name).write_bytes(b"w" * 1000)
+print("loss=" + sys.argv[1])
+raise SystemExit(float(sys.argv[1]) > 0.9)
+"""
+RECORD = {"environment.json", "hyperparameters.json", "metrics.json"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "cluster", fork_server=False) as opened:
+        yield opened
+
+
+def sweep(output: str | None, **spec: Any) -> dict[str, Any]:
+    words = ("${trialParameters.x}", *([f"'--output={output}/${{trialParameters.name}}'"] if output else []))
+    template = {"trialParameters": [{"name": "x", "reference": "x"}]}
+    if output:
+        template["trialParameters"].append({"name": "name", "reference": "${trialSpec.Name}"})
+    return experiment(TRAINER, words=words, template=template, maxTrialCount=4, parallelTrialCount=2, **spec)
+
+
+def files(place: Path) -> set[str]:
+    return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+
+
+def test_only_the_best_keep_their_weights_and_every_record_stays(cluster: LocalCluster, tmp_path: Path) -> None:
+    models = tmp_path / "my models"
+    _, trials = run(cluster, sweep(str(models)))
+    ranked = sorted(trials, key=lambda trial: float(trial["spec"]["parameterAssignments"][0]["value"]))
+    names = [trial["metadata"]["name"] for trial in ranked]
+    found = plan_retention(cluster, "e", best=2)
+    assert found.kept == tuple(names[:2])
+    weights = (("model.onnx", "more/checkpoint.pt"), 2000)
+    assert {one.trial: (one.keys, one.size) for one in found.removed} == dict.fromkeys(names[2:], weights)
+    assert all((models / name / "model.onnx").exists() for name in names), "a plan removes nothing"
+    before = cluster.list("Trial")
+    remove(found.removed)
+    for name in names[:2]:
+        assert files(models / name) == RECORD | {"model.onnx", "more/checkpoint.pt"}
+    for name in names[2:]:
+        assert files(models / name) == RECORD
+    assert cluster.list("Trial") == before
+    assert plan_retention(cluster, "e", best=2).removed == (), "the second time there is nothing to do"
+
+
+def test_trials_that_failed_lose_their_weights_and_those_that_run_do_not(cluster: LocalCluster, tmp_path: Path) -> None:
+    spec = sweep(str(tmp_path / "models"))
+    spec["spec"]["parameters"][0]["feasibleSpace"] = {"min": "0.5", "max": "1.5"}
+    run(cluster, spec)
+    trials = cluster.list("Trial")
+    states = {trial["metadata"]["name"]: trial["status"]["conditions"][-1]["type"] for trial in trials}
+    assert set(states.values()) == {"Succeeded", "Failed"}
+    found = plan_retention(cluster, "e", best=4)
+    assert {one.trial for one in found.removed} == {name for name, state in states.items() if state == "Failed"}
+    for name in states:  # as while it runs
+        status = {"conditions": [{"type": "Running", "status": "True", "reason": "TrialRunning", "message": ""}]}
+        cluster.store.update("Trial", name, lambda trial, status=status: trial.update(status=status))
+    assert plan_retention(cluster, "e", best=1).removed == ()
+
+
+@pytest.mark.parametrize("output", [None, "relative/models"])
+def test_without_a_place_of_each_trials_own_nothing_is_kept_or_removed(
+    output: str | None, cluster: LocalCluster
+) -> None:
+    spec = sweep(output) if output else experiment()
+    run(cluster, spec)
+    with pytest.raises(InvalidInput, match="--output") as caught:
+        plan_retention(cluster, "e", best=1)
+    assert "trialSpec.Name" in str(caught.value.hint)
+
+
+def test_keeping_asks_for_at_least_one_and_for_a_sweep_that_exists(cluster: LocalCluster) -> None:
+    with pytest.raises(InvalidInput, match="best >= 1"):
+        plan_retention(cluster, "e", best=0)
+    with pytest.raises(NotFound):
+        plan_retention(cluster, "nobody", best=1)
+
+
+def test_optuna_finds_the_trials_of_a_sweep_in_its_journal(cluster: LocalCluster) -> None:
+    import optuna
+
+    _, trials = run(cluster, experiment(maxTrialCount=3))
+    journal = cluster.store.place("Experiment", "e") / "optuna.journal"
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
+    (summary,) = optuna.get_all_study_summaries(storage)
+    study = optuna.load_study(study_name=summary.study_name, storage=storage)
+    values = {trial["metadata"]["name"]: float(trial["spec"]["parameterAssignments"][0]["value"]) for trial in trials}
+    assert {one.user_attrs["trial"]: (one.params["x"], one.value) for one in study.trials} == {
+        name: (value, value) for name, value in values.items()
+    }
+
+
+def earlier(cluster: LocalCluster, name: str, count: int) -> list[float]:
+    """Run a random sweep that ends with these many trials; return their values."""
+    manifest = experiment(maxTrialCount=count)
+    manifest["metadata"]["name"] = name
+    cluster.create(manifest)
+    assert cluster.join("Experiment", name, 60)
+    trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": name})
+    return [float(trial["spec"]["parameterAssignments"][0]["value"]) for trial in trials]
+
+
+def warm(algorithm: str = "tpe", names: str = "first", **spec: Any) -> dict[str, Any]:
+    settings = [] if algorithm == "cmaes" else [{"name": "random_state", "value": "1"}]
+    manifest = experiment(algorithm={"algorithmName": algorithm, "algorithmSettings": settings}, **spec)
+    manifest["metadata"]["annotations"] = {ANNOTATION: names}
+    return manifest
+
+
+def study_of(cluster: LocalCluster) -> Any:
+    import optuna
+
+    journal = cluster.store.place("Experiment", "e") / "optuna.journal"
+    backend = optuna.storages.journal.JournalFileBackend(str(journal))
+    return optuna.load_study(study_name="e", storage=optuna.storages.JournalStorage(backend))
+
+
+def test_a_warm_sweep_knows_the_earlier_trials_and_does_not_count_them(cluster: LocalCluster) -> None:
+    values = earlier(cluster, "first", 2) + earlier(cluster, "second", 1)
+    found, trials = run(cluster, warm(names="first, second", maxTrialCount=1))
+    assert (len(trials), found["status"]["trials"]) == (1, 1)
+    assert "warm from 3 trials" in found["status"]["conditions"][0]["message"]
+    known = study_of(cluster).trials
+    assert sorted(one.value for one in known[:3]) == sorted(values)
+    assert {one.user_attrs["from"][:5] for one in known[:3]} == {"first", "secon"}
+
+
+def test_a_warm_sweep_goes_on_after_its_sources_are_gone_and_learns_them_once(cluster: LocalCluster) -> None:
+    earlier(cluster, "first", 2)
+    run(cluster, warm(resumePolicy="LongRunning", maxTrialCount=1))
+    cluster.delete("Experiment", "first")
+    resume(cluster, "e", {"maxTrialCount": 2})
+    assert cluster.join("Experiment", "e", 60)
+    assert len(study_of(cluster).trials) == 2 + 2
+
+
+def test_what_was_learnt_moves_the_first_point_towards_the_good_ones(tmp_path: Path) -> None:
+    from podium.local.search import Search
+    from podium.local.warm_start import Earlier
+    from podium.manifests.experiment.space import Parameter
+
+    space = [
+        Parameter(name="x", kind="double", low=0.0, high=1.0),
+        Parameter(name="y", kind="double", low=0.0, high=1.0),
+        Parameter(name="word", kind="categorical", choices=("a", "b")),
+    ]
+    known = [
+        Earlier(trial=f"t{i}", assignments={"x": repr(i / 20), "y": "0.2", "word": "a"}, value=abs(i / 20 - 0.8))
+        for i in range(20)
+    ]
+    for algorithm in ("tpe", "multivariate-tpe", "bayesianoptimization", "cmaes"):
+        far = []
+        for seed in range(1 if algorithm == "bayesianoptimization" else 5):
+            settings = {"random_state": seed, "n_startup_trials": 0} if "multi" in algorithm else {"random_state": seed}
+            place = tmp_path / f"{algorithm}{seed}"
+            search = Search(space, algorithm, settings, maximize=False, directory=place, name="s", earlier=known)
+            point = search.ask("new")
+            assert point
+            far.append(abs(float(point["x"]) - 0.8))
+        assert sorted(far)[len(far) // 2] < 0.2, (algorithm, far)
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        ({"algorithm": "random"}, "an algorithm with podium.dev/warm-start learns"),
+        ({"objective": {"type": "maximize", "objectiveMetricName": "loss"}}, "the same objective"),
+        ({"parameters": "narrow"}, "at least 1 finished trials of first lie in the search space"),
+        ({"parameters": "other"}, "at least 1 finished trials of first lie in the search space"),
+        ({"algorithm": "cmaes", "parameters": "two"}, "at least 10 finished trials"),
+        ({"names": "nobody"}, "no Experiment nobody"),
+    ],
+)
+def test_a_warm_start_that_would_not_be_one_is_refused_before_anything_is_stored(
+    change: dict[str, Any], law: str, cluster: LocalCluster
+) -> None:
+    earlier(cluster, "first", 1)
+    spaces = {
+        "narrow": [("x", "5", "6")],
+        "other": [("x", "0", "1"), ("z", "0", "1")],
+        "two": [("x", "0", "1"), ("z", "0", "1")],
+    }
+    wanted = spaces.get(str(change.pop("parameters", "")))
+    manifest = warm(**change)
+    if wanted:
+        spec = manifest["spec"]
+        spec["parameters"] = [
+            {"name": name, "parameterType": "double", "feasibleSpace": {"min": low, "max": high}}
+            for name, low, high in wanted
+        ]
+        spec["trialTemplate"]["trialParameters"] = [{"name": name, "reference": name} for name, _, _ in wanted]
+        pod = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+        pod["containers"][0]["args"] = [f"${{trialParameters.{name}}}" for name, _, _ in wanted]
+    with pytest.raises((InvalidInput, NotFound)) as caught:
+        cluster.create(manifest)
+    assert law in caught.value.message
+    assert caught.value.hint
+    assert [one["metadata"]["name"] for one in cluster.list("Experiment")] == ["first"]
