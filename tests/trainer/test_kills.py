@@ -4,15 +4,16 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
+from podium.local.processes import Command, Process
+from podium.local.starter import Starter
 from podium.trainer.__main__ import main
 
 
@@ -30,34 +31,41 @@ def flags(dataset: Path, output: Path) -> list[str]:
             "--precision", "fp32", "--log-interval", "1", "--no-cuda", "--lr", "0.1", "--dropout", "0"]  # fmt: skip
 
 
-def start(argv: list[str], **env: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-m", "podium.trainer", *argv], env={**os.environ, **env}, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+class Ranks:
+    """Starts the processes of a training as a cluster on this machine does: forks of one that has imported torch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.starter = folder, Starter()
+
+    def start(self, argv: list[str], **env: str) -> tuple[Process, Path]:
+        log = self.folder / f"{len(list(self.folder.iterdir()))}.log"
+        log.touch()
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        command = Command(argv=("python", "-m", "podium.trainer", *argv), env={**os.environ, "PATH": path, **env},
+                          cwd=self.folder, log=log, own_python=True)  # fmt: skip
+        return self.starter.start(command, lambda: None), log
+
+    def job(self, argv: list[str], size: int) -> list[tuple[Process, Path]]:
+        """Start all processes of a job with the environment that the PyTorch operator gives them."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = str(probe.getsockname()[1])
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+        return [self.start(argv, **place, RANK=str(rank)) for rank in range(size)]
 
 
-@contextmanager
-def job(argv: list[str], size: int) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start the processes of a job with the environment that the PyTorch operator gives them."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
-    ranks = [start(argv, **place, RANK=str(rank)) for rank in range(size)]
-    try:
-        yield ranks
-    finally:
-        for process in ranks:
-            process.kill()
-            process.communicate()
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    ranks = Ranks(tmp_path_factory.mktemp("ranks"))
+    yield ranks
+    ranks.starter.close()
 
 
-def read_until(process: subprocess.Popen[str], text: str) -> None:
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if text in line:
-            return
-    pytest.fail(f"{text!r} was never printed:\n{''.join(lines)}")
+def wait_for(text: str, process: Process, log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while text not in log.read_text():
+        assert process.running, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.005)
 
 
 def results(output: Path) -> dict[str, object]:
@@ -75,16 +83,16 @@ def unbroken(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return output
 
 
-@pytest.mark.parametrize(("kill", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("kill", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
 def test_a_process_killed_in_the_middle_of_an_epoch_goes_on_to_the_same_numbers(
-    tiny_dataset: Path, tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str], kill: int, code: int
-) -> None:
+    tiny_dataset: Path, tmp_path: Path, unbroken: Path, ranks: Ranks, capsys: pytest.CaptureFixture[str],
+    kill: int, code: int,
+) -> None:  # fmt: skip
     argv = flags(tiny_dataset, tmp_path)
-    with start(argv) as process:
-        read_until(process, "Train Epoch: 2 [120/400")
-        process.send_signal(kill)
-        process.communicate()
-    assert process.returncode == code
+    process, log = ranks.start(argv)
+    wait_for("Train Epoch: 2 [120/400", process, log)
+    os.kill(process.pid, kill)
+    assert process.wait(60) == code
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
     assert main(argv) == 0
     out = capsys.readouterr().out
@@ -95,22 +103,19 @@ def test_a_process_killed_in_the_middle_of_an_epoch_goes_on_to_the_same_numbers(
 
 
 def test_a_job_whose_worker_was_killed_ends_as_one_process_alone_would(
-    tiny_dataset: Path, tmp_path: Path, unbroken: Path
+    tiny_dataset: Path, tmp_path: Path, unbroken: Path, ranks: Ranks
 ) -> None:
     argv = flags(tiny_dataset, tmp_path)
-    with job(argv, 2) as (master, worker):
-        read_until(master, "Train Epoch: 2 [120/400")
-        worker.kill()
-        talk, _ = master.communicate(timeout=60)
-    assert master.returncode == 144, talk  # 128..255: restartPolicy ExitCode starts it again
-    assert "another process of the training is gone" in talk
-    assert "Traceback" not in talk
-    with job(argv, 2) as (master, worker):
-        silent, _ = worker.communicate(timeout=120)
-        talk, _ = master.communicate(timeout=60)
-    assert (master.returncode, worker.returncode) == (0, 0), talk + silent
-    assert silent == ""  # rank 0 alone speaks
-    assert "Train Epoch: 1 " not in talk
+    (master, log), (worker, _) = ranks.job(argv, 2)
+    wait_for("Train Epoch: 2 [120/400", master, log)
+    os.kill(worker.pid, signal.SIGKILL)
+    assert master.wait(60) == 144, log.read_text()  # 128..255: restartPolicy ExitCode starts it again
+    assert "another process of the training is gone" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    (master, log), (worker, silent) = ranks.job(argv, 2)
+    assert (worker.wait(120), master.wait(60)) == (0, 0), log.read_text() + silent.read_text()
+    assert silent.read_text() == ""  # rank 0 alone speaks
+    assert "Train Epoch: 1 " not in log.read_text()
     # Two processes add the same gradients in another order: equal up to rounding, not to the last bit.
     two, one = results(tmp_path), results(unbroken)
     for mine, other in zip(two["epochs"], one["epochs"], strict=True):  # type: ignore[call-overload]
