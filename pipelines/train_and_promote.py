@@ -42,7 +42,7 @@ def train_and_promote(
         limit: At most this many images for training and validation together; 0 takes all.
         hyperparameters: Flags of the trainer without the dashes and their values, as in {"lr": 0.7}.
         network: Network, a name the trainer knows; empty takes the trainer's own default.
-        epochs: Epochs of the training.
+        epochs: Epochs of the training; 0 leaves them to the hyperparameters and the trainer.
         workers: Workers beside the master; 0 trains in one process.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of split and training.

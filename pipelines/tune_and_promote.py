@@ -52,7 +52,7 @@ def tune_and_promote(
         trial_epochs: Epochs of a trial; 0 leaves them to the Experiment.
         trial_workers: Workers of each trial, beside its master.
         network: Network of all trainings; empty leaves it to the Experiment and the trainer.
-        epochs: Epochs of the distributed training.
+        epochs: Epochs of the distributed training; 0 leaves them to the Experiment and the trainer.
         workers: Workers of the distributed training, beside its master.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of split, search and training.
