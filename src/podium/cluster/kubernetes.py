@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from podium.cluster import kubernetes_logs, kubernetes_pods, kubernetes_watch
 from podium.cluster.base import Cluster, Manifest
+from podium.cluster.deadlines import with_pod_deadlines
 from podium.cluster.kubernetes_api import Api, resource
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.manifests.conditions import status_of
@@ -82,7 +83,8 @@ class KubernetesCluster(Cluster):
         require(named == self.api.namespace, "the manifest's namespace is the cluster's", namespace=named, url=self.url)
         if kind == "Experiment":
             self._check_injection()
-        return self.api.create(kind, {**manifest, "metadata": {**metadata, "namespace": self.api.namespace}})
+        there = {**manifest, "metadata": {**metadata, "namespace": self.api.namespace}}
+        return self.api.create(kind, with_pod_deadlines(there))
 
     def _check_injection(self) -> None:
         """Refuse an Experiment where Katib would never see a metric; a namespace that may not be read passes."""
