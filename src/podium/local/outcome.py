@@ -82,12 +82,12 @@ def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
 
 def _places(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     store = outcome["storage"].removeprefix("file://")
-    model = f"{_relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
-    rows = [["model", model], ["report", _relative(outcome["report"])], ["run", _relative(outcome["directory"])]]
+    model = f"{relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
+    rows = [["model", model], ["report", relative(outcome["report"])], ["run", relative(outcome["directory"])]]
     return _columns(rows)
 
 
-def _relative(path: str) -> str:
+def relative(path: str) -> str:
     """Shorten a path below the working directory; leave URLs and other paths alone."""
     here = os.getcwd() + os.sep
     return path.removeprefix(here)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from podium.local.outcome import relative
 from podium.local.run import Run, StepRecord, Watcher
 from podium.steps.base import SAID
 
@@ -40,7 +41,7 @@ def _print(run: Run, name: str, said: str) -> None:
     if said.startswith(SAID):
         _talk(f"      {said.removeprefix(SAID)}")
     elif step is None:
-        _talk(f"run {run.id} of {run.pipeline}, everything under {run.directory}")
+        _talk(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}")
     elif not said:
         place = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
         _talk(f"{place} {step.title}" + ("" if step.state == "running" else f": {step.state}, {_clock(step)}"))
