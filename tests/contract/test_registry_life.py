@@ -1,11 +1,17 @@
 """The life of a model, from upload to deletion, on every storage."""
 
+import multiprocessing
+import os
+import signal
 import time
 from datetime import timedelta
 from pathlib import Path
 
-from podium.registry import Registry
-from podium.storage import Storage
+import pytest
+
+from podium.errors import NotFound
+from podium.registry import Registry, open_registry
+from podium.storage import Storage, s3lock
 from podium.storage.check import check
 
 
@@ -34,3 +40,59 @@ def test_the_check_of_a_sound_storage_passes_and_leaves_nothing(storage: Storage
     assert [result.detail for result in results if not result.ok] == []
     assert len(results) == 6
     assert list(storage.list()) == []
+
+
+def _upload_and_die(url: str, environ: dict[str, str], weights: Path, after: int) -> None:
+    os.environ.update(environ)
+    seen = [0]
+
+    def moved(count: int) -> None:
+        seen[0] += count
+        if seen[0] > after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    open_registry(url).upload("mnist", {"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"}, progress=moved)
+
+
+def _die_uploading(storage: Storage, weights: Path, after: int) -> None:
+    arguments = (storage.url, dict(os.environ), weights, after)
+    process = multiprocessing.get_context("forkserver").Process(target=_upload_and_die, args=arguments)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("after", [9 << 20, 17 << 20], ids=["within a file", "at its end"])
+def test_an_upload_killed_half_way_is_nothing_but_garbage(storage: Storage, tmp_path: Path, after: int) -> None:
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"w" * (17 << 20))
+    registry, now = Registry(storage), timedelta(0)
+    registry.upload("mnist", {"b.bin": b"b"}, {"run_id": "other"})
+    registry.promote("mnist", "other", {}, expect=None)
+    before = {entry.key for entry in storage.list()}
+    _die_uploading(storage, weights, after)
+    assert [one.version for one in registry.versions("mnist")] == ["other"]
+    with pytest.raises(NotFound):
+        registry.resolve("mnist", "dying")
+    assert registry.gc("mnist") == [], "young: it may still be in the making"
+    time.sleep(1.1)  # servers tell times in whole seconds
+    found = registry.gc("mnist", grace=now)
+    assert sum(one.size for one in found) >= 200
+    assert registry.gc("mnist", grace=now) == found, "a dry run deletes nothing"
+    assert len(registry.gc("mnist", grace=now, delete=True)) == len(found)
+    assert registry.gc("mnist", grace=now) == []
+    assert {entry.key for entry in storage.list()} - before <= {"models/mnist/index.json"}
+    assert list(registry.verify("mnist")) == []
+
+
+def test_an_upload_killed_half_way_can_be_repeated(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3lock, "LEASE", 2.0)  # where conditions are ignored the lock of the dead must run out
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"w" * (17 << 20))
+    _die_uploading(storage, weights, 9 << 20)
+    registry = Registry(storage)
+    again = registry.upload("mnist", {"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"})
+    assert [one.version for one in registry.versions("mnist")] == [again.version]
+    assert list(registry.verify("mnist")) == []

@@ -21,6 +21,12 @@ def test_what_was_put_is_what_one_gets(storage: Storage) -> None:
     assert storage.get("a/b.bin") == b"\x00\xff" * 1000
 
 
+def test_progress_is_told_of_bytes_as_of_files(storage: Storage) -> None:
+    moved: list[int] = []
+    storage.put("key", b"x" * 1000, progress=moved.append)
+    assert sum(moved) == 1000
+
+
 def test_an_empty_object_is_an_object(storage: Storage) -> None:
     storage.put("empty", b"")
     assert storage.get("empty") == b""
@@ -192,6 +198,23 @@ def test_one_of_many_threads_wins_if_absent(storage: Storage) -> None:
         winners = [number for number in pool.map(attempt, range(16)) if number is not None]
     assert len(winners) == 1
     assert storage.get("race") == str(winners[0]).encode()
+
+
+def test_one_of_many_threads_wins_if_absent_with_files_of_many_parts(storage: Storage, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"big-{number}").write_bytes(bytes([number]) * (9 << 20))
+
+    def attempt(number: int) -> int | None:
+        try:
+            storage.put("race", tmp_path / f"big-{number}", if_absent=True)
+        except Conflict:
+            return None
+        return number
+
+    with ThreadPoolExecutor(3) as pool:
+        winners = [number for number in pool.map(attempt, range(3)) if number is not None]
+    assert len(winners) == 1
+    assert storage.get("race") == bytes(winners) * (9 << 20)
 
 
 def _count(url: str, environ: dict[str, str], times: int) -> None:

@@ -150,6 +150,8 @@ def _fill(temporary: Path, source: bytes | Path, progress: Progress | None) -> o
     with temporary.open("xb") as sink:
         if isinstance(source, bytes):
             sink.write(source)
+            if progress:
+                progress(len(source))
         else:
             with source.open("rb") as file:
                 _copy(file, sink, progress)

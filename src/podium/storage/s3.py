@@ -22,7 +22,7 @@ from podium.storage.s3lock import honoured, locked
 from podium.storage.s3transfer import PART, again, download, size_of
 
 _NOTES = ".podium/uploads/"
-_conditions: dict[tuple[str, str], bool] = {}
+_conditions: dict[tuple[str, str, bool], bool] = {}
 
 
 class S3Storage(Storage):
@@ -57,12 +57,10 @@ class S3Storage(Storage):
         check_key(key)
         if not if_absent and if_match is None:
             return self._put(key, source, progress)
-        conditional = self.conditional()
-        condition = self.bucket.pool.condition(if_absent and conditional, if_match if conditional else None)
-        if conditional and (isinstance(source, bytes) or size_of(source) <= PART):
-            with condition:
+        size = len(source) if isinstance(source, bytes) else size_of(source)
+        if self.conditional(in_parts=size > PART):
+            with self.bucket.pool.condition(if_absent, if_match):
                 return self._put(key, source, progress)
-        # Servers that honour a condition on a write may ignore it on the completion of one in parts: lock there too.
         self._check(key, if_absent, if_match)  # who has lost already need not queue
         with locked(key, self._put_plain, self._times, self.bucket.delete) as renew:
             self._check(key, if_absent, if_match)
@@ -72,8 +70,7 @@ class S3Storage(Storage):
                 if progress:
                     progress(count)
 
-            with condition:
-                return self._put(key, source, moved)
+            return self._put(key, source, moved)
 
     def get(self, key: str) -> bytes:
         return self.read(key)[0]
@@ -104,33 +101,44 @@ class S3Storage(Storage):
         self.bucket.delete(check_key(key))
 
     def conditions(self) -> str:
-        return "the server (If-None-Match, If-Match)" if self.conditional() else "lock objects: the server ignores them"
+        if not self.conditional():
+            return "lock objects: the server ignores them"
+        large = "" if self.conditional(in_parts=True) else "; lock objects for uploads in parts"
+        return f"the server (If-None-Match, If-Match){large}"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
-        notes = {entry.key: self._noted(entry.key) for entry in self.bucket.objects(_NOTES) if entry.modified < before}
-        notes = {note: key for note, key in notes.items() if key.startswith(prefix)}
+        notes = [(note, self._noted(note.key)) for note in self.bucket.objects(_NOTES)]
+        notes = [(note, key) for note, key in notes if key.startswith(prefix)]
         uploads = self.bucket.unfinished(check_prefix(prefix))
-        for key in set(notes.values()):
+        for key in {key for _, key in notes}:
             uploads |= self.bucket.unfinished(key)  # all that MinIO tells of
+        young = {key for note, key in notes if note.modified >= before}
         for upload_id, entry in uploads.items():
-            if entry.modified < before:
+            if entry.modified < before and entry.key not in young:
                 if delete:
                     self.bucket.abort(entry.key, upload_id)
                 yield entry
-        for note in notes if delete else ():
-            self.bucket.delete(note)
+        for note, key in notes if delete else ():
+            if key not in young:
+                self.bucket.delete(note.key)
         for entry in self.bucket.objects(".podium/"):
             if entry.modified < before and not entry.key.startswith(_NOTES):
                 if delete:
                     self.bucket.delete(entry.key)
                 yield entry
 
-    def conditional(self) -> bool:
-        """Return whether the server honours conditions on writes; found out once, by trying."""
-        place = (self.bucket.config.url, self.bucket.name)
+    def conditional(self, *, in_parts: bool = False) -> bool:
+        """Return whether the server honours conditions on writes; found out once, by trying.
+
+        Args:
+            in_parts: On the completion of uploads in parts: some servers honour the others only.
+        """
+        place = (self.bucket.config.url, self.bucket.name, in_parts)
         if place not in _conditions:
             _conditions[place] = honoured(
-                lambda key, content: self._put(key, content, None), self.bucket.pool.condition, self.bucket.delete
+                self.bucket.send_as_part if in_parts else lambda key, content: self._put(key, content, None),
+                self.bucket.pool.condition,
+                self.bucket.delete,
             )
         return _conditions[place]
 

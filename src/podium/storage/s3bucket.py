@@ -70,6 +70,29 @@ class Bucket:
         )
         return Entry(key=key, size=size, etag=bare(result.etag), modified=datetime.now(UTC))
 
+    def send_as_part(self, key: str, content: bytes) -> None:
+        """Write a small object as the only part of an upload in parts, to see how a server completes one."""
+        from minio.datatypes import Part
+
+        full = self.full(key)
+        with self.told("write", key):
+            upload_id = self.client._create_multipart_upload(bucket_name=self.name, object_name=full, headers={})
+            try:
+                etag = self.client._upload_part(
+                    bucket_name=self.name,
+                    object_name=full,
+                    data=content,
+                    headers=None,
+                    upload_id=upload_id,
+                    part_number=1,
+                )
+                self.client._complete_multipart_upload(
+                    bucket_name=self.name, object_name=full, upload_id=upload_id, parts=[Part(1, etag)]
+                )
+            except BaseException:
+                self.client._abort_multipart_upload(bucket_name=self.name, object_name=full, upload_id=upload_id)
+                raise
+
     def stat(self, key: str) -> Entry:
         """Describe an object."""
         with self.told("look at", key):
