@@ -1,12 +1,12 @@
 """Choose the better candidate and evaluate it."""
 
-from typing import Optional
-
 from kfp.dsl import Artifact, ClassificationMetrics, Dataset, Input, Metrics, Model, Output, component
 
 from podium.components.images import STEPS_IMAGE
 
 
+# Not Optional[Input[Model]]: KFP 2.0.5 does not tell a step the type of its inputs, and the SDK then calls the
+# annotation itself, which a Union does not allow. The default makes an input optional.
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def evaluate(
     data: Input[Dataset],
@@ -15,8 +15,8 @@ def evaluate(
     evaluation: Output[Artifact],
     metrics: Output[Metrics],
     confusion: Output[ClassificationMetrics],
-    best_model: Optional[Input[Model]] = None,  # noqa: UP045  KFP reads no X | None
-    trials: Optional[Input[Artifact]] = None,  # noqa: UP045
+    best_model: Input[Model] = None,
+    trials: Input[Artifact] = None,
 ) -> None:
     """Choose between the candidates by validation, then open the test part once, for the winner.
 
