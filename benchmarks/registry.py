@@ -1,12 +1,17 @@
 """Measure listings, uploads and downloads of the registry: `python benchmarks/registry.py [URL]`.
 
-URL is a storage as podium takes it; a temporary directory if missing. For a MinIO server set MINIO_ENDPOINT and keys.
-Prints one JSON object; the figures in the README come from here.
+For a MinIO server set MINIO_ENDPOINT and keys; its own clients, minio-py and mc if found, run beside podium.
+Prints one JSON object; the figures in docs/registry.md come from here.
 """
 
+import argparse
+import itertools
 import json
+import os
 import resource
-import sys
+import shutil
+import statistics
+import subprocess
 import tempfile
 import time
 import uuid
@@ -15,13 +20,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+from minio import Minio
+
 from podium.registry import open_registry
 from podium.registry.document import seal
 from podium.registry.version import FileRecord, Version
 from podium.storage import Storage, connect
-
-VERSIONS = 10_000
-MEGABYTES = 512
+from podium.storage.s3 import S3Storage
 
 
 def seconds(work: Callable[[], object], repeat: int = 3) -> float:
@@ -49,34 +54,103 @@ def fill(storage: Storage, count: int) -> None:
         list(pool.map(one, range(count)))
 
 
-def main(url: str) -> None:
-    """Measure and print."""
-    storage = connect(f"{url}/bench-{uuid.uuid4().hex[:8]}", create=True)
+def clients(
+    storage: Storage, source: Path, target: Path
+) -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
+    """Return upload and download of one file: podium's, and for a bucket those of MinIO's own clients."""
     registry = open_registry(storage.url)
-    fill(storage, VERSIONS)
-    first = seconds(lambda: registry.versions("many"), repeat=1)
-    listing = seconds(lambda: registry.versions("many"))
+    numbers = itertools.count()
+    last: list[str] = []
+
+    def upload() -> None:
+        last[:] = [registry.upload("big", {"model.bin": source}, {}, f"v{next(numbers)}").version]
+
+    def fetch() -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        registry.fetch("big", last[0], target)
+
+    found: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        "podium.storage": (lambda: storage.put("big", source), lambda: storage.fetch("big", target.with_suffix(".1"))),
+        "podium.registry": (upload, fetch),
+    }
+    if not isinstance(storage, S3Storage):
+        return found
+    bucket = storage.bucket
+    name, key = bucket.name, bucket.full("theirs")
+    plain = Minio(
+        endpoint=bucket.config.endpoint, secure=bucket.config.secure, region=bucket.config.region,
+        credentials=bucket.config.provider,
+    )  # fmt: skip
+    found["minio-py"] = (
+        lambda: plain.fput_object(bucket_name=name, object_name=key, file_path=str(source)),
+        lambda: plain.fget_object(bucket_name=name, object_name=key, file_path=str(target.with_suffix(".2"))),
+    )
+    if shutil.which("mc"):
+        keys = bucket.config.provider.retrieve()
+        there = bucket.config.url.replace("://", f"://{keys.access_key}:{keys.secret_key}@")
+        environ = {**os.environ, "MC_HOST_here": there, "MC_CONFIG_DIR": str(target.with_suffix(".mc"))}
+
+        def mc(*paths: str) -> None:
+            subprocess.run(["mc", "cp", "--quiet", *paths], env=environ, check=True, stdout=subprocess.DEVNULL)
+
+        remote = f"here/{name}/{key}-mc"
+        found["mc"] = (lambda: mc(str(source), remote), lambda: mc(remote, str(target.with_suffix(".3"))))
+    return found
+
+
+def transfers(storage: Storage, megabytes: int, repeat: int) -> dict[str, dict[str, int]]:
+    """Return the median MB/s of each client, up and down; they take turns."""
+    times: dict[str, tuple[list[float], list[float]]] = {}
     with tempfile.TemporaryDirectory() as directory:
         source, target = Path(directory) / "source", Path(directory) / "target"
-        block = uuid.uuid4().bytes * 65536
         with source.open("wb") as file:
-            for _ in range(MEGABYTES):
-                file.write(block)
-        up = seconds(lambda: storage.put("big", source))
-        down = seconds(lambda: storage.fetch("big", target))
-    for entry in list(storage.list()):
-        storage.delete(entry.key)
-    print(json.dumps({
-        "storage": url.split("://")[0], "versions": VERSIONS,
-        "list_without_index_s": first, "list_s": listing,
-        "upload_MB_per_s": round(MEGABYTES * 1.048576 / up), "download_MB_per_s": round(MEGABYTES * 1.048576 / down),
-        "peak_memory_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-    }, indent=1))  # fmt: skip
+            for _ in range(megabytes):
+                file.write(os.urandom(1 << 20))
+        for _ in range(repeat):
+            for name, (up, down) in clients(storage, source, target).items():
+                taken = times.setdefault(name, ([], []))
+                taken[0].append(seconds(up, repeat=1))
+                taken[1].append(seconds(down, repeat=1))
+                for entry in list(storage.list()):
+                    storage.delete(entry.key)
+
+    def speed(taken: list[float]) -> int:
+        return round(megabytes * 1.048576 / statistics.median(taken))
+
+    return {name: {"up_MB_per_s": speed(up), "down_MB_per_s": speed(down)} for name, (up, down) in times.items()}
+
+
+def listings(storage: Storage, count: int) -> dict[str, float]:
+    """Return how long a listing takes, without an index and with it."""
+    registry = open_registry(storage.url)
+    fill(storage, count)
+    first = seconds(lambda: registry.versions("many"), repeat=1)
+    again = seconds(lambda: registry.versions("many"))
+    remove = lambda entry: storage.delete(entry.key)  # noqa: E731
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(remove, list(storage.list())))
+    return {"versions": count, "list_without_index_s": first, "list_s": again}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", nargs="?", help="a storage; a temporary directory if missing")
+    parser.add_argument("--versions", type=int, default=10_000, help="to list; 0 leaves it out")
+    parser.add_argument("--megabytes", type=int, default=512, help="of the file that travels; 0 leaves it out")
+    parser.add_argument("--repeat", type=int, default=3)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        url = (given.url or f"file://{place}").rstrip("/")
+        storage = connect(f"{url}/bench-{uuid.uuid4().hex[:8]}", create=True)
+        result: dict[str, object] = {"storage": url.split("://")[0]}
+        if given.versions:
+            result |= listings(storage, given.versions)
+        if given.megabytes:
+            result |= {"megabytes": given.megabytes, **transfers(storage, given.megabytes, given.repeat)}
+    result["peak_memory_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(sys.argv[1].rstrip("/"))
-    else:
-        with tempfile.TemporaryDirectory() as place:
-            main(f"file://{place}")
+    main()
