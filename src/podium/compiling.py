@@ -9,24 +9,31 @@ from podium.errors import require
 
 
 def compile_pipeline(
-    name: str, words: Sequence[str] = (), *, steps_image: str | None = None, trainer_image: str | None = None
+    name: str,
+    words: Sequence[str] = (),
+    *,
+    steps_image: str | None = None,
+    trainer_image: str | None = None,
+    platform: Sequence[str] = (),
 ) -> str:
-    """Compile a pipeline to KFP v2 YAML, one document, no platform settings: old servers take it too.
+    """Compile a pipeline to KFP v2 YAML: one document that old servers take too, a second one with platform settings.
 
     Args:
         name: Name of the pipeline.
         words: Parameters as ``name=value``; they become the defaults of the compiled pipeline.
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of trials, training and prepare_data; the one the components name if None.
+        platform: Settings for kfp-kubernetes as ``name=value``, see podium.platforms.configure.
 
     Raises:
-        InvalidInput: Unknown pipeline or parameter, or an image that is no image name.
+        InvalidInput: Unknown pipeline, parameter or setting, or an image that is no image name.
     """
     from kfp.compiler import Compiler
 
     from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
     from podium.parameters import parameters_of, read_parameters
     from podium.pipelines import load
+    from podium.platforms import configured, read_settings
 
     pipeline = load(name)
     values = read_parameters(words, parameters_of(pipeline.pipeline_func))
@@ -34,6 +41,9 @@ def compile_pipeline(
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
     if trainer_image:
         values.setdefault("trainer_image", trainer_image)
+    settings = read_settings(platform)
+    if settings:
+        pipeline = configured(pipeline, settings)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "pipeline.yaml")
         Compiler().compile(pipeline, str(file), pipeline_parameters=values)
@@ -48,7 +58,7 @@ def _with_plain_names(text: str) -> str:
     import yaml
 
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    spec = yaml.safe_load(text)
-    for key, task in spec["root"]["dag"]["tasks"].items():
+    documents = list(yaml.safe_load_all(text))
+    for key, task in documents[0]["root"]["dag"]["tasks"].items():
         task["taskInfo"]["name"] = key
-    return head + str(yaml.dump(spec, sort_keys=True))
+    return head + str(yaml.dump_all(documents, sort_keys=True))

@@ -116,3 +116,40 @@ def test_an_unknown_pipeline_is_refused_with_the_name_that_was_meant() -> None:
 def test_something_that_is_no_image_name_is_refused() -> None:
     with pytest.raises(InvalidInput, match="an image is a name"):
         compile_pipeline("train_and_promote", steps_image="two words")
+
+
+SETTINGS = ("secret=podium-storage", "timeout=7200", "retries=2", "pull_policy=Always",
+            'tolerations=[{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]')  # fmt: skip
+
+
+def test_platform_settings_reach_every_step_in_a_second_document(compiled: tuple[str, str]) -> None:
+    name, plain = compiled
+    spec, platform = yaml.safe_load_all(compile_pipeline(name, platform=SETTINGS))
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors.keys() == spec["deploymentSpec"]["executors"].keys()
+    for one in executors.values():
+        assert one["activeDeadlineSeconds"] == "7200"
+        assert one["imagePullPolicy"] == "Always"
+        assert one["tolerations"] == [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]
+        (secret,) = one["secretAsEnv"]
+        assert secret["secretName"] == "podium-storage"
+        assert {item["envVar"] for item in secret["keyToEnv"]} == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    for task in spec["root"]["dag"]["tasks"].values():
+        assert task.pop("retryPolicy")["maxRetryCount"] == 2
+    assert spec == yaml.safe_load(plain), "nothing else differs"
+
+
+def test_settings_change_nothing_for_later_compilations(compiled: tuple[str, str]) -> None:
+    name, plain = compiled
+    compile_pipeline(name, platform=SETTINGS)
+    assert compile_pipeline(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("word", "law"),
+    [("timeout=0", "timeout >= 1"), ("pull_policy=Sometimes", "pull_policy is one of"), ("retrys=2", "retrys"),
+     ('tolerations=["spot"]', "a toleration is an object"), ("secret", "secret")],
+)  # fmt: skip
+def test_a_platform_setting_that_cannot_be_meant_is_refused(word: str, law: str) -> None:
+    with pytest.raises(InvalidInput, match=law):
+        compile_pipeline("train_and_promote", platform=[word])

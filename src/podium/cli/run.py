@@ -49,22 +49,31 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) 
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training, and of the step that prepares the data.")
+@click.option("--platform", multiple=True, metavar="NAME=VALUE", help="A setting for newer servers, see below.")
 def compile_(
-    pipeline: str, parameters: tuple[str, ...], output: str, steps_image: str | None, trainer_image: str | None
+    pipeline: str,
+    parameters: tuple[str, ...],
+    output: str,
+    steps_image: str | None,
+    trainer_image: str | None,
+    platform: tuple[str, ...],
 ) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.
 
-    PARAMETERS (name=value) become the defaults of the compiled pipeline.
+    PARAMETERS (name=value) become the defaults of the compiled pipeline. Without --platform the YAML runs on old
+    and new servers. Settings, for every step: secret (name of a Secret with accesskey and secretkey), timeout
+    (seconds), retries, pull_policy, tolerations (a JSON list); they need a server that knows kfp-kubernetes.
 
     \b
     Examples:
       podium compile -o tune_and_promote.yaml
       podium compile train_and_promote epochs=10 --trainer-image example/trainer:1 -o train.yaml
+      podium compile --platform secret=podium-storage --platform timeout=7200 --platform retries=2
     """
     from podium.compiling import compile_pipeline
 
     pipeline, words = _split(pipeline, parameters)
-    text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image)
+    text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, platform=platform)
     if output == "-":
         click.echo(text, nl=False)
         return
