@@ -65,6 +65,23 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
     experiment.admit(placed)
 
 
+@pytest.mark.parametrize(
+    ("given", "threads"),
+    [
+        ({"cpu": "4"}, "4"),
+        ({"cpu": "500m"}, "1"),
+        ({"cpu": "3500m"}, "4"),
+        ({"cpu": "4", "env": {"OMP_NUM_THREADS": "2"}}, "2"),
+        ({"memory": "1Gi"}, None),
+    ],
+)
+def test_a_pod_computes_with_as_many_threads_as_it_asked_for_cores(given: dict[str, Any], threads: str | None) -> None:
+    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=1))
+    for replica in place(job, Pods.read(given))["spec"]["pytorchReplicaSpecs"].values():
+        env = {one["name"]: one["value"] for one in replica["template"]["spec"]["containers"][0].get("env", [])}
+        assert env.get("OMP_NUM_THREADS") == threads
+
+
 def test_nothing_said_changes_nothing() -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",)))
     assert place(job, Pods.read({})) == job
@@ -76,6 +93,8 @@ def test_nothing_said_changes_nothing() -> None:
         ({"gpus": 1}, "no setting 'gpus'"),
         ({"nodeSelector": {}}, "no setting 'nodeSelector'"),
         ({"cpu": 2}, "cpu is str"),
+        ({"cpu": "two"}, "cpu is an amount.*'two'"),
+        ({"memory": "4 gigabytes"}, "memory is an amount"),
         ({"tolerations": {}}, "tolerations is list"),
         ({"secret_env": {"KEY": "hunter2"}}, "secret-name/key"),
         ({"claims": {"data": "mnist"}}, "a mount path is absolute"),

@@ -8,6 +8,7 @@ from typing import Any
 from podium.errors import InvalidInput, require
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+THREADS = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +16,7 @@ class Pods:
     """Settings of the launched pods, in Kubernetes' own shapes."""
 
     cpu: str = ""
-    """Request, as ``2`` or ``500m``."""
+    """Request, as ``2`` or ``500m``; also the trainer's threads: it would start one for each of the node's cores."""
 
     memory: str = ""
     """Request and limit: memory beyond it would take the node's other pods along."""
@@ -56,6 +57,8 @@ class Pods:
             require(
                 type(getattr(self, one.name)) is kind, f"{one.name} is {kind.__name__}", got=getattr(self, one.name)
             )
+        for name in ("cpu", "memory"):
+            _amount(name, getattr(self, name))
         for name, reference in self.secret_env.items():
             parts = reference.split("/")
             fits = len(parts) == 2 and all(parts)
@@ -76,6 +79,18 @@ class Pods:
                 hint = "GPUs are gpus_per_worker" if "gpu" in name else f"one of {', '.join(known)}"
                 raise InvalidInput(f"pods has no setting {name!r}", hint)
         return cls(**given)
+
+
+def _amount(name: str, quantity: str) -> float:
+    """Return what ``2``, ``500m`` or ``4Gi`` means; 0 if empty."""
+    if not quantity:
+        return 0.0
+    from kubernetes.utils import parse_quantity
+
+    try:
+        return float(parse_quantity(quantity))
+    except ValueError as error:
+        raise InvalidInput(f"`{name} is an amount` must hold, but got {quantity!r}", "as in 500m, 2 or 4Gi") from error
 
 
 def place(manifest: dict[str, Any], pods: Pods) -> dict[str, Any]:
@@ -128,6 +143,8 @@ def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
 def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, str]) -> None:
     env = {one["name"]: one for one in container.get("env") or []}
     env |= {name: {"name": name, "value": value} for name, value in pods.env.items()}
+    if pods.cpu and THREADS not in env:
+        env[THREADS] = {"name": THREADS, "value": str(max(1, round(_amount("cpu", pods.cpu))))}
     for name, reference in pods.secret_env.items():
         secret, key = reference.split("/")
         env[name] = {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
