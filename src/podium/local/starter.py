@@ -27,8 +27,6 @@ TRAINER = (
     "podium.storage.files",
     "safetensors.torch",
     "onnx",
-    # The first optimizer step would import it: as slow as torch itself.
-    "torch._dynamo",
 )
 """What a run of podium's trainer imports sooner or later. Not onnxruntime: its import starts a thread."""
 

@@ -1,0 +1,321 @@
+"""Measure a sweep of short trials: this engine, a process for each trial, and Ray Tune. One command, one table.
+
+    podium data prepare --limit 400 --output small
+    python benchmarks/sweep.py --data small --ray-python ../ray/bin/python
+
+Each way trains the same network at the same learning rates, two trials at a time, one thread each, and takes every
+one of its times in each round, so that a busy machine slows all of them alike; read the ratios. Times are those of a
+whole program, from its start to its end: imports, the start of servers and their end are in them. All ways have to
+leave the same models behind. Ray's Python needs `ray[tune]` and podium; its rows are left out without it.
+
+`--many N` measures N trials that only print a number instead, and the memory of the engine while they run.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PARALLEL = 2
+TRIVIAL = "import sys\nimport {module}\nprint('loss=' + sys.argv[1])\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What is measured with what."""
+
+    data: Path
+    """A prepared MNIST of few images."""
+
+    trials: int
+    """How many."""
+
+    ray: Path | None
+    """A Python with ray[tune] and podium."""
+
+    rates: list[str] = field(default_factory=list)
+    """The learning rate of each trial."""
+
+
+def flags(data: str, rate: str, output: str) -> list[str]:
+    """Return the trainer's flags of one trial."""
+    return [f"--lr={rate}", f"--data={data}", f"--output={output}", "--epochs=1", "--threads=1", "--no-cuda"]
+
+
+def experiment(command: list[str], values: list[str]) -> dict[str, Any]:
+    """Return an Experiment that runs a command once for each value of x."""
+    container = {"name": "training", "image": "podium-trainer:0.1.0", "command": command}
+    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    known = {"x": "x", "trial": "${trialSpec.Name}"}
+    used = [name for name in known if any(f"${{trialParameters.{name}}}" in word for word in command)]
+    spec = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "grid"},
+        "parallelTrialCount": PARALLEL,
+        "maxTrialCount": len(values),
+        "parameters": [{"name": "x", "parameterType": "categorical", "feasibleSpace": {"list": values}}],
+        "trialTemplate": {
+            "primaryContainerName": "training",
+            "trialParameters": [{"name": name, "reference": known[name]} for name in used],
+            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+        },
+    }
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "bench"}, "spec": spec}
+
+
+@contextmanager
+def engine(place: Path, manifest: dict[str, Any], *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run an Experiment as a user would; the body waits for its end."""
+    (place / "sweep.yaml").write_text(json.dumps(manifest))
+    program = [
+        sys.executable,
+        "-c",
+        "from podium.cli import main; main()",
+        "experiment",
+        "run",
+        str(place / "sweep.yaml"),
+    ]
+    command = [*program, "--dir", str(place / "cluster"), "--json", *options]
+    with (place / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=place, text=True, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode:
+        sys.exit((place / "log").read_text())
+
+
+def podium(bench: Bench, place: Path, *options: str) -> dict[str, float]:
+    """Run the sweep with this engine."""
+    command = ["python", "-m", "podium.trainer"]
+    command += flags(str(bench.data), "${trialParameters.x}", f"{place}/models/${{trialParameters.trial}}")
+    begin = time.perf_counter()
+    with engine(place, experiment(command, bench.rates), *options) as process:
+        process.wait()
+    return {"wall": time.perf_counter() - begin, **spent(place)}
+
+
+def processes(bench: Bench, place: Path) -> dict[str, float]:
+    """Run each trial in a process of its own, with nothing around them."""
+
+    def trial(rate: str) -> None:
+        command = [sys.executable, "-m", "podium.trainer", *flags(str(bench.data), rate, f"{place}/models/{rate}")]
+        subprocess.run(command, cwd=place, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        list(pool.map(trial, bench.rates))
+    return {"wall": time.perf_counter() - begin}
+
+
+def ray_tune(bench: Bench, place: Path, *, reuse: bool) -> dict[str, float]:
+    """Run the sweep with Ray Tune."""
+    order = {"data": str(bench.data), "rates": bench.rates, "place": str(place), "reuse": reuse}
+    begin = time.perf_counter()
+    told = subprocess.run([str(bench.ray), __file__, "--ray", json.dumps(order)], cwd=place, text=True,
+                          capture_output=True, env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"})  # fmt: skip
+    wall = time.perf_counter() - begin
+    if told.returncode:
+        sys.exit(f"{told.stdout}\n{told.stderr}")
+    return {"wall": wall, **json.loads(told.stdout.splitlines()[-1])}
+
+
+def run_ray(order: dict[str, Any]) -> None:
+    """Run in Ray's Python; prints its own times."""
+    import ray
+    from ray import tune
+
+    def trial(config: dict[str, Any]) -> None:
+        import signal
+
+        from podium.trainer.__main__ import main
+
+        signal.signal = lambda *_: None  # type: ignore[assignment]  # Ray calls this from a thread, where it may not
+        output = f"{order['place']}/models/{config['x']}"
+        if main(flags(order["data"], config["x"], output)):
+            raise RuntimeError("the trainer failed")
+        tune.report({"loss": json.loads(Path(output, "metrics.json").read_text())["loss"]})
+
+    config = tune.TuneConfig(metric="loss", mode="min", max_concurrent_trials=PARALLEL, reuse_actors=order["reuse"])
+    begin = time.perf_counter()
+    ray.init(num_cpus=PARALLEL, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ready = time.perf_counter()
+    tuner = tune.Tuner(
+        tune.with_resources(trial, {"cpu": 1}),
+        param_space={"x": tune.grid_search(order["rates"])},
+        tune_config=config,
+        run_config=tune.RunConfig(storage_path=order["place"], verbose=0),
+    )  # fmt: skip
+    found = tuner.fit()
+    fitted = time.perf_counter()
+    ray.shutdown()
+    if found.num_errors:
+        raise SystemExit(f"Ray Tune: {found.errors[0]}")
+    print(json.dumps({"init": ready - begin, "fit": fitted - ready}), flush=True)
+
+
+def models(place: Path) -> set[tuple[float, float]]:
+    """Return learning rate and loss of each model that a way left."""
+    found = set()
+    for path in place.glob("models/*/metrics.json"):
+        rate = json.loads(path.with_name("hyperparameters.json").read_text())["lr"]
+        found.add((rate, round(json.loads(path.read_text())["loss"], 4)))
+    return found
+
+
+def spent(place: Path) -> dict[str, float]:
+    """Return the median seconds of a trial, from its start to its result, and of its training steps alone."""
+    from datetime import datetime
+
+    whole = []
+    for path in (place / "cluster" / "trials").glob("*/object.json"):
+        status = json.loads(path.read_text())["status"]
+        begun, ended = (datetime.fromisoformat(status[name]) for name in ("startTime", "completionTime"))
+        whole.append((ended - begun).total_seconds())
+    metrics = [json.loads(path.read_text()) for path in place.glob("models/*/metrics.json")]
+    steps = [sum(epoch["seconds"] for epoch in one["epochs"]) for one in metrics]
+    return {"trial": statistics.median(whole), "steps": statistics.median(steps)}
+
+
+def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]]) -> dict[str, list[dict[str, float]]]:
+    """Measure every way in every round; each round begins with another one."""
+    ways: dict[str, Callable[[Path], dict[str, float]]] = {
+        "podium": lambda place: podium(bench, place),
+        "podium --no-fork-server": lambda place: podium(bench, place, "--no-fork-server"),
+        "a process for each trial": lambda place: processes(bench, place),
+    }
+    if bench.ray:
+        ways["Ray Tune"] = lambda place: ray_tune(bench, place, reuse=False)
+        ways["Ray Tune, reuse_actors"] = lambda place: ray_tune(bench, place, reuse=True)
+    measured = {name: known.get(name, []) for name in ways}
+    for turn in range(rounds):
+        names = list(ways)
+        seen = []
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            with tempfile.TemporaryDirectory() as scratch:
+                measured[name].append(ways[name](Path(scratch)))
+                seen.append(models(Path(scratch)))
+            told = ", ".join(f"{what} {seconds:.2f}" for what, seconds in measured[name][-1].items())
+            print(f"round {turn + 1}: {name}: {told} s", file=sys.stderr, flush=True)
+        if any(one != seen[0] or len(one) != bench.trials for one in seen):
+            sys.exit(f"the ways did not train the same {bench.trials} models: {[len(one) for one in seen]}")
+    return measured
+
+
+def report(bench: Bench, measured: dict[str, list[dict[str, float]]]) -> None:
+    """Print the table."""
+    images = json.loads((bench.data / "dataset.json").read_text())["parts"]["train"]["count"]
+    print(machine())
+    print(f"{bench.trials} trials of {images} images, {PARALLEL} at a time, {len(measured['podium'])} rounds\n")
+    print("| way | seconds, median | spread | podium is faster by |\n|---|---|---|---|")
+    ours = [one["wall"] for one in measured["podium"]]
+    for name, rows in measured.items():
+        walls = [one["wall"] for one in rows]
+        ratio = statistics.median(wall / own for wall, own in zip(walls, ours, strict=True))
+        print(f"| {name} | {statistics.median(walls):.1f} | {min(walls):.1f}–{max(walls):.1f} | {ratio:.1f}x |")
+    trial, steps = (statistics.median(one[name] for one in measured["podium"]) for name in ("trial", "steps"))
+    print(f"\na trial here takes {trial:.2f} s, its steps alone {steps:.2f} s: {trial - steps:.2f} s beyond them")
+    for name in ("Ray Tune", "Ray Tune, reuse_actors"):
+        if name in measured:
+            fit = statistics.median(one["fit"] for one in measured[name])
+            print(f"{name}: of its time {fit:.1f} s between ray.init and ray.shutdown")
+
+
+def many(count: int, module: str) -> None:
+    """Run trials that only print a number, and watch the engine's memory."""
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        (place / "trivial.py").write_text(TRIVIAL.format(module=module))
+        os.environ["PYTHONPATH"] = scratch
+        command = ["python", "-m", "trivial", "${trialParameters.x}"]
+        begin, rows, latest = time.perf_counter(), [], (0, 0.0, 0)
+        marks = [mark for mark in (count // 10, count // 2) if mark]
+        with engine(place, experiment(command, [str(number) for number in range(count)])) as process:
+            while process.poll() is None:
+                time.sleep(0.1)
+                latest = (
+                    (ended(place), time.perf_counter() - begin, memory(process.pid)) if memory(process.pid) else latest
+                )
+                if marks and latest[0] >= marks[0]:
+                    marks.pop(0)
+                    rows.append(latest)
+        wall = time.perf_counter() - begin
+        status = json.loads((place / "cluster/experiments/bench/object.json").read_text())["status"]
+    if status.get("trialsSucceeded") != count:
+        sys.exit(f"only {status.get('trialsSucceeded')} of {count} trials succeeded")
+    print(f"{machine()}\n{count} trials of `import {module}; print(…)`, {PARALLEL} at a time: {wall:.1f} s\n")
+    print("| trials ended | seconds | memory of the engine, MB |\n|---|---|---|")
+    for trials, seconds, kilobytes in [*rows, latest]:
+        print(f"| {trials} | {seconds:.1f} | {kilobytes / 1024:.0f} |")
+
+
+def ended(place: Path) -> int:
+    """Return how many trials have succeeded by now."""
+    try:
+        status = json.loads((place / "cluster/experiments/bench/object.json").read_text()).get("status") or {}
+    except FileNotFoundError:
+        return 0
+    return int(status.get("trialsSucceeded", 0))
+
+
+def memory(pid: int) -> int:
+    """Return the resident memory of a process in kB, 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+
+
+def machine() -> str:
+    """Return what the figures were measured on."""
+    from podium.trainer.output import describe_environment
+
+    environment, system = describe_environment(), platform.platform(terse=True)
+    return f"{environment['processor']}, {os.cpu_count()} cores, torch {environment['torch']}, {system}"
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="a prepared MNIST of few images")
+    parser.add_argument("--ray-python", type=Path, help="a Python with ray[tune] and podium")
+    parser.add_argument("--trials", type=int, default=16, help="trials of a sweep (default: 16)")
+    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--json", type=Path, help="write the figures to this file; those in it count as earlier rounds")
+    parser.add_argument("--many", type=int, metavar="N", help="measure N trivial trials instead")
+    parser.add_argument("--module", default="json", help="what a trivial trial imports (default: json)")
+    parser.add_argument("--ray", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.ray:
+        return run_ray(json.loads(args.ray))
+    if args.many:
+        return many(args.many, args.module)
+    if not args.data:
+        parser.error("--data or --many is needed")
+    # Not resolved: a virtual environment's Python is a link.
+    ray = args.ray_python.absolute() if args.ray_python else None
+    rates = [f"{0.05 * 1.2**number:.4f}" for number in range(args.trials)]
+    bench = Bench(data=args.data.resolve(), trials=args.trials, ray=ray, rates=rates)
+    known = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
+    measured = compare(bench, args.rounds, known)
+    if args.json:
+        args.json.write_text(json.dumps(measured, indent=1) + "\n")
+    report(bench, measured)
+
+
+if __name__ == "__main__":
+    main()
