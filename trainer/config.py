@@ -78,6 +78,9 @@ class TrainConfig:
     model: str = "tutorial"
     """Network and recipe: tutorial, fast (99 % soonest) or best (highest accuracy)."""
 
+    width: float = 1.0
+    """Factor of the channels of the fast and best networks."""
+
     epochs: int = 5
     """Passes over the training part."""
 
@@ -121,7 +124,7 @@ class TrainConfig:
     """Turn each training image by up to so many degrees, and scale it by up to a hundredth for each of them."""
 
     flip: bool = False
-    """Mirror half of the training images: right for clothes, wrong for digits."""
+    """Mirror half of the training images, and answer with the mean for image and mirror image; wrong for digits."""
 
     erase: int = 0
     """Blank a square of so many pixels in each training image."""
@@ -175,7 +178,7 @@ class TrainConfig:
                     track=tracker)  # fmt: skip
         for name in ("epochs", "batch_size", "test_batch_size", "log_interval"):
             self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
-        for name in ("lr", "gamma"):
+        for name in ("lr", "gamma", "width"):
             self._number(name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}")
         for name in ("momentum", "label_smoothing", "dropout", "warmup"):
             self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")

@@ -69,8 +69,8 @@ class Training:
         self.model.to(world.device)
         self.optimizer = recipe.make_optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
-        self.gradients = GradientSum(self.model, world)
         self.precision = processor.pick_precision(config, world.device)
+        self.gradients = GradientSum(self.model, world, self.precision)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.draws: Tensor | None = None

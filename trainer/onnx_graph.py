@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from podium.trainer.models import Normalise, Residual
+from podium.trainer.models import Mirrored, Normalise, Residual
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -62,6 +62,8 @@ class Graph:
                 return self.add("Flatten", value, axis=1)
             case Residual():
                 return self.add("Add", value, self.layer(module.layers, value))
+            case Mirrored():
+                return self.mirrored(module, value)
             case nn.BatchNorm2d():
                 return self.normalisation(module, value)
             case Normalise():
@@ -80,6 +82,15 @@ class Graph:
         value = self.add("Unsqueeze", self.add("Cast", value, to=1), self.weight([1]))
         value = self.add("Mul", value, self.weight(module.scale))
         return self.add("Add", value, self.weight(module.shift))
+
+    def mirrored(self, module: Mirrored, value: str) -> str:
+        """Append layers that see images and mirror images as one batch, and the mean of their two answers."""
+        start, end, axis, step = (self.weight([number]) for number in (-1, -(2**31), 3, -1))
+        both = self.add("Concat", value, self.add("Slice", value, start, end, axis, step), axis=0)
+        last = module.layers[-1]
+        assert isinstance(last, nn.Linear)
+        answers = self.add("Reshape", self.layer(module.layers, both), self.weight([2, -1, last.out_features]))
+        return self.add("ReduceMean", answers, axes=[0], keepdims=0)
 
     def normalisation(self, module: nn.BatchNorm2d, value: str) -> str:
         """Append a batch normalisation with its running statistics."""

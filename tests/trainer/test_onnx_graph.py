@@ -17,9 +17,9 @@ def images(count: int) -> torch.Tensor:
     return torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_onnxruntime_and_torch_agree_on_pixels(name: str) -> None:
-    model = models.build(parse(["--model", name]), classes=10, mean=0.13, std=0.31)
+@pytest.mark.parametrize("flags", [*MODELS, "fast --flip", "best --flip --width 0.5"])
+def test_onnxruntime_and_torch_agree_on_pixels(flags: str) -> None:
+    model = models.build(parse(["--model", *flags.split()]), classes=10, mean=0.13, std=0.31)
     with torch.no_grad():
         model(images(64))  # moves the running statistics away from their start
         model.eval()
@@ -63,3 +63,21 @@ def test_normalised_pixels_have_mean_zero_and_deviation_one() -> None:
     assert out.shape == (50, 1, 28, 28)
     assert out.mean().item() == pytest.approx(0, abs=1e-4)
     assert out.std().item() == pytest.approx(1, abs=1e-4)
+
+
+def test_a_mirrored_network_gives_an_image_and_its_mirror_image_the_same_answer_once_it_is_trained() -> None:
+    model = models.build(parse(["--model", "fast", "--flip"]), classes=10, mean=0.13, std=0.31)
+    with torch.no_grad():
+        assert not torch.allclose(model(images(8)), model(images(8).flip(-1)), atol=1e-3)
+        model.eval()
+        torch.testing.assert_close(model(images(8)), model(images(8).flip(-1)))
+
+
+def test_the_width_multiplies_the_channels() -> None:
+    counts = []
+    for width in ("0.5", "1", "2"):
+        model = models.build(parse(["--model", "best", "--width", width]), classes=10, mean=0.13, std=0.31)
+        counts.append([layer.out_channels for layer in model.modules() if isinstance(layer, nn.Conv2d)])
+    assert counts[1] == [32, 64, 64, 64, 128, 128, 128]
+    assert counts[0] == [count // 2 for count in counts[1]]
+    assert counts[2] == [count * 2 for count in counts[1]]

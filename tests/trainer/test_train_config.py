@@ -8,7 +8,7 @@ from podium.errors import InvalidInput
 from podium.trainer.config import RECIPES, TrainConfig, parse
 
 FLAGS = """
-    data output dataset model epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
+    data output dataset model width epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
     label-smoothing dropout shift rotate flip erase average patience no-cuda precision threads seed log-interval
     save-model backend track track-dir
 """.split()  # noqa: SIM905
@@ -53,6 +53,7 @@ def test_a_model_brings_its_recipe_and_a_flag_wins_over_it() -> None:
         (["--lr", "nan"], "--lr > 0"),
         (["--lr", "inf"], "--lr > 0"),
         (["--lr", "-1"], "--lr > 0"),
+        (["--width", "0"], "--width > 0"),
         (["--epochs", "0"], "--epochs >= 1"),
         (["--batch-size", "0"], "--batch-size >= 1"),
         (["--dropout", "1"], "--dropout in [0, 1)"),
