@@ -91,6 +91,7 @@ class KfpWorld:
             return 400, {"message": "The max concurrency of the recurring run is out of range"}
         status = "ENABLED" if body.get("mode") == "ENABLE" else "DISABLED"
         made = {**body, "recurring_run_id": self.new("recurring"), "created_at": NOW, "status": status}
+        made["service_account"] = body.get("service_account") or "pipeline-runner"  # observed on 2.0.5
         self.recurring[made["recurring_run_id"]] = made
         return 200, made
 

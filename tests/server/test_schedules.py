@@ -77,6 +77,18 @@ def test_each_difference_is_shown(server: Server, nightly: Schedule) -> None:
     )
 
 
+def test_another_service_account_is_drift(server: Server, nightly: Schedule) -> None:
+    upload(server, HELLO)
+    applied(server, nightly)
+    named = Schedule(
+        name="nightly", pipeline="hello-world", cron=nightly.cron, parameters={"rounds": 5}, service_account="s"
+    )
+    (change,) = schedules.plan(server, [named])
+    assert change.differences == ("service_account: pipeline-runner -> s",)
+    schedules.apply(server, change, "podium")
+    assert applied(server, named) == "keep"
+
+
 def test_a_paused_schedule_is_resumed_not_made_anew(server: Server, world: KfpWorld, nightly: Schedule) -> None:
     upload(server, HELLO)
     applied(server, nightly)

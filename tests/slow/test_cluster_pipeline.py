@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 
 from podium.cluster.kubernetes import KubernetesCluster
+from podium.errors import PodiumError
 from podium.identity import RUN_LABEL
 from podium.manifests.conditions import status_of
 
 NAMESPACE = os.environ.get("PODIUM_TEST_NAMESPACE", "kubeflow")
-SMALL = [f"source={os.environ.get('PODIUM_TEST_SOURCE', '')}", "limit=3000", "epochs=1"]
+# Of the cores little: a test cluster may be one small node, where three pods of as many threads stand in each other's way.
+PODS = '{"cpu": "100m"}'
+SMALL = {"source": os.environ.get("PODIUM_TEST_SOURCE", ""), "limit": "3000", "epochs": "1", "pods": PODS}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.cluster,
@@ -42,9 +45,10 @@ def podium(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
 
 
-def submit(*words: str) -> str:
-    """Start train_and_promote; its run id."""
-    result = podium("submit", "train-and-promote", *SMALL, *words, "--json")
+def submit(pipeline: str = "train-and-promote", **changes: int) -> str:
+    """Start a pipeline; its run id."""
+    parameters = {**SMALL, **changes}
+    result = podium("submit", pipeline, *(f"{name}={value}" for name, value in parameters.items()), "--json")
     assert result.returncode == 0, result.stderr
     return str(json.loads(result.stdout)["run_id"])
 
@@ -88,7 +92,7 @@ def training(cluster: KubernetesCluster, run_id: str) -> str:
 def test_a_run_promotes_a_champion_and_a_second_upload_makes_no_version(cluster: KubernetesCluster) -> None:
     assert podium("upload", "train_and_promote").returncode == 0
     assert "unchanged" in podium("upload", "train_and_promote").stdout
-    run_id = submit("workers=2")
+    run_id = submit(workers=2)
     assert end_of(run_id) == "SUCCEEDED"
     (job,) = jobs_of(cluster, run_id)
     assert status_of(job).phase == "Succeeded"
@@ -100,11 +104,51 @@ def test_a_run_promotes_a_champion_and_a_second_upload_makes_no_version(cluster:
 def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesCluster) -> None:
     from podium.server.client import Server
 
-    run_id = submit("epochs=200", "workers=1")
+    run_id = submit(epochs=200, workers=1)
     name = training(cluster, run_id)
     Server(os.environ["KF_PIPELINES_ENDPOINT"]).client.terminate_run(run_id)
     until(lambda: not jobs_of(cluster, run_id), 30)
     until(lambda: not cluster.api.pods(f"training.kubeflow.org/job-name={name}"), 60)
+    assert "was cancelled" in end_of(run_id)
+
+
+@pytest.fixture
+def katib(cluster: KubernetesCluster) -> None:
+    """Skip where there is none."""
+    try:
+        cluster.list("Experiment")
+    except PodiumError as error:
+        pytest.skip(error.message)
+    assert podium("upload", "tune_and_promote").returncode == 0
+
+
+def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, katib: None) -> None:
+    run_id = submit("tune-and-promote", max_trials=2, parallel_trials=1, trial_workers=1, workers=1)
+    assert end_of(run_id) == "SUCCEEDED"
+    (experiment,) = cluster.list("Experiment", {RUN_LABEL: run_id})
+    assert status_of(experiment).phase == "Succeeded"
+    trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": experiment["metadata"]["name"]})
+    assert [status_of(one).phase for one in trials] == ["Succeeded", "Succeeded"]
+
+
+def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(cluster: KubernetesCluster, katib: None) -> None:
+    from podium.server.client import Server
+
+    run_id = submit("tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200)
+    (experiment,) = until(lambda: cluster.list("Experiment", {RUN_LABEL: run_id}), 300)
+    name = experiment["metadata"]["name"]
+    of_it = {"katib.kubeflow.org/experiment": name}
+    until(lambda: [one for one in cluster.list("PyTorchJob", of_it) if status_of(one).phase == "Running"], 300)
+    Server(os.environ["KF_PIPELINES_ENDPOINT"]).client.terminate_run(run_id)
+
+    def left() -> list[str]:
+        objects = [one for kind in ("Trial", "PyTorchJob") for one in cluster.list(kind, of_it)]
+        objects += cluster.list("Experiment", {RUN_LABEL: run_id})
+        pods = cluster.api.pods(f"katib.kubeflow.org/experiment={name}")
+        return [one["metadata"]["name"] for one in objects] + [pod.metadata.name for pod in pods]
+
+    assert left()
+    until(lambda: not left(), 90)
     assert "was cancelled" in end_of(run_id)
 
 
@@ -122,7 +166,7 @@ def test_a_job_whose_run_is_gone_is_reaped(cluster: KubernetesCluster) -> None:
 
 @pytest.mark.parametrize("victim", ["worker", "master"])
 def test_a_lost_replica_ends_in_one_job_and_a_clear_end(cluster: KubernetesCluster, victim: str) -> None:
-    run_id = submit("epochs=4", "workers=1")
+    run_id = submit(epochs=4, workers=1)
     name = training(cluster, run_id)
     cluster.api.core.delete_namespaced_pod(f"{name}-{victim}-0", NAMESPACE, grace_period_seconds=0)
     ended = end_of(run_id)
@@ -131,7 +175,7 @@ def test_a_lost_replica_ends_in_one_job_and_a_clear_end(cluster: KubernetesClust
 
 
 def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster) -> None:
-    run_id = submit("epochs=4", "workers=1")
+    run_id = submit(epochs=4, workers=1)
     name = training(cluster, run_id)
     pods = cluster.api.pods(f"pipeline/runid={run_id}")
     (step,) = [pod for pod in pods if pod.status.phase == "Running" and "impl" in pod.metadata.name]

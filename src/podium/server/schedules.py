@@ -170,7 +170,8 @@ def _wanted(schedule: Schedule, version: Version) -> dict[str, Any]:
         "max_concurrency": schedule.max_concurrency,
         "catchup": schedule.catchup,
         "enabled": schedule.enabled,
-        "service_account": schedule.service_account,
+        # The server writes its default where none was given (observed): only a named one is compared.
+        **({"service_account": schedule.service_account} if schedule.service_account else {}),
     }
 
 
