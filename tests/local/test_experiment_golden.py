@@ -1,52 +1,17 @@
 """Experiments that a real Katib 0.19 ran end here as they ended there."""
 
-import copy
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from katibcases import CASES, experiment_of
 
 from podium.errors import InvalidInput
 from podium.local.cluster import LocalCluster
 
-GOLDEN = Path(__file__).parents[1] / "golden/katib"
-CASES = {case["case"]: case for case in yaml.safe_load_all((GOLDEN / "experiments.yaml").read_text())}
 SLOW = {"e2-exit1-backoff2"}  # a Job waits 10 s before its first retry
 OWN_TESTS = {"e7-longrunning", "e7-fromvolume", "e7-never"}  # test_experiment_resume.py
 SEARCH_DEPENDS = {"c1-medianstop", "c1-medianstop-no-retain", "c2-medianstop-defaults", "c3-medianstop-unparsable"}
-
-
-def experiment_of(case: dict[str, Any]) -> dict[str, Any]:
-    """Write a case as the Experiment it was."""
-    text = json.dumps(case).replace("${programs}", str(GOLDEN / "programs"))
-    given = json.loads(text)
-    command = [sys.executable if word == "python" else word for word in given["command"]]
-    container = {"name": "training", "image": "python", "command": command}
-    if given.get("args"):
-        container["args"] = given["args"]
-    kind = given.get("kind", "Job")
-    if kind == "Job":
-        pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-        job = {"apiVersion": "batch/v1", "kind": kind}
-        job["spec"] = {"backoffLimit": given.get("backoffLimit", 0), "template": pod}
-    else:
-        pod = {"spec": {"containers": [{**container, "name": "pytorch"}]}}
-        replica = {"replicas": 1, "restartPolicy": "Never", "template": pod}
-        job = {"apiVersion": "kubeflow.org/v1", "kind": kind}
-        job["spec"] = {"pytorchReplicaSpecs": {"Master": replica, "Worker": copy.deepcopy(replica)}}
-    spec = given["spec"]
-    used = [parameter["name"] for parameter in spec["parameters"] if f"trialParameters.{parameter['name']}}}" in text]
-    spec["trialTemplate"] = {
-        "primaryContainerName": "training" if kind == "Job" else "pytorch",
-        "retain": bool(given.get("retain")),
-        "trialParameters": [{"name": name, "reference": name} for name in used],
-        "trialSpec": job,
-    }
-    metadata = {"name": given["case"]}
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
 
 
 def run(cluster: LocalCluster, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

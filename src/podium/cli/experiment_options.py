@@ -62,10 +62,11 @@ def changed(
         NotFound: No such file or bundled Experiment.
     """
     from podium.local.warm_start import ANNOTATION
-    from podium.manifests.experiment import customise, load
+    from podium.manifests.experiment import check_shape, customise, load
     from podium.manifests.experiment.build import own_name
 
     manifest = load(source)
+    check_shape(manifest)
     given: dict[str, str | None] = {}
     for text in flags:
         flag, equals, value = text.partition("=")
@@ -76,8 +77,8 @@ def changed(
         given["--data"] = _uri(data)
     if output:
         template = (manifest.get("spec") or {}).get("trialTemplate")
-        if not isinstance(template, dict):
-            raise InvalidInput("`spec.trialTemplate is an object` must hold for --output")
+        if not template:
+            raise InvalidInput("`there is a spec.trialTemplate` must hold for --output, but got none", "write one")
         given["--output"] = f"{_uri(output)}/${{trialParameters.{own_name(template)}}}"
     annotations = {ANNOTATION: ", ".join(warm_start)} if warm_start else None
     return customise(manifest, name=name, flags=given, annotations=annotations, **changes)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Manifest
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, require
 from podium.local.pods import ContainerPlan
 from podium.local.processes import cores
 
@@ -91,6 +91,10 @@ def _elastic_environment(spec: Manifest, elastic: Manifest, port: int) -> dict[s
     return env | ({"PET_STANDALONE": ""} if elastic.get("standalone") else {})
 
 
+MOST_PROCESSES = 1000
+"""A slip of the pen in replicas or parallelTrialCount must not take the machine down."""
+
+
 def processes_per_replica(job: Manifest) -> int:
     """Return nprocPerNode where it is a number, else 1 as the operator counts."""
     processes = job["spec"].get("nprocPerNode")
@@ -105,8 +109,10 @@ def threads_per_process(job: Manifest, processes: int) -> int:
         processes: How many processes the job runs at once.
 
     Raises:
-        InvalidInput: The annotation is not a positive number.
+        InvalidInput: The annotation is not a positive number, or no machine runs so many processes.
     """
+    law = f"a job runs at most {MOST_PROCESSES} processes at once on one machine"
+    require(processes <= MOST_PROCESSES, law, "fewer replicas, or a cluster", processes=processes)
     share = (job["metadata"].get("annotations") or {}).get(CPU_SHARE)
     try:
         available = cores() if share is None else float(share)

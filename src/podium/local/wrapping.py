@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import Manifest
+from podium.errors import require
+from podium.local.environment import MOST_PROCESSES
 from podium.manifests.experiment import render
 from podium.manifests.experiment.build import primary_containers
 from podium.manifests.experiment.rules import Findings
@@ -90,6 +92,9 @@ def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path)
     Raises:
         InvalidInput: The cluster would refuse the trials' jobs.
     """
+    parallel = experiment["spec"]["parallelTrialCount"]
+    law = f"parallelTrialCount <= {MOST_PROCESSES} on one machine"
+    require(parallel <= MOST_PROCESSES, law, "set spec.parallelTrialCount", parallelTrialCount=parallel)
     space = read_space(experiment["spec"]["parameters"], Findings())
     values = {parameter.name: first_values(parameter)[0] for parameter in space}
     job = render(experiment, f"{experiment['metadata']['name']}-trial", values)

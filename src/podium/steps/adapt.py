@@ -6,7 +6,7 @@ from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import Failed
-from podium.manifests.experiment import customise, render
+from podium.manifests.experiment import check_shape, customise, render
 from podium.manifests.experiment.build import own_name, primary_containers
 
 OURS = ("data", "output")
@@ -25,8 +25,9 @@ def adapt(template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any],
         **changes: As podium.manifests.experiment.customise takes them.
 
     Raises:
-        InvalidInput: A change makes no sense for this Experiment.
+        InvalidInput: A change makes no sense for this Experiment, or it is none.
     """
+    check_shape(template)
     changed = deepcopy(template)
     spec = changed.setdefault("spec", {})
     trial = spec.setdefault("trialTemplate", {})

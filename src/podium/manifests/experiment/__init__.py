@@ -1,6 +1,6 @@
 """Katib Experiments as plain dicts: load, customise, admit, render a trial's job, read the status."""
 
-from podium.manifests.experiment.admission import admit, review
+from podium.manifests.experiment.admission import admit, check_shape, review
 from podium.manifests.experiment.build import customise
 from podium.manifests.experiment.checks import check, examine
 from podium.manifests.experiment.source import bundled, load, parse
@@ -21,6 +21,7 @@ __all__ = [
     "best_trial",
     "bundled",
     "check",
+    "check_shape",
     "customise",
     "examine",
     "leaderboard",

@@ -40,6 +40,17 @@ def admit(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return admitted
 
 
+def check_shape(manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest in which some field is of another type than an Experiment's; what is missing passes.
+
+    Raises:
+        InvalidInput: Every such field is named.
+    """
+    findings = Findings()
+    check_structure(manifest, EXPERIMENT, "", findings)
+    raise_for(findings)
+
+
 def review(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], Findings]:
     """Fill in defaults and collect every rule of the webhook that the manifest breaks."""
     findings = Findings()

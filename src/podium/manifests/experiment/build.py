@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import require
+from podium.manifests.experiment.admission import check_shape
 from podium.manifests.experiment.schema import default_primary_labels
 from podium.manifests.experiment.template import PLACEHOLDER
 
@@ -56,24 +57,25 @@ def customise(
         owner: An ownerReference.
 
     Raises:
-        InvalidInput: A value makes no sense here.
+        InvalidInput: A value makes no sense here, or a field of the manifest is of another type than it must be.
     """
+    check_shape(manifest)
     changed: dict[str, Any] = copy.deepcopy(dict(manifest))
-    metadata, spec = changed.setdefault("metadata", {}), changed.setdefault("spec", {})
+    metadata, spec = _part(changed, "metadata"), _part(changed, "spec")
     for field, value in (("name", name), ("namespace", namespace)):
         if value is not None:
             metadata[field] = value
     _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
     if goal is not None:
-        spec.setdefault("objective", {})["goal"] = goal
+        _part(spec, "objective")["goal"] = goal
     if seed is not None:
-        _set_setting(spec.setdefault("algorithm", {}), "random_state", str(seed))
+        _set_setting(_part(spec, "algorithm"), "random_state", str(seed))
     if owner:
         metadata["ownerReferences"] = [dict(owner)]
     template = spec.get("trialTemplate") or {}
     trial = template.get("trialSpec") or {}
     if labels:
-        for holder in (metadata, trial.setdefault("metadata", {})):
+        for holder in (metadata, _part(trial, "metadata")):
             holder["labels"] = {**(holder.get("labels") or {}), **labels}
     if annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
@@ -101,7 +103,7 @@ def pod_specs(trial: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         templates = {"": spec.get("template")}
     else:
         replicas = spec.get("pytorchReplicaSpecs") or {}
-        templates = {kind: (replica or {}).get("template") for kind, replica in replicas.items()}
+        templates = {kind: one.get("template") for kind, one in replicas.items() if isinstance(one, dict)}
     for kind, template in templates.items():
         if isinstance(template, dict) and isinstance(template.get("spec"), dict):
             yield kind, template["spec"]
@@ -123,12 +125,18 @@ def primary_containers(experiment: Mapping[str, Any]) -> Iterator[tuple[dict[str
 
 def own_name(template: dict[str, Any]) -> str:
     """Return the trialParameter that stands for the trial's own name; the template has one afterwards."""
-    declared = template.setdefault("trialParameters", [])
+    declared = template["trialParameters"] = template.get("trialParameters") or []
     for one in declared:
         if one.get("reference") == "${trialSpec.Name}":
             return str(one["name"])
     declared.append({"name": "ownName", "reference": "${trialSpec.Name}"})
     return "ownName"
+
+
+def _part(holder: dict[str, Any], field: str) -> dict[str, Any]:
+    """Return an object inside another; one that is missing or null is put there."""
+    holder[field] = part = holder.get(field) or {}
+    return part
 
 
 def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, failed: int | None) -> None:
@@ -169,7 +177,10 @@ def _set_workers(trial: dict[str, Any], workers: int) -> None:
     if workers == 0:
         replicas.pop("Worker", None)
     else:
-        replicas.setdefault("Worker", copy.deepcopy(replicas.get("Master") or {}))["replicas"] = workers
+        replicas["Worker"] = {
+            **(replicas.get("Worker") or copy.deepcopy(replicas.get("Master")) or {}),
+            "replicas": workers,
+        }
 
 
 def _set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quoted: bool) -> None:

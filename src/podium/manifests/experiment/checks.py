@@ -101,9 +101,10 @@ def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findi
 def _check_pods(template: Mapping[str, Any], trial: Mapping[str, Any], findings: Findings) -> None:
     path, name = "spec.trialTemplate.primaryContainerName", template["primaryContainerName"]
     pods = list(pod_specs(trial))
-    findings.require(
-        bool(pods), "spec.trialTemplate.trialSpec", "the job has a pod template", trial.get("spec"), level="stuck"
-    )
+    replicas = (trial.get("spec") or {}).get("pytorchReplicaSpecs") if trial["kind"] == "PyTorchJob" else None
+    complete = bool(pods) and (replicas is None or len(pods) == len(replicas))
+    law = "the job has a pod template" if replicas is None else "every replica has a pod template"
+    findings.require(complete, "spec.trialTemplate.trialSpec", law, trial.get("spec"), level="stuck")
     for replica, pod in pods:
         containers = pod.get("containers")
         names = [one.get("name") if isinstance(one, Mapping) else one for one in containers or []]

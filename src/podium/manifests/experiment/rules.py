@@ -1,6 +1,6 @@
 """Findings about a manifest, and a structural check against a small schema."""
 
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -101,4 +101,4 @@ def _fits(value: Any, schema: str) -> bool:
         return False
     if schema == INT:
         return isinstance(value, int) and abs(value) < 2**31
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max

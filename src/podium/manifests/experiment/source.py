@@ -81,7 +81,7 @@ def parse_all(text: str, origin: str) -> list[Any]:
     try:
         documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
         # As in the JSON that a cluster gets, what an alias repeats is a copy: one can be changed without the other.
-        documents = [json.loads(json.dumps(document, allow_nan=False)) for document in documents]
+        documents = [json.loads(json.dumps(one, allow_nan=False, ensure_ascii=False).encode()) for one in documents]
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""

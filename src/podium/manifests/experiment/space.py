@@ -72,7 +72,8 @@ def read_space(parameters: Sequence[Mapping[str, Any]], findings: Findings) -> l
     for place, given in enumerate(parameters):
         path = f"spec.parameters[{place}]"
         name = given.get("name") or ""
-        findings.require(bool(name), f"{path}.name", "a parameter has a name", name, level="stuck")
+        if not findings.require(bool(name), f"{path}.name", "a parameter has a name", name, level="stuck"):
+            continue
         findings.require(name not in names, f"{path}.name", "names are unique", name, "remove one", level="stuck")
         names.add(name)
         feasible = given.get("feasibleSpace") or {}
@@ -132,7 +133,7 @@ def _read_listed(
     twice = sorted({value for value in choices if choices.count(value) > 1})
     findings.require(not twice, where, "values are unique", twice, "remove the repeated ones", level="stuck")
     kind = given.get("parameterType")
-    if kind not in ("discrete", "categorical") or not given.get("name"):
+    if kind not in ("discrete", "categorical"):
         return None
     return Parameter(name=given["name"], kind=kind, choices=tuple(dict.fromkeys(choices)))
 

@@ -1,0 +1,122 @@
+"""Whatever is wrong with a manifest, it is refused with the law, the value and the field, or it is an Experiment."""
+
+import random
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from katibcases import bases, mutate
+
+from podium.cli.experiment_options import at_home
+from podium.doctor.manifest import examine_manifest
+from podium.errors import InvalidInput
+from podium.local.cluster import LocalCluster
+from podium.local.supervisor import Supervisor
+from podium.manifests.experiment import check, customise, load
+
+BASES = list(bases())
+COUNT = 400
+SAYS = re.compile(
+    r"(.*must hold, but got .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honour it.*)", re.DOTALL
+)
+FIELD = re.compile(r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes")
+
+
+class Idle(LocalCluster):
+    """A cluster that checks and stores, and starts nothing."""
+
+    def supervise(self, kind: str, name: str, supervisor: Supervisor) -> None:
+        """Do nothing."""
+
+
+def mutated(number: int) -> tuple[dict[str, Any], str]:
+    draw = random.Random(number)
+    name, base = draw.choice(BASES)
+    manifest, done = mutate(base, draw)
+    return manifest, f"{number}: {name}, {done}"
+
+
+def refusal(call: Callable[[], Any]) -> str | None:
+    """Return how a call was refused; None if it was not. Nothing but InvalidInput is a refusal."""
+    try:
+        call()
+    except InvalidInput as error:
+        return error.message
+    return None
+
+
+def test_mutated_manifests_are_refused_with_law_value_and_field_or_are_experiments(tmp_path: Path) -> None:
+    accepted = 0
+    with Idle(tmp_path, fork_server=False) as cluster:
+        for number in range(COUNT):
+            manifest, what = mutated(number)
+            began = time.monotonic()
+            refused = refusal(partial(cluster.create, manifest))
+            if refused is not None:
+                assert SAYS.fullmatch(refused), (what, refused)
+                assert FIELD.search(refused), (what, refused)
+            else:
+                accepted += 1
+                (stored,) = cluster.list("Experiment")
+                admitted = check(stored)
+                assert check(admitted) == admitted, what
+                cluster.store.remove("Experiment", stored["metadata"]["name"])
+            assert time.monotonic() - began < 10, what
+    assert COUNT // 20 < accepted < COUNT // 2, "mutations are neither harmless nor hopeless"
+
+
+def test_the_doctor_examines_mutated_manifests_and_fails_what_is_refused() -> None:
+    for number in range(0, COUNT, 2):
+        manifest, what = mutated(number)
+        report = examine_manifest(manifest, "file") if manifest.get("kind") == "Experiment" else None
+        if refusal(partial(check, manifest)) is not None:
+            assert report is None or report.verdict == "fail", what
+
+
+def test_options_change_mutated_manifests_or_refuse_them(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "max_trials": 3,
+        "image": "x",
+        "workers": 2,
+        "seed": 3,
+        "goal": 1.0,
+        "labels": {"a": "b"},
+    }
+    for number in range(0, COUNT, 2):
+        manifest, what = mutated(number)
+        change = partial(customise, manifest, flags={"--epochs": "1"}, env=[{"name": "A", "value": "1"}], **options)
+        refused = refusal(lambda change=change: at_home(change(), tmp_path, "data", None))
+        assert refused is None or "must hold, but got" in refused, what
+
+
+def test_text_with_slips_in_it_is_refused_as_yaml_or_as_an_experiment() -> None:
+    draw = random.Random(1)
+    for name, base in BASES[::2]:
+        text = yaml.safe_dump(base, sort_keys=False)
+        place, slip = draw.randrange(len(text)), draw.choice("{}[]:-#&*!|>'\"%@`\t\n \0aé")
+        for slipped in (text[:place], text[:place] + slip + text[place:], text[:place] + text[place + 3 :]):
+            refused = refusal(lambda text=slipped: check(load(text + "\n")))
+            says = "must hold, but got|not readable as YAML|but the given text"
+            assert refused is None or re.search(says, refused), (name, refused)
+
+
+def test_half_a_character_is_no_text() -> None:
+    with pytest.raises(InvalidInput, match="not readable as YAML"):
+        load('metadata: {name: "\\ud800"}\n')
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        ({"workers": 1001}, "a job runs at most 1000 processes at once"),
+        ({"parallel_trials": 1001, "max_trials": 1001}, "parallelTrialCount <= 1000 on one machine"),
+    ],
+)
+def test_a_slip_that_would_take_the_machine_down_is_refused(change: dict[str, Any], law: str, tmp_path: Path) -> None:
+    with Idle(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=law):
+        cluster.create(customise(load("random"), **change))
