@@ -83,8 +83,10 @@ def test_list_shows_models_and_versions(typed: Typed) -> None:
 def test_show_draws_the_confusion_matrix_and_names_what_is_confused(typed: Typed) -> None:
     code, out, _ = typed("models", "show", "mnist", "best")
     assert code == 0
-    assert "0      19  1  ·" in out
-    assert "0 taken for 1: 1 pictures (5.0% of 0)" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["0", "19", "1", *"········", "95.0%"] in rows
+    assert ["precision", "%", "100", *["95.0"] * 4, "95.2", *["100"] * 4] in rows
+    assert "0 taken for 1  1    5.0% of 0" in out
     assert json.loads(typed("models", "show", "mnist", "--json")[1])["most_confused"][0]["images"] == 4
 
 
@@ -94,7 +96,48 @@ def test_diff_gives_test_classes_and_flipped_pictures(typed: Typed) -> None:
     assert (found["only_challenger_right"], found["only_champion_right"]) == (35, 0)
     assert found["p_value"] == pytest.approx(2 / 2**35)
     assert found["gained"][0] == {"picture": 5, "label": "5", "before": "6", "after": "5"}
-    assert "picture 5: is 5, 6 -> 5" in typed("models", "diff", "mnist", "champion", "best")[1]
+    out = typed("models", "diff", "mnist", "champion", "best")[1]
+    rows = [line.split() for line in out.splitlines()]
+    assert ["first", "right", "160", "0"] in rows
+    assert ["first", "wrong", "35", "5"] in rows
+    assert ["5,", "not", "6:", "4", "#5", "#15", "#25", "#35"] in rows
+    assert "and 5 more kinds" in out
+    assert "more kinds" not in typed("models", "diff", "mnist", "champion", "best", "--all")[1]
+
+
+def fashion(registry: Registry) -> None:
+    names = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
+    confusion = [[1000 if row == column else row * 10 + column for column in range(10)] for row in range(10)]
+    report = {"classes": [{"name": name} for name in names], "confusion": confusion}
+    told = {"run_id": "a-run-with-quite-a-long-name", "report": report, "hyperparameters": {"lr": 0.1, "note": "[/x]"}}
+    registry.upload("fashion", {"model.onnx": b"graph"}, told)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_everything_fits_the_terminal(
+    typed: Typed, registry: Registry, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    fashion(registry)
+    typed("models", "promote", "fashion", "a-run-with-quite-a-long-name", "--reason", "a [long] reason " * 20)
+    shown = [typed("models", "show", "fashion"), typed("models", "history", "fashion")]
+    shown += [typed("models", "show", "mnist"), typed("models", "diff", "mnist", "champion", "best", "--all")]
+    for code, out, _ in shown:
+        assert code == 0
+        assert max(map(len, out.splitlines())) <= width
+    assert "note [/x]" in shown[0][1]
+    assert "Ankle boot" in shown[0][1]
+    assert "a [long] reason" in shown[1][1]
+
+
+def test_a_confusion_matrix_too_wide_for_the_terminal_says_so(
+    typed: Typed, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    fashion(registry)
+    out = typed("models", "show", "fashion", "a-run-with-quite-a-long-name")[1]
+    assert "10 classes need a wider terminal than 40 columns" in out
+    assert "Ankle boot taken for Bag" in out
 
 
 def test_diff_refuses_versions_that_saw_other_pictures(typed: Typed, registry: Registry) -> None:
@@ -111,7 +154,10 @@ def test_promote_by_rule_promotes_only_what_meets_it(typed: Typed, registry: Reg
     assert (code, out) == (1, "")
     assert "no: better than the champion" in err
     assert registry.resolve("mnist").version == "good"
-    assert registry.history("mnist")[-1].evidence["only_challenger_right"] == 20
+    promotion, refusal = registry.history("mnist")[-2:]
+    assert promotion.evidence["only_challenger_right"] == 20
+    assert (refusal.version, refusal.evidence["champion"]) == ("bad", "good")
+    assert "kept good: no: better than" in " ".join(typed("models", "history", "mnist")[1].split())
 
 
 def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, registry: Registry) -> None:
@@ -120,8 +166,8 @@ def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, registry: R
     assert typed("models", "rollback", "mnist", "--reason", "sevens")[1] == "champion of mnist: bad, instead of best\n"
     assert registry.resolve("mnist").version == "bad"
     lines = typed("models", "history", "mnist")[1].splitlines()
-    assert [line.split()[2] for line in lines[1:]] == ["promotion", "promotion", "alias", "rollback"]
-    assert lines[-1].endswith("sevens")
+    assert [line.split()[2] for line in lines[::2]] == ["promotion", "promotion", "alias", "rollback"]
+    assert lines[-1].split() == ["instead", "of", "best:", "sevens"]
 
 
 @pytest.mark.usefixtures("registry")
@@ -132,7 +178,7 @@ def test_export_writes_the_version(typed: Typed, tmp_path: Path) -> None:
 
 def test_verify_says_what_is_damaged_and_fails(typed: Typed, registry: Registry) -> None:
     code, out, _ = typed("models", "verify")
-    assert (code, out) == (0, "1 models, 9 files, 2.0 kB: no findings\n")
+    assert (code, out) == (0, "1 model, 9 files, 2.0 kB: no findings\n")
     registry.storage.put("models/mnist/versions/good/model.onnx", b"rotten")
     code, out, _ = typed("models", "verify", "mnist", "--json")
     assert code == 1
@@ -142,7 +188,8 @@ def test_verify_says_what_is_damaged_and_fails(typed: Typed, registry: Registry)
 
 def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, registry: Registry) -> None:
     out = typed("models", "gc", "--keep", "1", "--grace", "0")[1]
-    assert "versions/good  retired version" in out
+    assert out.splitlines()[1].split()[:2] == ["retired", "version"]
+    assert out.splitlines()[1].endswith("models/mnist/versions/good")
     assert "nothing deleted" in out
     assert len(registry.versions("mnist")) == 3
     typed("models", "gc", "--keep", "1", "--grace", "0", "--delete")

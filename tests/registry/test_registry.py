@@ -308,6 +308,20 @@ def test_a_contest_promotes_the_better_and_keeps_the_champion_from_the_worse(reg
     third = registry.contest("mnist", "bad", PromotionRule(), predict, LABELS)
     assert third.record is None
     assert registry.resolve("mnist").version == "good"
+    refusal = registry.history("mnist")[-1]
+    assert (refusal.event, refusal.version, refusal.alias) == ("refusal", "bad", None)
+    assert (refusal.evidence["champion"], refusal.evidence["only_champion_right"]) == ("good", 20)
+
+
+def test_a_refusal_repeated_is_recorded_once_and_another_one_is_another(registry: Registry) -> None:
+    for version in ("bad", "good"):
+        add(registry, version)
+    predict = predicting(bad=BAD, good=GOOD)
+    registry.contest("mnist", "good", PromotionRule(), predict, LABELS)
+    for rule in (PromotionRule(), PromotionRule(), PromotionRule(criterion="significant")):
+        registry.contest("mnist", "bad", rule, predict, LABELS)
+    assert [event.event for event in registry.history("mnist")] == ["promotion", "refusal", "refusal"]
+    assert list(registry.verify("mnist")) == []
 
 
 def test_a_contest_is_repeated_against_whoever_won_meanwhile(registry: Registry) -> None:

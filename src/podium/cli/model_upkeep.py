@@ -112,7 +112,8 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
         findings = [finding for model in names for finding in registry.verify(model, checked)]
     value = {"files": counted[0], "bytes": counted[1], "findings": [asdict(one) for one in findings]}
     lines = [f"{one.where}: {one.what}" for one in findings]
-    lines.append(f"{len(names)} models, {counted[0]} files, {draw.size(counted[1])}: {len(findings) or 'no'} findings")
+    told = f"{draw.counted(len(names), 'model')}, {draw.counted(counted[0], 'file')}, {draw.size(counted[1])}"
+    lines.append(f"{told}: {draw.counted(len(findings), 'finding') if findings else 'no findings'}")
     output(as_json, value, lambda: "\n".join(lines))
     if findings:
         sys.exit(1)
@@ -143,10 +144,13 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
     if as_json:
         click.echo(json.dumps({"deleted": delete, "garbage": [asdict(one) for one in found]}, indent=1, default=str))
         return
-    for one in found:
-        click.echo(f"{one.where}  {one.why}, {draw.size(one.size)}, of {draw.when(one.modified)}")
+    rows = [(one.why, draw.size(one.size), draw.when(one.modified), one.where) for one in found]
+    if rows:
+        click.echo(draw.table(("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), rows))
     total = draw.size(sum(one.size for one in found))
-    click.echo(f"{len(found)} things, {total}{' deleted' if delete else '; nothing deleted, say --delete'}")
+    click.echo(
+        f"{draw.counted(len(found), 'thing')}, {total}{' deleted' if delete else '; nothing deleted, say --delete'}"
+    )
 
 
 COMMANDS = (promote, rollback, alias, verify, gc)

@@ -1,12 +1,12 @@
 """`podium models`: look at versions, compare them, and say which is champion."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from podium.cli import model_tables as draw
+from podium.cli import model_view as view
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.registry_options import open_registry, output, progress_bar, registry_options
 
@@ -76,16 +76,17 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     matrix = report.get("confusion")
     classes = [one["name"] if isinstance(one, dict) else str(one) for one in report.get("classes") or ()]
     pairs = confused_pairs(matrix, classes) if matrix else []
-    if as_json:
-        click.echo(json.dumps({**version.document(), "most_confused": pairs}, indent=1))
-        return
-    held = [alias for alias, record in registry.aliases(name).items() if record.version == version.version]
-    click.echo(draw.description(version, held))
-    if matrix:
-        click.echo("\n" + draw.confusion(matrix, classes) + "\n\nmost confused:")
-        for pair in pairs:
-            share = f"{pair['share']:.1%} of {pair['label']}"
-            click.echo(f"  {pair['label']} taken for {pair['taken_for']}: {pair['images']} pictures ({share})")
+    output(
+        as_json,
+        {**version.document(), "most_confused": pairs},
+        lambda: draw.paint([*view.version(version, registry.aliases(name)), *_report(matrix, classes, pairs)]),
+    )
+
+
+def _report(matrix: Any, classes: list[str], pairs: list[dict[str, Any]]) -> "list[Any]":
+    if not matrix:
+        return []
+    return ["", *view.confusion(matrix, classes), "", "[bold]most confused[/]", *view.confused(pairs)]
 
 
 @models.command()
@@ -93,7 +94,9 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
 @click.argument("first")
 @click.argument("second")
 @click.option("--data", help="Dataset to run both on, if what they predicted is not stored, or of other pictures.")
-@click.option("--all", "everything", is_flag=True, help="Name every picture that flipped, not only ten each way.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Name every picture that flipped, not only the most frequent kinds."
+)
 @registry_options
 def diff(
     name: str, first: str, second: str, data: str | None, everything: bool, storage: str | None, as_json: bool
@@ -115,11 +118,15 @@ def diff(
     versions = registry.resolve(name, first), registry.resolve(name, second)
     seen = predictions(registry, versions, data)
     found = difference(seen.labels, seen.predicted[0], seen.predicted[1], seen.classes)
+    names = [
+        one.version if one.version == ref else f"{one.version} ({ref})"
+        for one, ref in zip(versions, (first, second), strict=True)
+    ]
     flips = {"gained": [vars(one) for one in found.gained], "lost": [vars(one) for one in found.lost]}
     output(
         as_json,
         {"name": name, "first": versions[0].version, "second": versions[1].version, **found.figures, **flips},
-        lambda: draw.difference(found, first, second, most=1 << 30 if everything else 10),
+        lambda: draw.paint(view.difference(found, names, most=1 << 30 if everything else 5)),
     )
 
 
@@ -127,7 +134,7 @@ def diff(
 @click.argument("name")
 @registry_options
 def history(name: str, storage: str | None, as_json: bool) -> None:
-    """Show every promotion, rollback, alias move and deletion, and why.
+    """Show every promotion, refusal, rollback, alias move and deletion, and why.
 
     \b
     Examples:
@@ -135,7 +142,7 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
       podium models history mnist --json
     """
     records = open_registry(storage).history(name)
-    output(as_json, [one.document() for one in records], lambda: draw.history(records))
+    output(as_json, [one.document() for one in records], lambda: draw.paint(draw.history(records)))
 
 
 @models.command()

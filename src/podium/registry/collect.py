@@ -80,7 +80,7 @@ def retired(
     before = datetime.now(UTC) - grace
     protected = _protected(storage, name)
     for event in pointer.history(storage, name):
-        if datetime.fromisoformat(event.time) >= before:
+        if event.alias and datetime.fromisoformat(event.time) >= before:
             protected |= {version for version in (event.version, event.replaced) if version}
     for one in index.listing(storage, name)[:-keep]:
         if one.version not in protected and one.created < before:

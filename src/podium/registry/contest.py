@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Conflict
+from podium.registry import moves
 from podium.registry.pointer import Record
 from podium.registry.rule import Decision, PromotionRule, decide
 from podium.registry.version import Version
@@ -55,6 +56,8 @@ def contest(
             # Fired twice, or retried after it won: the record that stands is ours already.
             return Contest(decision=decision, record=registry.aliases(name)["champion"], champion=expect)
         if not decision.promote:
+            grounds = {**(evidence or {}), **decision.evidence()}
+            moves.refuse(registry.storage, name, challenger.version, expect, grounds)
             return Contest(decision=decision, record=None, champion=expect)
         try:
             record = registry.promote(name, challenger.version, {**(evidence or {}), **decision.evidence()}, expect)

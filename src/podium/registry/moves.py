@@ -1,10 +1,12 @@
 """Promotion, rollback and aliases: when an alias may move, and what to do about a race."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from podium.errors import Conflict, NotFound
 from podium.registry import content, pointer
+from podium.registry.document import seal, sha256_of
 from podium.registry.pointer import CHAMPION, Record
 from podium.registry.version import load
 from podium.storage import Storage
@@ -57,6 +59,26 @@ def move(
             continue  # somebody was faster: look again, and perhaps still may
         _still_there(storage, moved)
         return moved
+
+
+def refuse(storage: Storage, name: str, version: str, champion: str | None, evidence: Mapping[str, Any]) -> Record:
+    """Record that a version met the rule's laws and failed; recording the same again changes nothing.
+
+    Args:
+        storage: Where.
+        name: The model.
+        version: The challenger.
+        champion: Whom it was compared with.
+        evidence: The decision and its figures.
+    """
+    told = {"champion": champion, **evidence}
+    wanted = pointer.record("refusal", name, version, evidence=told)
+    wanted = replace(wanted, id=sha256_of(seal({"version": version, **told}))[0][:12])
+    for entry in storage.list(f"models/{name}/history/"):
+        if entry.key.endswith(f"-{wanted.event}-{wanted.id}.json"):
+            return pointer.parse(storage.get(entry.key), storage.join(entry.key))
+    pointer.write(storage, wanted)
+    return wanted
 
 
 def rollback(storage: Storage, name: str, to: str | None, reason: str) -> Record:

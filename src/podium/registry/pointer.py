@@ -29,16 +29,16 @@ class Record:
     """One event in the life of a model; immutable once written."""
 
     event: str
-    """promotion, rollback, alias or deletion."""
+    """promotion, refusal, rollback, alias or deletion."""
 
     name: str
     """The model."""
 
     version: str
-    """The version the alias points at since then; the deleted one for a deletion."""
+    """The version the alias points at since then; the deleted one for a deletion, the challenger for a refusal."""
 
     alias: str | None
-    """The alias that moved; None for a deletion."""
+    """The alias that moved; None where none did."""
 
     previous: str | None
     """What the alias pointed at before; where a rollback goes."""
@@ -50,7 +50,7 @@ class Record:
     """RFC3339, UTC."""
 
     sequence: int
-    """Counts the moves of one alias from 1; 0 for a deletion."""
+    """Counts the moves of one alias from 1; 0 where none moved."""
 
     id: str
     """Unique."""

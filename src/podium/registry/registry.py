@@ -77,7 +77,7 @@ class Registry:
         return pointer.aliases(self.storage, check_name("model name", name))
 
     def history(self, name: str) -> list[Record]:
-        """Return every promotion, rollback, alias move and deletion, oldest first."""
+        """Return every promotion, refusal, rollback, alias move and deletion, oldest first."""
         return pointer.history(self.storage, check_name("model name", name))
 
     def resolve(self, name: str, ref: str = CHAMPION) -> Version:

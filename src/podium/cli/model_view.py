@@ -1,0 +1,207 @@
+"""How `podium models show` and `diff` look: as wide as the terminal, readable without colour."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from podium.cli.model_tables import columns, size, when
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from podium.registry import Record, Version
+    from podium.registry.difference import Difference, Flip
+
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+def facts(pairs: Mapping[str, str | None]) -> list[str]:
+    """Write names and values; long values go on below themselves."""
+    from rich.markup import escape
+
+    label = max(map(len, pairs)) + 2
+    lines = []
+    for name, value in pairs.items():
+        rest = wrap(value or "", max(20, columns() - label - 2), break_on_hyphens=False)
+        heads = [name, *[""] * len(rest)]
+        lines += [f"  [dim]{head:<{label}}[/]{escape(text)}" for head, text in zip(heads, rest, strict=False)]
+    return lines
+
+
+def version(one: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
+    """Draw where a version comes from, what it can, and what it consists of."""
+    told, held = one.metadata, {alias: record for alias, record in aliases.items() if record.version == one.version}
+    dataset, origin, environment = (_mapping(told.get(key)) for key in ("dataset", "origin", "environment"))
+    since = [f"[bold green]{alias}[/] since {when(record.time)}" for alias, record in held.items()]
+    counts = _mapping(dataset.get("counts"))
+    pairs = {
+        "created": f"{when(one.created)} UTC" + (f" by run {told['run_id']}" if told.get("run_id") else ""),
+        "from": ", ".join(
+            str(origin[key]) for key in ("kind", "name", "experiment", "why") if origin.get(key) is not None
+        ),
+        "trained at": origin.get("uri"),
+        "data": _words({"": dataset.get("name"), "digest": str(dataset.get("digest") or "")[:12] or None, **counts}),
+        "metrics": _words(told.get("metrics")),
+        "settings": _words(told.get("hyperparameters")),
+        "code": _words({"podium": told.get("code_version"), "python": environment.get("python"),
+                        "torch": environment.get("torch"), "image": told.get("image")}),
+    }  # fmt: skip
+    files = [("FILE", "SIZE", "SHA256")]
+    files += [(file, size(record.size), record.sha256[:16]) for file, record in sorted(one.files.items())]
+    width = max(len(file) for file, *_ in files)
+    listed = [f"  {file:<{width}}  {length:>8}  {digest}" for file, length, digest in files]
+    return [
+        f"[bold]{one.name} {one.version}[/]  {', '.join(since)}".rstrip(),
+        "",
+        *facts({name: value for name, value in pairs.items() if value}),
+        "",
+        f"[dim]{listed[0]}[/]",
+        *listed[1:],
+    ]
+
+
+def confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> "list[Text | str]":
+    """Draw a confusion matrix: a row for each true class, a column for each predicted one; zeros are dots.
+
+    What makes up more of its row is painted stronger. The last column is recall, the last row precision, in percent.
+    """
+    from rich.text import Text
+
+    label = max(len("predicted →"), *map(len, classes))
+    room = (columns() - label - 2 - 9) // len(classes)
+    need = len(str(max(map(max, matrix)))) + 1
+    if room < need:
+        return [f"  {len(classes)} classes need a wider terminal than {columns()} columns; --json gives the matrix"]
+    width = min(room, max(need, 6, *(len(name) + 1 for name in classes)))
+    head = "".join(name[: width - 1].rjust(width) for name in classes)
+    lines: list[Text | str] = [Text(f"  {'predicted →':<{label}}{head}   recall", "dim")]
+    for row, (name, counts) in enumerate(zip(classes, matrix, strict=True)):
+        total = sum(counts)
+        cells = [Text(f"  {name:<{label}}")]
+        cells += [_cell(count, column == row, total, width) for column, count in enumerate(counts)]
+        cells.append(Text(f"{_percent(counts[row], total):>9}"))
+        lines.append(Text.assemble(*cells))
+    hits = [_percent(matrix[at][at], sum(row[at] for row in matrix)) for at in range(len(classes))]
+    if width >= 5:
+        short = [hit.removesuffix("%").replace("100.0", "100").rjust(width) for hit in hits]
+        lines.append(Text(f"  {'precision %':<{label}}{''.join(short)}", "dim"))
+    return lines
+
+
+def _cell(count: int, hit: bool, total: int, width: int) -> "Text":
+    from rich.text import Text
+
+    text = str(count) if count else "·"
+    share = count / total if total else 0.0
+    styles = [(0.05, "bold white on red"), (0.02, "red"), (0.005, "yellow"), (0.0, "dim")]
+    style = "bold green" if hit else next(style for least, style in styles if share >= least)
+    return Text(" " * (width - len(text))) + Text(text, style)
+
+
+def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Draw the most confused pairs, the worst first, with bars."""
+    from rich.markup import escape
+
+    if not pairs:
+        return ["  [green]none: every picture is right[/]"]
+    named = [escape(f"{pair['label']} taken for {pair['taken_for']}") for pair in pairs]
+    width, digits = max(map(len, named)), len(str(pairs[0]["images"]))
+    most = max(pair["share"] for pair in pairs)
+    room = max(0, min(24, columns() - width - digits - 30))
+    return [
+        f"  {name:<{width}}  {pair['images']:>{digits}}  {pair['share']:6.1%} of {pair['label']:<4} "
+        f"[red]{_bar(pair['share'] / most * room)}[/]"
+        for name, pair in zip(named, pairs, strict=True)
+    ]
+
+
+def difference(found: "Difference", versions: Sequence[str], most: int) -> list[str]:
+    """Draw what changes from one model to another.
+
+    Args:
+        found: What was compared.
+        versions: What to call the first and the second.
+        most: How many kinds of flips to name each way.
+    """
+    figures = found.figures
+    gained, lost, images = figures["only_challenger_right"], figures["only_champion_right"], figures["images"]
+    both = round(figures["accuracy"] * images) - gained
+    wide = max(len(str(images)), len("wrong")) + 2
+    verdict = "more than chance" if figures["p_value"] <= 0.05 else "may well be chance"
+    return [
+        *facts({"first": versions[0], "second": versions[1]}),
+        "",
+        *_classes(figures),
+        "",
+        f"  [dim]{'':<14}{'second':>{wide}}[/]",
+        f"  [dim]{'pictures':<14}{'right':>{wide}}{'wrong':>{wide}}[/]",
+        f"  {'first right':<14}{both:>{wide}}[red]{lost:>{wide}}[/]",
+        f"  {'first wrong':<14}[green]{gained:>{wide}}[/]{images - both - gained - lost:>{wide}}",
+        "",
+        f"  exact McNemar test, two-sided: p = {figures['p_value']:.3g}, {verdict}",
+        "",
+        *_flips("[green]right in second only[/]", found.gained, most),
+        "",
+        *_flips("[red]right in first only[/]", found.lost, most),
+    ]
+
+
+def _classes(figures: Mapping[str, Any]) -> list[str]:
+    from rich.markup import escape
+
+    whole = {"images": figures["images"], "accuracy": figures["accuracy"],
+             "champion_accuracy": figures["champion_accuracy"],
+             "change": figures["accuracy"] - figures["champion_accuracy"]}  # fmt: skip
+    width = max(5, *map(len, figures["classes"]))
+    top = max((abs(one["change"]) for one in figures["classes"].values()), default=0.0) or 1.0
+    lines = [f"  [dim]{'class':<{width}}    first   second    change  pictures[/]"]
+    for name, one in [*figures["classes"].items(), ("all", whole)]:
+        colour = "green" if one["change"] > 0 else "red" if one["change"] < 0 else "dim"
+        bar = _bar(abs(one["change"]) / top * 16) if name != "all" else ""
+        change = f"[{colour}]{one['change']:+8.4f}[/]"
+        text = (
+            f"{one['champion_accuracy']:8.4f} {one['accuracy']:8.4f}  {change}  {one['images']:8}  [{colour}]{bar}[/]"
+        )
+        lines.append(f"  {escape(name):<{width}} {text}")
+    return lines
+
+
+def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
+    """Name pictures that flipped, grouped by what they show and what they are taken for."""
+    from rich.markup import escape
+
+    groups: dict[tuple[str, str], list[int]] = {}
+    for one in flips:
+        wrong = one.before if one.after == one.label else one.after
+        groups.setdefault((one.label, wrong), []).append(one.picture)
+    lines = [f"  {title}: {len(flips)} pictures"]
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for (label, wrong), pictures in ordered[:most]:
+        head = f"    {label}, not {wrong}: {len(pictures)}  "
+        told = [f"#{picture}" for picture in pictures]
+        rest = wrap(" ".join(told), max(20, columns() - len(head)))
+        shown = rest if most > len(ordered) else [rest[0] + (" …" if len(rest) > 1 else "")]
+        lines += [
+            escape(start + text) for start, text in zip([head] + [" " * len(head)] * len(shown), shown, strict=False)
+        ]
+    if len(ordered) > most:
+        lines.append(f"    … and {len(ordered) - most} more kinds (--all, --json)")
+    return lines
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def _bar(eighths: float) -> str:
+    full, rest = divmod(round(eighths * 8), 8)
+    return "█" * full + _BLOCKS[rest].strip()
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _words(value: Any) -> str | None:
+    pairs = ((name, one) for name, one in _mapping(value).items() if one not in (None, "", [], {}))
+    return ", ".join(f"{name} {f'{one:.4g}' if isinstance(one, float) else one}".strip() for name, one in pairs) or None
