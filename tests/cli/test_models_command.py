@@ -205,7 +205,11 @@ def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, registry: Regis
         (["promote", "mnist", "good", "--rule", "best"], 2, "criterion is one of better, not-worse, significant"),
         (["rollback", "mnist"], 1, "first champion"),
         (["list", "--storage", "ftp://x"], 2, "file://, s3:// or minio://"),
-        (["list", "a/b"], 2, "a model name must be"),
+        (["list", "a/b"], 1, "models there: mnist"),
+        (["list", "mnits"], 1, "must hold a model mnits"),
+        (["history", "mnits"], 1, "models there: mnist"),
+        (["verify", "mnits"], 1, "models there: mnist"),
+        (["gc", "mnits"], 1, "models there: mnist"),
     ],
 )
 def test_a_mistake_is_two_lines_without_a_traceback(typed: Typed, words: list[str], code: int, said: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli import model_tables as draw
-from podium.cli.registry_options import open_registry, output, progress_bar, registry_options
+from podium.cli.registry_options import names, open_registry, output, progress_bar, registry_options
 
 if TYPE_CHECKING:
     from podium.registry import Record
@@ -100,8 +100,8 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
       podium models verify mnist --json
     """
     registry = open_registry(storage)
-    names = [name] if name else registry.models()
-    total = sum(one.size for model in names for one in registry.versions(model))
+    models = names(registry, name)
+    total = sum(one.size for model in models for one in registry.versions(model))
     counted = [0, 0]
     with progress_bar(total) as moved:
 
@@ -109,10 +109,10 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
             counted[0], counted[1] = counted[0] + 1, counted[1] + size
             moved(size)
 
-        findings = [finding for model in names for finding in registry.verify(model, checked)]
+        findings = [finding for model in models for finding in registry.verify(model, checked)]
     value = {"files": counted[0], "bytes": counted[1], "findings": [asdict(one) for one in findings]}
     lines = [f"{one.where}: {one.what}" for one in findings]
-    told = f"{draw.counted(len(names), 'model')}, {draw.counted(counted[0], 'file')}, {draw.size(counted[1])}"
+    told = f"{draw.counted(len(models), 'model')}, {draw.counted(counted[0], 'file')}, {draw.size(counted[1])}"
     lines.append(f"{told}: {draw.counted(len(findings), 'finding') if findings else 'no findings'}")
     output(as_json, value, lambda: "\n".join(lines))
     if findings:
@@ -137,7 +137,7 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
     """
     registry, hours = open_registry(storage), timedelta(hours=grace)
     found = []
-    for model in [name] if name else registry.models():
+    for model in names(registry, name):
         found += registry.gc(model, grace=hours, delete=delete)
         if keep:
             found += registry.retire(model, keep=keep, grace=hours, delete=delete)

@@ -8,7 +8,7 @@ import click
 from podium.cli import model_tables as draw
 from podium.cli import model_view as view
 from podium.cli.model_upkeep import COMMANDS
-from podium.cli.registry_options import open_registry, output, progress_bar, registry_options
+from podium.cli.registry_options import names, open_registry, output, progress_bar, registry_options
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,6 +30,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
     """
     registry = open_registry(storage)
     if name:
+        names(registry, name)
         summaries, aliases = registry.versions(name), registry.aliases(name)
         pointing = {alias: record.version for alias, record in aliases.items()}
         output(
@@ -118,7 +119,7 @@ def diff(
     versions = registry.resolve(name, first), registry.resolve(name, second)
     seen = predictions(registry, versions, data)
     found = difference(seen.labels, seen.predicted[0], seen.predicted[1], seen.classes)
-    names = [
+    called = [
         one.version if one.version == ref else f"{one.version} ({ref})"
         for one, ref in zip(versions, (first, second), strict=True)
     ]
@@ -126,7 +127,7 @@ def diff(
     output(
         as_json,
         {"name": name, "first": versions[0].version, "second": versions[1].version, **found.figures, **flips},
-        lambda: draw.paint(view.difference(found, names, most=1 << 30 if everything else 5)),
+        lambda: draw.paint(view.difference(found, called, most=1 << 30 if everything else 5)),
     )
 
 
@@ -141,7 +142,8 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
       podium models history mnist
       podium models history mnist --json
     """
-    records = open_registry(storage).history(name)
+    registry = open_registry(storage)
+    records = [record for one in names(registry, name) for record in registry.history(one)]
     output(as_json, [one.document() for one in records], lambda: draw.paint(draw.history(records)))
 
 

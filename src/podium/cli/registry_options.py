@@ -30,6 +30,23 @@ def open_registry(storage: str | None) -> "Registry":
     return registry.open_registry(storage or Settings.from_environment().storage)
 
 
+def names(registry: "Registry", name: str | None) -> list[str]:
+    """Return the model named, or all.
+
+    Raises:
+        NotFound: There is no such model; a wrong name must not pass for a model in order.
+    """
+    from podium.errors import NotFound
+
+    there = registry.models()
+    if name is None or name in there:
+        return there if name is None else [name]
+    raise NotFound(
+        f"{registry.storage.url} must hold a model {name}, but does not",
+        f"models there: {', '.join(there) or 'none'}",
+    )
+
+
 def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
     """Print a value as JSON or its text."""
     click.echo(json.dumps(value, indent=1, default=str) if as_json else text())
