@@ -69,6 +69,13 @@ def test_a_manifest_of_several_objects_gives_a_report_each(tmp_path: Path) -> No
     assert podium(str(file)).returncode == 0
 
 
+def test_our_own_manifests_are_examined_in_one_call_and_have_no_warnings() -> None:
+    files = sorted(map(str, (Path(__file__).parents[2] / "experiments").glob("*.yaml")))
+    code, found = reports(*files)
+    assert (code, len(found)) == (0, len(files))
+    assert {one["verdict"] for one in found} == {"pass"}
+
+
 def test_a_manifest_without_the_usual_ending_is_known_by_its_content() -> None:
     code, (report,) = reports("-", given=GOOD)
     assert (code, report["kind"]) == (0, "Experiment")

@@ -30,7 +30,7 @@ class WithCommand(click.Command):
 
 
 @click.command(cls=WithCommand)
-@click.argument("file", required=False)
+@click.argument("files", metavar="[FILE]…", nargs=-1)
 @click.option("--metric", help="Name of the objective; what the log holds if not given.")
 @click.option("--additional", multiple=True, metavar="NAME", help="A further metric; may be repeated.")
 @click.option("--objective", type=click.Choice(["minimize", "maximize"]), help="Whether small values are good.")
@@ -39,13 +39,13 @@ class WithCommand(click.Command):
 @click.option("--format", "form", type=click.Choice(["text", "json"]), help="What a File collector reads.")
 @click.option("--experiment", metavar="YAML", help="Take metric, strategy and pattern from this Experiment.")
 @click.option("--seconds", default=60.0, show_default=True, help="Stop the command after this time.")
-@click.option("--namespace", help="Examine this namespace of a live cluster too; a FILE is offered as a dry run.")
+@click.option("--namespace", help="Examine this namespace of a live cluster too; manifests are offered as a dry run.")
 @click.option("--context", help="Context of the kubeconfig; its current one if not given.")
 @click.option("--service-account", help="Ask for this account's rights instead of your own.")
 @click.option("--image", multiple=True, help="Look for this image too; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
 def doctor(
-    file: str | None,
+    files: tuple[str, ...],
     words: tuple[str, ...],
     seconds: float,
     namespace: str | None,
@@ -57,17 +57,17 @@ def doctor(
 ) -> None:
     """Find out why metrics do not arrive.
 
-    FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs and Jobs. A COMMAND after -- is run briefly, as
+    A FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs and Jobs. A COMMAND after -- is run briefly, as
     a trial's pod would run it. The exit code is 1 if anything would fail.
 
     \b
     Examples:
       podium doctor train.log --metric accuracy --objective maximize
-      podium doctor sweep.yaml
+      podium doctor sweep.yaml other/*.yaml
       podium doctor --metric loss -- python train.py --epochs 1
       podium doctor --namespace kubeflow
     """
-    reports = examine_file(file, reading) if file else []
+    reports = [report for file in files for report in examine_file(file, reading)]
     if words:
         from podium.doctor.command import examine_command
 
@@ -78,7 +78,7 @@ def doctor(
         from podium.doctor.manifest import images_in
         from podium.doctor.namespace import examine_namespace
 
-        found = manifests_in(file)
+        found = [one for file in files for one in manifests_in(file)]
         images = [*image, *(name for one in found for name in images_in(one))]
         reports.append(
             examine_namespace(namespace, context=context, account=service_account, images=images, manifests=found)
@@ -89,11 +89,11 @@ def doctor(
     finish(reports, as_json)
 
 
-def manifests_in(file: str | None) -> list[dict[str, Any]]:
+def manifests_in(file: str) -> list[dict[str, Any]]:
     """Return the objects of a file that the doctor knows; none if it is a log."""
     from podium.doctor.manifest import KINDS, documents
 
-    if file is None or file == "-" or not is_manifest(file, lines := read_lines(file)):
+    if file == "-" or not is_manifest(file, lines := read_lines(file)):
         return []
     return [one for one in documents("\n".join(lines), file) if one.get("kind") in KINDS]
 
