@@ -17,6 +17,8 @@ COPY requirements-steps.txt ./
 RUN pip install --no-deps -r requirements-steps.txt
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
+ARG CODE_VERSION=
+ENV PODIUM_CODE_VERSION=${CODE_VERSION}
 USER 1000:1000
 
 FROM base AS trainer
@@ -30,4 +32,6 @@ RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps -r requirements.txt; el
       pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
+ARG CODE_VERSION=
+ENV PODIUM_CODE_VERSION=${CODE_VERSION}
 USER 1000:1000

@@ -47,10 +47,12 @@ BUILD ?= docker build
 # What brings an image into the cluster: kind load docker-image, minikube image load; nothing where BUILD does it.
 LOAD ?= kind load docker-image
 TAG ?= 0.1.0
+# The commit, for the metadata of the models made there; a checkout is not copied into the images.
+CODE_VERSION = $(TAG)+$(shell git describe --always --exclude='*' --abbrev=12 --dirty=.changed)
 
 images: ## build the images podium-steps and podium-trainer (BUILD="podman build", TAG, BUILD_ARGS)
-	$(BUILD) $(BUILD_ARGS) --target steps -t podium-steps:$(TAG) .
-	$(BUILD) $(BUILD_ARGS) --target trainer -t podium-trainer:$(TAG) .
+	$(BUILD) --build-arg CODE_VERSION=$(CODE_VERSION) $(BUILD_ARGS) --target steps -t podium-steps:$(TAG) .
+	$(BUILD) --build-arg CODE_VERSION=$(CODE_VERSION) $(BUILD_ARGS) --target trainer -t podium-trainer:$(TAG) .
 
 images-load: ## bring the images into a kind cluster (LOAD="minikube image load")
 	$(LOAD) podium-steps:$(TAG)

@@ -1,10 +1,12 @@
 """Names and run ids: equal on retry, different in every run, valid everywhere."""
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from podium import identity
+from podium import __version__, identity
 from podium.errors import InvalidInput, PodiumError
 
 
@@ -45,3 +47,21 @@ def test_a_process_outside_of_any_run_is_told_what_to_do() -> None:
     with pytest.raises(PodiumError, match="belongs to no run") as caught:
         identity.current_run({})
     assert "podium run" in (caught.value.hint or "")
+
+
+def git(root: Path, *words: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    subprocess.run(["git", "-C", str(root), *identity, *words], check=True, capture_output=True)
+
+
+def test_the_code_is_named_by_its_commit_and_by_its_changes(tmp_path: Path) -> None:
+    assert identity.code_version({}, tmp_path) == __version__
+    git(tmp_path, "init", "-q")
+    (tmp_path / "code.py").write_text("1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    clean = identity.code_version({}, tmp_path)
+    assert re.fullmatch(re.escape(__version__) + r"\+[0-9a-f]{12}", clean)
+    (tmp_path / "code.py").write_text("2")
+    assert identity.code_version({}, tmp_path) == f"{clean}.changed"
+    assert identity.code_version({"PODIUM_CODE_VERSION": "1.2+image"}, tmp_path) == "1.2+image"

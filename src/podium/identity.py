@@ -7,6 +7,7 @@ source: KFP 2.0.5 hands them to the step as they are written (observed).
 import os
 import re
 import secrets
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,9 +15,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from podium import __version__
 from podium.errors import PodiumError, require
 
 RUN_ID = "PODIUM_RUN_ID"
+CODE_VERSION = "PODIUM_CODE_VERSION"
 POD_RUN_LABEL = "pipeline/runid"
 RUN_LABEL = "podium/run-id"
 """On every launched object: the run it belongs to, also for whoever cleans up after runs that are gone."""
@@ -101,6 +104,30 @@ def object_name(slug: str, run: str, task: str) -> str:
     readable = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[: NAME_LIMIT - len(digest) - 1].rstrip("-")
     require(readable[:1].isalpha(), "the slug starts with a letter", slug=slug)
     return f"{readable}-{digest}"
+
+
+def code_version(environ: Mapping[str, str] | None = None, root: Path | None = None) -> str:
+    """Name the code that runs.
+
+    Args:
+        environ: The environment; the process's own if None.
+        root: Where a checkout would be; that of this file if None.
+
+    Returns:
+        PODIUM_CODE_VERSION where it is set (images do); in a checkout the version and the commit, as in
+        ``0.1.0+36088f5c0ffe``, with ``.changed`` where files differ from it; else the version.
+    """
+    env, root = os.environ if environ is None else environ, root or Path(__file__).parents[2]
+    if env.get(CODE_VERSION):
+        return env[CODE_VERSION]
+    if not (root / ".git").exists():
+        return __version__
+    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=.changed"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return __version__
+    return f"{__version__}+{commit}"
 
 
 def pod_namespace() -> str | None:

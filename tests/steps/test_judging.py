@@ -10,6 +10,7 @@ import pytest
 
 from podium.data import artifact
 from podium.errors import InvalidInput, NotFound
+from podium.identity import code_version
 from podium.registry import open_registry
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate, per_class
@@ -130,6 +131,8 @@ def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any
     assert told["dataset"]["digest"] == judged[1]["dataset"]["digest"]
     assert told["origin"]["name"] == "train-1"
     assert told["image"] == "trainer:1"
+    assert told["code_version"] == code_version()
+    assert {"run_id", "metrics", "report", "dataset", "origin", "environment"} <= set(told)
 
 
 def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from podium import __version__
+from podium.identity import code_version
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.places import storage_url
@@ -66,6 +66,6 @@ def _metadata(directory: Path, measured: dict[str, Any], image: str) -> dict[str
         "dataset": measured["dataset"],
         "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
         "image": image or None,
-        "code_version": __version__,
+        "code_version": code_version(),
         "environment": json.loads(environment.read_text()) if environment.is_file() else None,
     }  # fmt: skip
