@@ -8,6 +8,7 @@ docs/katib-differences.md.
 import copy
 import queue
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from podium.local.processes import cores
 from podium.local.resuming import read_readings
 from podium.local.search import Search
 from podium.local.store import LOST
-from podium.local.trial_status import mark, new_trial, now, summarise, trial_value, verdict, wanted
+from podium.local.trial_status import Standing, mark, new_trial, now, stand_of, summarise, verdict, wanted
 from podium.local.trials import Ended, TrialRun
 from podium.local.warm_start import earlier_trials
 from podium.local.wrapping import check_trials
@@ -32,6 +33,9 @@ from podium.manifests.names import random_suffix
 
 if TYPE_CHECKING:
     from podium.local.cluster import LocalCluster
+
+WRITE = 0.2
+"""Seconds between two writes of mere counts: they grow with the number of trials."""
 
 
 class ExperimentController:
@@ -54,7 +58,9 @@ class ExperimentController:
         self._spec: dict[str, Any] = self.experiment["spec"]
         self._status: dict[str, Any] = copy.deepcopy(manifest.get("status") or {})
         self._written: dict[str, Any] = {}
-        self._trials: dict[str, Manifest] = {}
+        self._written_at = 0.0
+        self._standings: dict[str, Standing] = {}
+        self._trials: dict[str, Manifest] = {}  # those that have not ended
         self._active: dict[str, threading.Thread] = {}
         self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -86,7 +92,7 @@ class ExperimentController:
             while not self._stopping.is_set():
                 self._reconcile()
                 if self._completed and not self._active:
-                    return
+                    return self._write()
                 self._take_events()
         except NotFound:
             pass  # Somebody removed the files: there is nobody to report to.
@@ -97,9 +103,11 @@ class ExperimentController:
                 self._write()
         finally:
             self._stop_trials()
-            if self._stopping.is_set() and not self._completed:
-                message = f"Experiment was stopped; podium experiment resume {self.name} goes on"
-                mark(self._status, "Stopped", "ExperimentStopped", message)
+            if self._stopping.is_set():
+                self._count()
+                if not self._completed:
+                    message = f"Experiment was stopped; podium experiment resume {self.name} goes on"
+                    mark(self._status, "Stopped", "ExperimentStopped", message)
                 with suppress(NotFound):
                     self._write()
 
@@ -133,7 +141,7 @@ class ExperimentController:
         """Take up the trials of an engine that was stopped or killed; those that had not ended run again."""
         for trial in self._cluster.store.list("Trial", {"katib.kubeflow.org/experiment": self.name}):
             name = trial["metadata"]["name"]
-            self._trials[name] = trial
+            self._take_up(trial)
             self._cluster.store.claim("Trial", name)
             state = status_of(trial)
             if state.finished and not state.reason.endswith(LOST):
@@ -145,20 +153,29 @@ class ExperimentController:
 
     def _reconcile(self) -> None:
         """Go once through Katib's loop: count, see whether it is over, begin trials."""
-        summarise(self._status, self._trials.values())
+        self._count()
         if not self._completed:
             self._check_end(exhausted=False)
         if not self._completed:
             begun = self._add_trials()
-            summarise(self._status, self._trials.values())
+            self._count()
             if begun and status_of({"kind": "Experiment", "status": self._status}).phase == "Created":
                 mark(self._status, "Running", "ExperimentRunning", "Experiment is running")
             if not begun and not self._active:
                 self._check_end(exhausted=True)
-        self._write()
+        if self._status.get("conditions") != self._written.get("conditions") or self._until_write <= 0:
+            self._write()
+
+    def _count(self) -> None:
+        self._standings.update((name, stand_of(trial)) for name, trial in self._trials.items())
+        summarise(self._status, self._standings.values(), maximize=self._maximize)
+
+    def _take_up(self, trial: Manifest) -> None:
+        stands = stand_of(trial)
+        self._trials[stands.name], self._standings[stands.name] = trial, stands
 
     def _check_end(self, *, exhausted: bool) -> None:
-        end = verdict(self.experiment, self._status, self._trials.values(), exhausted=exhausted)
+        end = verdict(self.experiment, self._status, self._standings.values(), exhausted=exhausted)
         if end:
             mark(self._status, *end)
 
@@ -183,7 +200,7 @@ class ExperimentController:
         job = render(self.experiment, name, assignments)
         rules = self._median.rules() if self._median else []
         trial = new_trial(self.experiment, name, assignments, job, rules)
-        self._trials[name] = self._cluster.store.create(trial)
+        self._take_up(self._cluster.store.create(trial))
         self._begin_trial(self._trials[name])
         return True
 
@@ -215,9 +232,10 @@ class ExperimentController:
         self._events.put(None)  # the counts follow
 
     def _take_events(self) -> None:
-        """Wait until something happened, and take in all that did."""
-        events = [self._events.get()]
+        """Wait until something happened or is due, and take in all that did."""
+        events: list[tuple[str, Ended] | None] = []
         with suppress(queue.Empty):
+            events.append(self._events.get(timeout=None if self._status == self._written else self._until_write))
             while True:
                 events.append(self._events.get_nowait())
         for name, ended in [event for event in events if event]:
@@ -229,15 +247,18 @@ class ExperimentController:
 
     def _learn(self, name: str, ended: Ended) -> None:
         assert self._search is not None
-        trial = self._trials[name]
-        state = status_of({"kind": "Trial", "status": trial["status"]}).phase
-        good = state in ("Succeeded", "EarlyStopped")
-        self._search.tell(name, trial_value(trial) if good else None)
-        if self._median and state == "Succeeded":
+        stands = self._standings[name] = stand_of(self._trials.pop(name))
+        self._search.tell(name, stands.value if stands.phase in ("Succeeded", "EarlyStopped") else None)
+        if self._median and stands.phase == "Succeeded":
             self._median.learn(name, ended.readings)
+
+    @property
+    def _until_write(self) -> float:
+        return max(0.0, self._written_at + WRITE - time.monotonic())
 
     def _write(self) -> None:
         if self._status != self._written:
+            self._written_at = time.monotonic()
             self._written = copy.deepcopy(self._status)
             written, spec = self._written, self._spec
             self._cluster.store.update("Experiment", self.name, lambda one: one.update(status=written, spec=spec))

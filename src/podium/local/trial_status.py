@@ -1,6 +1,7 @@
 """Status of Trials and Experiments as Katib writes it (katib 0.19: pkg/apis/controller, pkg/controller.v1beta1)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,23 @@ _LISTS = {
     "MetricsUnavailable": ("metricsUnavailableTrialList", "trialMetricsUnavailable"),
     "Created": ("pendingTrialList", "trialsPending"),
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """What an Experiment has to know of a trial; all that is kept of one that has ended."""
+
+    name: str
+    """The trial's name."""
+
+    phase: str
+    """Created, Running, Succeeded …"""
+
+    value: float | None
+    """The objective by its strategy; None unless it is a finite number."""
+
+    optimal: Mapping[str, Any]
+    """What the Experiment's status says if it is the best."""
 
 
 def now() -> str:
@@ -87,24 +105,37 @@ def new_trial(
     }
 
 
-def summarise(status: dict[str, Any], trials: Iterable[Mapping[str, Any]]) -> None:
+def stand_of(trial: Mapping[str, Any]) -> Standing:
+    """Return where a trial stands."""
+    name, observation = trial["metadata"]["name"], trial["status"].get("observation")
+    optimal = {"bestTrialName": name, "parameterAssignments": trial["spec"]["parameterAssignments"]}
+    return Standing(
+        name=name,
+        phase=status_of({"kind": "Trial", "status": trial["status"]}).phase,
+        value=trial_value(trial),
+        optimal={**optimal, "observation": observation},
+    )
+
+
+def summarise(status: dict[str, Any], trials: Iterable[Standing], *, maximize: bool) -> None:
     """Bring an Experiment's counts, lists and currentOptimalTrial up to date with its trials, oldest first."""
     for names, count in _LISTS.values():
         status.pop(names, None)
         status.pop(count, None)
     status["trials"] = 0
-    best: tuple[float, Mapping[str, Any]] | None = None
+    best: Standing | None = None
     for trial in trials:
         status["trials"] += 1
-        names, count = _LISTS[status_of({"kind": "Trial", "status": trial["status"]}).phase]
-        status.setdefault(names, []).append(trial["metadata"]["name"])
+        names, count = _LISTS[trial.phase]
+        status.setdefault(names, []).append(trial.name)
         status[count] = len(status[names])
-        value = trial_value(trial)
-        if value is not None and (best is None or _better(trial, value, best[0])):
-            best = (value, trial)
+        if trial.value is None:
+            continue
+        if best is None or best.value is None or (trial.value > best.value if maximize else trial.value < best.value):
+            best = trial
     if status["trials"] == 0:
         del status["trials"]
-    status["currentOptimalTrial"] = {"observation": {}} if best is None else _optimal(best[1])
+    status["currentOptimalTrial"] = {"observation": {}} if best is None else dict(best.optimal)
 
 
 def trial_value(trial: Mapping[str, Any]) -> float | None:
@@ -114,18 +145,18 @@ def trial_value(trial: Mapping[str, Any]) -> float | None:
     return objective_value(metrics.get(name, {}), strategy)
 
 
-def goal_reached(experiment: Mapping[str, Any], trials: Iterable[Mapping[str, Any]]) -> bool:
+def goal_reached(experiment: Mapping[str, Any], trials: Iterable[Standing]) -> bool:
     """Tell whether some trial is as good as ``objective.goal``; equal is enough."""
     goal = experiment["spec"]["objective"].get("goal")
     if goal is None:
         return False
     _, maximize, _ = objective_of(experiment)
-    values = [value for value in map(trial_value, trials) if value is not None]
+    values = [trial.value for trial in trials if trial.value is not None]
     return any(value >= goal if maximize else value <= goal for value in values)
 
 
 def verdict(
-    experiment: Mapping[str, Any], status: Mapping[str, Any], trials: Iterable[Mapping[str, Any]], *, exhausted: bool
+    experiment: Mapping[str, Any], status: Mapping[str, Any], trials: Iterable[Standing], *, exhausted: bool
 ) -> tuple[str, str, str] | None:
     """Return the condition (type, reason, message) that ends an Experiment, None if it goes on.
 
@@ -162,16 +193,3 @@ def wanted(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int:
     most: int | None = spec.get("maxTrialCount")
     parallel: int = spec["parallelTrialCount"]
     return parallel if most is None else min(parallel, most - sum(status.get(field, 0) for field in ended))
-
-
-def _better(trial: Mapping[str, Any], value: float, than: float) -> bool:
-    _, maximize, _ = objective_of(trial)
-    return value > than if maximize else value < than
-
-
-def _optimal(trial: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "bestTrialName": trial["metadata"]["name"],
-        "parameterAssignments": trial["spec"]["parameterAssignments"],
-        "observation": trial["status"]["observation"],
-    }
