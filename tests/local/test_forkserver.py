@@ -154,7 +154,7 @@ def test_imports_that_start_threads_are_not_forked(
 def test_a_killed_server_is_replaced_by_processes(
     run: Callable[..., Process], starter: Starter, tmp_path: Path
 ) -> None:
-    (tmp_path / "slow.py").write_text("import click, time\nopen('ready', 'w')\ntime.sleep(60)")
+    (tmp_path / "slow.py").write_text("import click, os, random, sys\nopen('ready', 'w')\n__import__('time').sleep(60)")
     process = run("python", "-m", "slow")
     while not (tmp_path / "ready").exists():
         time.sleep(0.02)
@@ -190,13 +190,37 @@ def test_which_commands_qualify(argv: tuple[str, ...], module: tuple[str, ...] |
 @pytest.mark.parametrize(
     ("source", "packages"),
     [
-        ("import os, json", ()),
-        ("import click.testing\nfrom yaml import safe_load\nfrom . import x", ("click", "yaml")),
-        ("def broken(:", ()),
+        ("import os.path, json", ("runpy", "json", "os")),
+        ("import click.testing, no_such\nfrom yaml import safe_load\nfrom . import x", ("runpy", "click", "yaml")),
+        ("import this", ("runpy",)),
+        ("def broken(:", None),
     ],
 )
-def test_only_installed_packages_are_preloaded(source: str, packages: tuple[str, ...], tmp_path: Path) -> None:
+def test_only_what_comes_with_python_or_is_installed_is_preloaded(
+    source: str, packages: tuple[str, ...] | None, tmp_path: Path
+) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__main__.py").write_text(source)
     command = Command(argv=("python", "-m", "pack"), env={}, cwd=tmp_path, log=tmp_path / "log")
     assert find_preload("pack", command) == packages
+
+
+@pytest.mark.parametrize("hiding", ["click.py", "random/__init__.py"])
+def test_a_file_that_hides_a_preloaded_module_is_what_gets_imported(
+    hiding: str, run: Callable[..., Process], starter: Starter, tmp_path: Path
+) -> None:
+    assert run("python", "-m", "program", log="before").wait(60) == 0
+    assert lines(tmp_path / "before")[0].startswith("True")
+    (tmp_path / hiding).parent.mkdir(exist_ok=True)
+    (tmp_path / hiding).write_text("print('hidden')\nrandom = str\n")
+    assert run("python", "-m", "program").wait(60) == 0
+    assert lines(tmp_path / "log")[0] == "hidden"
+
+
+def test_a_program_of_the_standard_library_alone_is_forked_too(
+    run: Callable[..., Process], starter: Starter, tmp_path: Path
+) -> None:
+    (tmp_path / "plain.py").write_text("import sys\nforked = 'csv' in sys.modules\nimport csv\nprint(forked)")
+    assert run("python", "-m", "plain").wait(60) == 0
+    assert lines(tmp_path / "log") == ["True"]
+    assert starter._plain is None

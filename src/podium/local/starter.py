@@ -30,6 +30,8 @@ TRAINER = (
 )
 """What a run of podium's trainer imports sooner or later. Not onnxruntime: its import starts a thread."""
 
+_STANDARD = sys.stdlib_module_names - {"this", "antigravity"}  # those two show things when they are imported
+
 MAX_SERVERS = 3
 """Fork servers at once; each holds its imports in memory."""
 
@@ -55,7 +57,7 @@ class Starter:
         """
         if self._fork_server and command.own_python and (module := find_module(command)):
             preload = find_preload(module[0], command)
-            server = self._server(preload, command.env) if preload else None
+            server = self._server(preload, command.env) if preload is not None else None
             if server and server.wait_until_ready():
                 try:
                     return server.start(replace(command, module=module), on_exit)
@@ -109,27 +111,31 @@ def find_module(command: Command) -> tuple[str, ...] | None:
     return tuple(options[1:]) if len(options) > 1 and options[0] == "-m" else None
 
 
-def find_preload(module: str, command: Command) -> tuple[str, ...]:
-    """Return what a fork server imports for a module; nothing if that would not pay.
+def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
+    """Return what a fork server imports for a module; None if the module cannot run in a fork of one.
 
-    podium's trainer is imported whole. Of any other module, the installed packages that it imports at its top: its own
-    code may change from trial to trial.
+    podium's trainer is imported whole. Of any other module, the packages that it imports at its top and that come with
+    Python or are installed: its own code may change from trial to trial. A file beside it that hides one of them needs
+    a process of its own: the server would have imported the wrong one.
     """
     if module == "podium.trainer" or module.startswith("podium.trainer."):
         return TRAINER
     source = _find_source(module, str(command.cwd))
     if source is None:
-        return ()
-    installed: set[str] = set()
+        return None
     try:
         body = ast.parse(source.read_bytes()).body
     except (SyntaxError, ValueError):
-        return ()
+        return None
+    imported: set[str] = set()
     for node in body:
         names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        installed |= {name.partition(".")[0] for name in names}
-    return tuple(sorted(name for name in installed if name and _is_installed(name)))
+        imported |= {name.partition(".")[0] for name in names}
+    found = {name for name in imported if name and (name in _STANDARD or _is_installed(name))}
+    beside = {path.stem for path in command.cwd.glob("*.py")}
+    beside |= {path.parent.name for path in command.cwd.glob("*/__init__.py")}
+    return None if beside & (found | _STANDARD) else ("runpy", *sorted(found - {"runpy"}))
 
 
 def _find_source(module: str, cwd: str) -> Path | None:
