@@ -69,3 +69,18 @@ def test_every_command_is_in_the_docs() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     missing = [" ".join(path) for path in COMMANDS if " ".join(path) not in text]
     assert not missing, missing
+
+
+def test_every_difference_from_katib_has_the_test_that_it_names() -> None:
+    rows = re.findall(r"^\| (?!What|---).* \| (.*) \|$", (ROOT / "docs/katib-differences.md").read_text(), re.MULTILINE)
+    assert len(rows) > 25
+    golden = (ROOT / "tests/golden/katib/experiments.yaml").read_text()
+    for row in rows:
+        for named in row.split("; "):
+            module, words = re.fullmatch(r"`(\w+)` (.+)", named).groups()  # type: ignore[union-attr]
+            (file,) = (ROOT / "tests").rglob(f"{module}.py")
+            text = file.read_text() + (golden if module == "test_experiment_golden" else "")
+            names = re.findall(r"^def test_(\w+)|^case: (\S+)|^    \"([^\"]+)\": \(", text, re.MULTILINE)
+            known = [name.replace("_", " ") for found in names for name in found if name]
+            for word in words.split(", "):
+                assert any(word.lower() in name.lower() for name in known), (module, word)

@@ -8,9 +8,9 @@ from katibcases import CASES, experiment_of
 
 from podium.errors import InvalidInput
 from podium.local.cluster import LocalCluster
+from podium.local.resuming import resume
 
-SLOW = {"e2-exit1-backoff2"}  # a Job waits 10 s before its first retry
-OWN_TESTS = {"e7-longrunning", "e7-fromvolume", "e7-never"}  # test_experiment_resume.py
+RESUMED = {"e7-longrunning", "e7-fromvolume", "e7-never"}
 SEARCH_DEPENDS = {"c1-medianstop", "c1-medianstop-no-retain", "c2-medianstop-defaults", "c3-medianstop-unparsable"}
 
 
@@ -60,9 +60,9 @@ def row_of(trial: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        name
         for name, case in CASES.items()
-        if name not in OWN_TESTS | SEARCH_DEPENDS and "refused" not in case.get("podium", {})
+        if name not in RESUMED | SEARCH_DEPENDS and "refused" not in case.get("podium", {})
     ],
 )
 def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> None:
@@ -80,6 +80,25 @@ def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> Non
     for trial in trials:
         rows = [(row_of(trial, like), like) for like in expected.get("trials", [])]
         assert not rows or any(row == like for row, like in rows), rows
+
+
+@pytest.mark.parametrize("name", sorted(RESUMED))
+def test_an_experiment_takes_more_trials_only_if_it_did_in_katib(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    more = {"maxTrialCount": case["spec"]["maxTrialCount"] * 2}
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        run(cluster, experiment_of(case))
+        assert cluster.join("Experiment", name, 30)
+        if name == "e7-never":
+            with pytest.raises(InvalidInput, match="resumePolicy"):
+                resume(cluster, name, more)
+        else:
+            resume(cluster, name, more)
+            assert cluster.join("Experiment", name, 60)
+        status, trials = cluster.get("Experiment", name)["status"], cluster.list("Trial")
+    assert conditions(status) == case["katib"]["conditions"]
+    assert {field: status.get(field) for field in case["katib"]["counts"]} == case["katib"]["counts"]
+    assert all(row_of(trial, {}) == case["katib"]["trials"][0] for trial in trials)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "refused" in case.get("podium", {})])

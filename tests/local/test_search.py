@@ -172,7 +172,25 @@ def test_log_scales_spread_over_the_decades_and_bells_gather_in_the_middle(tmp_p
     assert logs[150] == pytest.approx(-1, abs=0.1)
 
 
-def test_sobol_honours_a_log_scale_which_katib_ignores(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["cmaes", "sobol", "hyperband", "bayesianoptimization"])
+def test_a_log_scale_is_honoured_where_katib_ignores_it(algorithm: str, tmp_path: Path) -> None:
+    asked = search(tmp_path, algorithm, space_of("lr", "gain", "epochs"), random_state=1)
+    points = [asked.ask(f"t{count}") for count in range(9)]
+    small = sum(float(point["lr"]) < 0.1 for point in points if point)
+    assert small >= 4, "two decades of three; evenly it would be one point of ten"
+
+
+@pytest.mark.parametrize("algorithm", ["random", "cmaes", "sobol", "hyperband", "bayesianoptimization"])
+def test_a_linear_scale_is_linear_even_where_katib_takes_logarithms(algorithm: str, tmp_path: Path) -> None:
+    findings = Findings()
+    linear = read_space([double("lr", min="0.001", max="1"), *EVERYTHING[2:5]], findings)
+    asked = search(tmp_path, algorithm, linear, random_state=1)
+    points = [asked.ask(f"t{count}") for count in range(9)]
+    assert not findings
+    assert sum(float(point["lr"]) >= 0.1 for point in points if point) >= 6
+
+
+def test_sobol_begins_in_the_middle_of_the_space(tmp_path: Path) -> None:
     asked = search(tmp_path, "sobol", space_of("lr", "units"))
     first = asked.ask("t0")
     assert first

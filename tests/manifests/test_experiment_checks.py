@@ -55,8 +55,38 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
         {"algorithmName": "hyperband", "algorithmSettings": settings(r_l="27", resource_name="epochs")},
         "parallelTrialCount >= 27",
     ),
-    "an algorithm that needs a shared volume": (("algorithm",), {"algorithmName": "pbt"}, "podium runs the algorithm"),
-    "a collector of a cluster": (("metricsCollectorSpec",), {"collector": {"kind": "Push"}}, "podium collects"),
+    "pbt, which needs a shared volume": (("algorithm",), {"algorithmName": "pbt"}, "podium runs the algorithm"),
+    "a collector that pushes": (("metricsCollectorSpec",), {"collector": {"kind": "Push"}}, "podium collects"),
+    "a collector that scrapes": (
+        ("metricsCollectorSpec",), {"collector": {"kind": "PrometheusMetric"}}, "podium collects",
+    ),
+    "a collector of one's own": (
+        ("metricsCollectorSpec",),
+        {"collector": {"kind": "Custom", "customCollector": {"name": "c", "image": "i"}}},
+        "podium collects",
+    ),
+    "a template in a ConfigMap": (
+        ("trialTemplate", "configMap"),
+        {"configMapName": "c", "configMapNamespace": "n", "templatePath": "t"},
+        "the trial's job is in spec.trialTemplate.trialSpec",
+    ),
+    "enas": (("algorithm",), {"algorithmName": "enas"}, "podium runs the algorithm"),
+    "darts": (("algorithm",), {"algorithmName": "darts"}, "podium runs the algorithm"),
+    "another base estimator": (
+        ("algorithm",),
+        {"algorithmName": "bayesianoptimization", "algorithmSettings": settings(base_estimator="RF")},
+        "base_estimator is one of GP",
+    ),
+    "another acquisition function": (
+        ("algorithm",),
+        {"algorithmName": "bayesianoptimization", "algorithmSettings": settings(acq_func="LCB")},
+        "acq_func is one of gp_hedge, EI",
+    ),
+    "ipop restarts": (
+        ("algorithm",),
+        {"algorithmName": "cmaes", "algorithmSettings": settings(restart_strategy="ipop")},
+        "restart_strategy is one of none, None",
+    ),
     "another early stopping": (
         ("earlyStopping",),
         {"algorithmName": "medianstop", "algorithmSettings": settings(start_step="0")},
@@ -90,6 +120,8 @@ def test_what_can_never_end_is_refused_with_its_law(name: str) -> None:
         manifest["spec"]["algorithm"] = value
     else:
         manifest = changed(path, value)
+    if name == "a template in a ConfigMap":
+        del manifest["spec"]["trialTemplate"]["trialSpec"]
     with pytest.raises(InvalidInput) as caught:
         check(manifest)
     assert law in caught.value.message
