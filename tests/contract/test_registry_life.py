@@ -38,7 +38,7 @@ def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> No
 def test_the_check_of_a_sound_storage_passes_and_leaves_nothing(storage: Storage) -> None:
     results = list(check(storage))
     assert [result.detail for result in results if not result.ok] == []
-    assert len(results) == 6
+    assert len(results) == 7
     assert list(storage.list()) == []
 
 

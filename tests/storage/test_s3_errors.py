@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import s3servers
 
 from podium.errors import PodiumError
 from podium.storage import Storage, connect, s3transfer
+from podium.storage.check import check
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def answering(status: int, body: bytes, content_type: str = "application/xml") -
     [
         (403, "InvalidAccessKeyId", "access key from AWS_ACCESS_KEY_ID must be known", "check AWS_ACCESS_KEY_ID"),
         (403, "SignatureDoesNotMatch", "secret key must belong to the access key", "check the secret key"),
-        (403, "AccessDenied", "must be allowed to do this", "s3:ListBucket, GetObject, PutObject"),
+        (403, "AccessDenied", "must be allowed to read key", "s3:ListBucket, GetObject, PutObject"),
         (403, "RequestTimeTooSkewed", "clocks of this machine and the server must agree", "set the clock"),
         (400, "ExpiredToken", "session token must not be expired", "get a new AWS_SESSION_TOKEN"),
         (400, "AuthorizationHeaderMalformed", "region must be the bucket's", "set AWS_REGION"),
@@ -182,6 +184,30 @@ def test_a_certificate_is_checked_against_the_given_ca(
         storage = connect("s3://private", create=True)
         storage.put("key", b"over TLS")
         assert storage.get("key") == b"over TLS"
+
+
+def test_a_server_whose_clock_is_an_hour_off_fails_the_check(at: Callable[[str], Storage]) -> None:
+    def late(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+                then = format_datetime(datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1), usegmt=True)
+                return start_response(
+                    status,
+                    [(name, then if name.lower() == "last-modified" else value) for name, value in headers],
+                    *rest,
+                )
+
+            return application(environ, start)
+
+        return call
+
+    with s3servers.moto(around=late) as url:
+        storage = at(url)
+        storage.bucket.create()  # type: ignore[attr-defined]
+        (failed,) = [one for one in check(storage) if not one.ok]
+    assert failed.name == "clock"
+    assert "differ by 360" in failed.detail
+    assert "NTP" in (failed.hint or "")
 
 
 def test_a_download_whose_connection_breaks_goes_on_where_it_was(at: Callable[[str], Storage], tmp_path: Path) -> None:

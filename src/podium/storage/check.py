@@ -43,6 +43,7 @@ def check(storage: Storage) -> Iterator[Check]:
         ("conditional writes", _conditions),
         ("large object in parts", _large),
         ("clock", _clock),
+        ("unfinished uploads", _unfinished),
         ("delete", _delete),
     ]
     try:
@@ -109,6 +110,11 @@ def _clock(storage: Storage, key: str) -> str:
             "set the clock of this machine or of the server (NTP): from 15 minutes on every request is refused",
         )
     return f"differs by less than {skew.total_seconds() + 1:.0f} s"
+
+
+def _unfinished(storage: Storage, key: str) -> str:
+    left = list(storage.sweep(key, datetime.now(UTC), delete=False))
+    return "can be listed" + (f": {len(left)}" if left else "")
 
 
 def _delete(storage: Storage, key: str) -> str:

@@ -1,5 +1,6 @@
 """What went wrong with an S3 server, in words that say what to mend."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,8 +17,9 @@ _HINTS = {
         "check the secret key; a proxy that rewrites requests, or a wrong AWS_REGION, has the same effect",
     ),
     "AccessDenied": (
-        "the user from {source} must be allowed to do this",
-        "its policy needs s3:ListBucket, GetObject, PutObject and DeleteObject; wrong keys may look the same",
+        "the user from {source} must be allowed to {what} {key}",
+        "its policy needs s3:ListBucket, GetObject, PutObject, DeleteObject, and for clearing up"
+        " ListBucketMultipartUploads, ListMultipartUploadParts, AbortMultipartUpload; wrong keys may look the same",
     ),
     "RequestTimeTooSkewed": (
         "the clocks of this machine and the server must agree within 15 minutes",
@@ -33,6 +35,7 @@ _HINTS = {
     "SlowDown": ("the server must keep up", "it is overloaded: try again later"),
     "ServiceUnavailable": ("the server must be ready", "try again later"),
 }
+_CODE = re.compile(r" *\(_ssl\.c.*")
 _SAID = {
     http.NameResolutionError: "its name is unknown",
     http.NewConnectionError: "nobody listens there",
@@ -81,7 +84,8 @@ def _from_code(code: str, message: str, what: str, key: str, url: str, config: S
     law, hint = _HINTS.get(code, ("", "see the server's log"))
     given = f"{config.url} answered {code}: {message}".rstrip(": ")
     if law:
-        return PodiumError(f"{law.format(source=config.source)}, but {given}", hint.format(source=config.source))
+        must = law.format(source=config.source, what=what, key=key)
+        return PodiumError(f"{must}, but {given}", hint.format(source=config.source))
     return PodiumError(f"cannot {what} {key} in {url}: {given}", hint)
 
 
@@ -106,7 +110,7 @@ def _unreachable(error: http.HTTPError, what: str, config: S3Config) -> PodiumEr
                 f"{config.url} must speak TLS, but does not", f"write http://{config.endpoint} if that is meant"
             )
         return PodiumError(
-            f"the certificate of {config.url} must be trusted, but {text.rpartition('] ')[2].rstrip(')')}",
+            f"the certificate of {config.url} must be trusted, but {_CODE.sub('', text.rpartition('] ')[2])}",
             "put its CA into a PEM file and set AWS_CA_BUNDLE",
         )
     said = next(
