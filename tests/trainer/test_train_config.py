@@ -1,6 +1,8 @@
 """Flags are a contract: Experiments and PyTorchJobs spell them out."""
 
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,16 @@ FLAGS = """
     label-smoothing dropout shift rotate flip erase average patience no-cuda precision threads seed log-interval
     save-model backend track track-dir
 """.split()  # noqa: SIM905
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_every_command_of_the_trainer_shown_in_the_docs_parses() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    shown = re.findall(r"^\$ .*-m podium\.trainer (.*)$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    assert len(shown) >= 4
+    for flags in shown:
+        assert parse(shlex.split(flags)).data
 
 
 def test_the_names_of_the_flags_do_not_change(capsys: pytest.CaptureFixture[str]) -> None:
