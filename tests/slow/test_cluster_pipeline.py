@@ -129,6 +129,7 @@ def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, k
     assert status_of(experiment).phase == "Succeeded"
     trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": experiment["metadata"]["name"]})
     assert [status_of(one).phase for one in trials] == ["Succeeded", "Succeeded"]
+    until(lambda: not cluster.api.pods(f"katib.kubeflow.org/suggestion={experiment['metadata']['name']}"), 60)
 
 
 def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(cluster: KubernetesCluster, katib: None) -> None:
@@ -137,13 +138,12 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(cluster: Kubern
     run_id = submit("tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200)
     (experiment,) = until(lambda: cluster.list("Experiment", {RUN_LABEL: run_id}), 300)
     name = experiment["metadata"]["name"]
-    of_it = {"katib.kubeflow.org/experiment": name}
-    until(lambda: [one for one in cluster.list("PyTorchJob", of_it) if status_of(one).phase == "Running"], 300)
+    until(lambda: [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"], 300)
     Server(os.environ["KF_PIPELINES_ENDPOINT"]).client.terminate_run(run_id)
 
     def left() -> list[str]:
-        objects = [one for kind in ("Trial", "PyTorchJob") for one in cluster.list(kind, of_it)]
-        objects += cluster.list("Experiment", {RUN_LABEL: run_id})
+        of_run = {RUN_LABEL: run_id}
+        objects = [one for kind in ("Experiment", "Trial", "PyTorchJob") for one in cluster.list(kind, of_run)]
         pods = cluster.api.pods(f"katib.kubeflow.org/experiment={name}")
         return [one["metadata"]["name"] for one in objects] + [pod.metadata.name for pod in pods]
 
@@ -174,15 +174,46 @@ def test_a_lost_replica_ends_in_one_job_and_a_clear_end(cluster: KubernetesClust
     assert [one["metadata"]["name"] for one in jobs_of(cluster, run_id)] == [name]
 
 
+def step_pod(cluster: KubernetesCluster, run_id: str) -> str:
+    """Name the pod that runs a step now; there is one at a time."""
+    pods = cluster.api.pods(f"pipeline/runid={run_id}")
+    (step,) = [pod.metadata.name for pod in pods if pod.status.phase == "Running" and "impl" in pod.metadata.name]
+    return str(step)
+
+
 def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster) -> None:
     run_id = submit(epochs=4, workers=1)
     name = training(cluster, run_id)
-    pods = cluster.api.pods(f"pipeline/runid={run_id}")
-    (step,) = [pod for pod in pods if pod.status.phase == "Running" and "impl" in pod.metadata.name]
-    cluster.api.core.delete_namespaced_pod(step.metadata.name, NAMESPACE)
+    cluster.api.core.delete_namespaced_pod(step_pod(cluster, run_id), NAMESPACE)
     assert "failed" in end_of(run_id)
     assert {one["metadata"]["name"] for one in jobs_of(cluster, run_id)} <= {name}
     until(lambda: not [one for one in jobs_of(cluster, run_id) if not status_of(one).finished], 120)
+
+
+FREEZE = """
+import os, signal
+for number in filter(str.isdigit, os.listdir("/proc")):
+    with open(f"/proc/{number}/cmdline", "rb") as file:
+        if b"executor_main" in file.read() and int(number) not in (1, os.getpid()):
+            os.kill(int(number), signal.SIGSTOP)
+print("frozen")
+"""
+
+
+def test_a_step_that_is_run_again_goes_on_with_its_job(cluster: KubernetesCluster) -> None:
+    # A step lost without a chance to clean up, as with its node; Argo makes a pod that vanished anew (observed).
+    from kubernetes.stream import stream
+
+    run_id = submit(epochs=20, workers=1)
+    training(cluster, run_id)
+    (job,) = jobs_of(cluster, run_id)
+    step = step_pod(cluster, run_id)
+    execute = cluster.api.core.connect_get_namespaced_pod_exec
+    command = ["python3", "-c", FREEZE]
+    assert "frozen" in stream(execute, step, NAMESPACE, container="main", command=command, stdout=True, stderr=True)
+    cluster.api.core.delete_namespaced_pod(step, NAMESPACE, grace_period_seconds=0)
+    assert end_of(run_id) == "SUCCEEDED"
+    assert [one["metadata"]["uid"] for one in jobs_of(cluster, run_id)] == [job["metadata"]["uid"]]
 
 
 HELLO = """

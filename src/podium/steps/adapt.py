@@ -30,6 +30,8 @@ def adapt(template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any],
     check_shape(template)
     changed = deepcopy(template)
     spec = changed.setdefault("spec", {})
+    # Nobody goes on with the sweep of a run that is over, and until then Katib keeps its suggestion pod (observed).
+    spec["resumePolicy"] = "Never"
     trial = spec.setdefault("trialTemplate", {})
     flags = {"data": data, **{name: str(value) for name, value in fixed.items() if value}}
     for searched in [one.get("name", "") for one in spec.get("parameters") or []]:
