@@ -117,7 +117,8 @@ def minio(directory: Path) -> Iterator[str]:
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(300):
+    late = time.monotonic() + 120
+    while time.monotonic() < late:
         if process.poll() is not None:
             raise RuntimeError(log.read_text())
         with suppress(urllib.error.URLError, OSError):
