@@ -1,5 +1,6 @@
 """A cluster inside this process: PyTorchJobs and Jobs as processes, Experiments as trial loops."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,10 +12,11 @@ from podium.errors import Failed, InvalidInput, require
 from podium.local import job as batch
 from podium.local import pytorchjob as training
 from podium.local.controller import Runtime
-from podium.local.environment import PodIdentity, container_environment
+from podium.local.environment import PodIdentity, container_environment, expand
 from podium.local.images import check_images
 from podium.local.logs import read_log
 from podium.local.pods import PodPlan
+from podium.local.processes import Command
 from podium.local.starter import Starter
 from podium.local.store import POLL, Store, timestamp
 from podium.local.supervisor import ExperimentSupervisor, Supervisor, remove_experiment
@@ -24,6 +26,8 @@ from podium.manifests.names import random_suffix
 
 IGNORED = "podium.dev/ignored-fields"
 """Annotation of a stored job: the fields of its manifest that mean nothing on this machine."""
+
+_NOBODY = PodIdentity(name="pod", namespace="default", uid="")
 
 DELETE_TIMEOUT = 30.0
 """Seconds that delete waits for the last process."""
@@ -158,6 +162,20 @@ class LocalCluster(Cluster):
         _check_environment(plans)
         return admitted, plans
 
+    def warm(self, manifest: Manifest) -> None:
+        """Let the fork servers for the processes of a job like this one begin with their imports, without waiting.
+
+        Raises:
+            InvalidInput: As for plan.
+        """
+        admitted, plans = self.plan(manifest)
+        threads = training.threads_of(admitted) if admitted["kind"] == "PyTorchJob" else batch.threads_of(admitted)
+        for one in (plan.main for plan in plans):
+            env = container_environment(one, _NOBODY, {}, threads, str)
+            argv = tuple(one.image.resolve(expand(word, env)) for word in one.argv)
+            place, own = one.working_dir or one.image.workdir, one.image.root is None
+            self._runtime.starter.warm(Command(argv=argv, env=env, cwd=place, log=Path(os.devnull), own_python=own))
+
     def _job(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
         admitted, plans = self.plan(manifest)
         kind = admitted["kind"]
@@ -189,10 +207,9 @@ def _named(manifest: Manifest) -> Manifest:
 
 def _check_environment(plans: tuple[PodPlan, ...]) -> None:
     """Find what an environment lacks before anything is stored."""
-    nobody = PodIdentity(name="pod", namespace="default", uid="")
     for plan in plans:
         for container in (*plan.init, plan.main):
-            container_environment(container, nobody, {}, 1, str)
+            container_environment(container, _NOBODY, {}, 1, str)
 
 
 def _ignored(job: Manifest, plans: tuple[PodPlan, ...]) -> list[str]:

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
 from podium.local.early_stopping import MedianStop
-from podium.local.processes import cores
 from podium.local.resuming import read_readings
 from podium.local.search import Search
 from podium.local.store import LOST
 from podium.local.trial_status import Standing, mark, new_trial, now, stand_of, summarise, verdict, wanted
 from podium.local.trials import Ended, TrialRun
 from podium.local.warm_start import earlier_trials
-from podium.local.wrapping import check_trials
+from podium.local.wrapping import check_trials, cores_of_a_trial
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check, objective_of, render
 from podium.manifests.experiment.rules import Findings
@@ -67,7 +66,7 @@ class ExperimentController:
         self._objective, self._maximize, _ = objective_of(self.experiment)
         self._search: Search | None = None
         self._median: MedianStop | None = None
-        check_trials(cluster, self.experiment, directory)
+        self._likely_job = check_trials(cluster, self.experiment, directory)
         # One that goes on has them in its study, and may go on though they were deleted.
         self._earlier = [] if "startTime" in self._status else earlier_trials(cluster.store, self.experiment)
         self._thread = threading.Thread(target=self._run, name=f"podium-Experiment-{self.name}", daemon=True)
@@ -113,6 +112,7 @@ class ExperimentController:
 
     def _begin(self) -> None:
         self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]
+        self._cluster.warm(self._likely_job)
         findings = Findings()
         space = read_space(self._spec["parameters"], findings)
         algorithm = self._spec["algorithm"]
@@ -206,7 +206,7 @@ class ExperimentController:
 
     def _begin_trial(self, trial: Manifest) -> None:
         name = trial["metadata"]["name"]
-        share = cores() / max(1, min(self._spec["parallelTrialCount"], self._spec.get("maxTrialCount") or 10**6))
+        share = cores_of_a_trial(self._spec)
         run = TrialRun(
             self._cluster, self.experiment, trial, cores=share, save=self._save_trial, stopping=self._stopping
         )

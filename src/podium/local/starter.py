@@ -55,16 +55,18 @@ class Starter:
         Raises:
             Failed: The system cannot start any.
         """
-        if self._fork_server and command.own_python and (module := find_module(command)):
-            preload = find_preload(module[0], command)
-            server = self._server(preload, command.env) if preload is not None else None
-            if server and server.wait_until_ready():
-                try:
-                    return server.start(replace(command, module=module), on_exit)
-                except Failed:
-                    if server.alive:
-                        raise
+        module, server = self._server_of(command)
+        if server and server.wait_until_ready():
+            try:
+                return server.start(replace(command, module=module), on_exit)
+            except Failed:
+                if server.alive:
+                    raise
         return self._launcher().start(command, on_exit)
+
+    def warm(self, command: Command) -> None:
+        """Let the fork server of a command that will be started soon begin with its imports, without waiting."""
+        self._server_of(command)
 
     def close(self) -> None:
         """Stop everything that runs; returns when nothing is left."""
@@ -73,6 +75,11 @@ class Starter:
             self._servers, self._plain = {}, None
         for one in launchers:
             one.close()
+
+    def _server_of(self, command: Command) -> tuple[tuple[str, ...] | None, Launcher | None]:
+        module = find_module(command) if self._fork_server and command.own_python else None
+        preload = find_preload(module[0], command) if module else None
+        return module, self._server(preload, command.env) if preload is not None else None
 
     def _launcher(self) -> Launcher:
         with self._lock:
@@ -120,7 +127,7 @@ def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     """
     if module == "podium.trainer" or module.startswith("podium.trainer."):
         return TRAINER
-    source = _find_source(module, str(command.cwd))
+    source = _find_source(module, command)
     if source is None:
         return None
     try:
@@ -138,10 +145,10 @@ def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     return None if beside & (found | _STANDARD) else ("runpy", *sorted(found - {"runpy"}))
 
 
-def _find_source(module: str, cwd: str) -> Path | None:
+def _find_source(module: str, command: Command) -> Path | None:
     """Find a module's file without importing anything; of a package, its __main__."""
     inside = os.path.join(*module.split("."))
-    for place in (cwd, *sys.path):
+    for place in (str(command.cwd), *command.env.get("PYTHONPATH", "").split(os.pathsep), *sys.path):
         for found in (Path(place, f"{inside}.py"), Path(place, inside, "__main__.py")):
             if found.is_file():
                 return found

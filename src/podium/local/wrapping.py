@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from podium.cluster.base import Manifest
 from podium.errors import require
 from podium.local.environment import MOST_PROCESSES
+from podium.local.processes import cores
 from podium.manifests.experiment import render
 from podium.manifests.experiment.build import primary_containers
 from podium.manifests.experiment.rules import Findings
@@ -44,20 +45,20 @@ class Wrapped:
     """File or directory that holds the metrics; None: what the replica prints."""
 
 
-def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path, cores: float) -> Wrapped:
+def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path, share: float) -> Wrapped:
     """Return a trial's job with the primary container wrapped.
 
     Args:
         experiment: With its defaults.
         job: Rendered, named after the trial.
         directory: The trial's own; files that the collector reads are put there.
-        cores: How many cores the job may use.
+        share: How many cores the job may use.
     """
     wrapped = copy.deepcopy(dict(job))
     name = wrapped["metadata"]["name"]
     labels = {"katib.kubeflow.org/experiment": experiment["metadata"]["name"], "katib.kubeflow.org/trial": name}
     _merge(wrapped["metadata"], "labels", labels)
-    _merge(wrapped["metadata"], "annotations", {"podium.dev/cpu-share": f"{cores:g}"})
+    _merge(wrapped["metadata"], "annotations", {"podium.dev/cpu-share": f"{share:g}"})
     collecting = experiment["spec"]["metricsCollectorSpec"]
     kind = collecting["collector"]["kind"]
     metrics: Path | None = None
@@ -86,8 +87,8 @@ def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path,
     return Wrapped(job=wrapped, metrics=metrics)
 
 
-def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path) -> None:
-    """Refuse what no trial could run as here, before anything is stored.
+def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path) -> Manifest:
+    """Refuse what no trial could run as here, before anything is stored; return the job of a trial that could be.
 
     Raises:
         InvalidInput: The cluster would refuse the trials' jobs.
@@ -98,7 +99,14 @@ def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path)
     space = read_space(experiment["spec"]["parameters"], Findings())
     values = {parameter.name: first_values(parameter)[0] for parameter in space}
     job = render(experiment, f"{experiment['metadata']['name']}-trial", values)
-    cluster.plan(wrap(experiment, job, directory, 1.0).job)
+    wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment["spec"])).job
+    cluster.plan(wrapped)
+    return wrapped
+
+
+def cores_of_a_trial(spec: Mapping[str, Any]) -> float:
+    """Return the share of this machine's cores that each of an Experiment's parallel trials has."""
+    return cores() / max(1, min(spec["parallelTrialCount"], spec.get("maxTrialCount") or MOST_PROCESSES))
 
 
 def plain_argv(script: str) -> list[str] | None:
