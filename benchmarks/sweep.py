@@ -53,18 +53,18 @@ def flags(data: str, rate: str, output: str) -> list[str]:
     return [f"--lr={rate}", f"--data={data}", f"--output={output}", "--epochs=1", "--threads=1", "--no-cuda"]
 
 
-def experiment(command: list[str], values: list[str]) -> dict[str, Any]:
-    """Return an Experiment that runs a command once for each value of x."""
+def experiment(command: list[str], algorithm: str, space: dict[str, Any], trials: int) -> dict[str, Any]:
+    """Return an Experiment that runs a command for values of x."""
     container = {"name": "training", "image": "podium-trainer:0.1.0", "command": command}
     job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
     known = {"x": "x", "trial": "${trialSpec.Name}"}
     used = [name for name in known if any(f"${{trialParameters.{name}}}" in word for word in command)]
     spec = {
         "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "grid"},
+        "algorithm": {"algorithmName": algorithm},
         "parallelTrialCount": PARALLEL,
-        "maxTrialCount": len(values),
-        "parameters": [{"name": "x", "parameterType": "categorical", "feasibleSpace": {"list": values}}],
+        "maxTrialCount": trials,
+        "parameters": [{"name": "x", **space}],
         "trialTemplate": {
             "primaryContainerName": "training",
             "trialParameters": [{"name": name, "reference": known[name]} for name in used],
@@ -103,7 +103,8 @@ def podium(bench: Bench, place: Path, *options: str) -> dict[str, float]:
     command = ["python", "-m", "podium.trainer"]
     command += flags(str(bench.data), "${trialParameters.x}", f"{place}/models/${{trialParameters.trial}}")
     begin = time.perf_counter()
-    with engine(place, experiment(command, bench.rates), *options) as process:
+    space = {"parameterType": "categorical", "feasibleSpace": {"list": bench.rates}}
+    with engine(place, experiment(command, "grid", space, bench.trials), *options) as process:
         process.wait()
     return {"wall": time.perf_counter() - begin, **spent(place)}
 
@@ -241,9 +242,10 @@ def many(count: int, module: str) -> None:
         (place / "trivial.py").write_text(TRIVIAL.format(module=module))
         os.environ["PYTHONPATH"] = scratch
         command = ["python", "-m", "trivial", "${trialParameters.x}"]
+        space = {"parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}
         begin, rows, latest = time.perf_counter(), [], (0, 0.0, 0)
         marks = [mark for mark in (count // 10, count // 2) if mark]
-        with engine(place, experiment(command, [str(number) for number in range(count)])) as process:
+        with engine(place, experiment(command, "random", space, count)) as process:
             while process.poll() is None:
                 time.sleep(0.1)
                 latest = (
