@@ -178,3 +178,23 @@ def test_a_step_that_is_told_to_end_takes_its_job_along_within_a_second(cluster:
                 cluster.get("PyTorchJob", name)
         assert time.monotonic() - started < 1.0
         assert step.wait(20) == 143
+
+
+def test_a_step_that_is_run_again_goes_on_with_its_job(cluster: Cluster) -> None:
+    manifest = job("import time; time.sleep(300)")
+    name = manifest["metadata"]["name"]
+    again = [sys.executable, "-c", STEP, json.dumps(manifest)]
+    with subprocess.Popen(again, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "launched\n"
+        first.kill()
+    started = cluster.get("PyTorchJob", name)["metadata"]["uid"]
+    with subprocess.Popen(again, stdout=subprocess.PIPE, text=True) as second:
+        assert second.stdout is not None
+        said = second.stdout.readline()
+        assert said == f"podium | PyTorchJob {name} of an earlier attempt is there; going on with it\n"
+        assert second.stdout.readline() == "launched\n"
+        assert cluster.get("PyTorchJob", name)["metadata"]["uid"] == started
+        second.terminate()
+    with pytest.raises(NotFound):
+        cluster.get("PyTorchJob", name)

@@ -200,20 +200,25 @@ print("frozen")
 """
 
 
-def test_a_step_that_is_run_again_goes_on_with_its_job(cluster: KubernetesCluster) -> None:
-    # A step lost without a chance to clean up, as with its node; Argo makes a pod that vanished anew (observed).
+def test_a_step_lost_without_a_word_leaves_a_job_that_is_reaped(cluster: KubernetesCluster) -> None:
+    # As with a node that goes away: no handler runs.
     from kubernetes.stream import stream
 
     run_id = submit(epochs=20, workers=1)
-    training(cluster, run_id)
-    (job,) = jobs_of(cluster, run_id)
+    name = training(cluster, run_id)
     step = step_pod(cluster, run_id)
     execute = cluster.api.core.connect_get_namespaced_pod_exec
     command = ["python3", "-c", FREEZE]
-    assert "frozen" in stream(execute, step, NAMESPACE, container="main", command=command, stdout=True, stderr=True)
+    answer = stream(execute, step, NAMESPACE, container="main", command=command, stdout=True, _preload_content=False)
+    answer.run_forever(timeout=30)
+    assert "frozen" in answer.read_stdout()
+    answer.close()
     cluster.api.core.delete_namespaced_pod(step, NAMESPACE, grace_period_seconds=0)
-    assert end_of(run_id) == "SUCCEEDED"
-    assert [one["metadata"]["uid"] for one in jobs_of(cluster, run_id)] == [job["metadata"]["uid"]]
+    assert "failed at train-distributed" in end_of(run_id)
+    listed = json.loads(podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--json").stdout)
+    assert name in [one["name"] for one in listed]
+    assert podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--delete").returncode == 0
+    assert not jobs_of(cluster, run_id)
 
 
 HELLO = """
