@@ -79,6 +79,9 @@ def test_trials_that_failed_lose_their_weights_and_those_that_run_do_not(cluster
         status = {"conditions": [{"type": "Running", "status": "True", "reason": "TrialRunning", "message": ""}]}
         cluster.store.update("Trial", name, lambda trial, status=status: trial.update(status=status))
     assert plan_retention(cluster, "e", best=1).removed == ()
+    cluster.close()
+    with LocalCluster(cluster.store.directory, fork_server=False) as other:  # as after a kill: they will run again
+        assert plan_retention(other, "e", best=1).removed == ()
 
 
 @pytest.mark.parametrize("output", [None, "relative/models"])

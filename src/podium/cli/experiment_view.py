@@ -12,8 +12,7 @@ import click
 from podium.cli.model_tables import table
 from podium.cluster.base import Cluster, Manifest
 from podium.errors import NotFound
-from podium.local.store import LOST
-from podium.manifests.conditions import status_of
+from podium.local.resuming import has_ended
 from podium.manifests.experiment import TrialRow, leaderboard, news, objective_of, trial_row
 from podium.metrics import fold, read_text
 
@@ -49,11 +48,7 @@ def trials_of(cluster: Cluster, experiment: Manifest) -> list[TrialRow]:
 
 def finished(cluster: Cluster, name: str) -> list[TrialRow]:
     """Return the trials that ended, oldest first."""
-    return [
-        trial_row(trial)
-        for trial in cluster.list("Trial", {OF: name})
-        if (state := status_of(trial)).finished and not state.reason.endswith(LOST)
-    ]
+    return [trial_row(trial) for trial in cluster.list("Trial", {OF: name}) if has_ended(trial)]
 
 
 def _printed(cluster: Cluster, trial: Manifest, experiment: Manifest) -> dict[str, dict[str, str]]:

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, require
-from podium.manifests.experiment import TrialRow, leaderboard, objective_of
+from podium.local.resuming import has_ended
+from podium.manifests.experiment import leaderboard, objective_of
 from podium.manifests.experiment.build import primary_containers
 from podium.steps.adapt import read_flags
 from podium.storage import connect
@@ -17,7 +18,6 @@ RECORD = ("metrics.json", "hyperparameters.json", "environment.json")
 """What stays of a trial's output: a few kilobytes that say how it went."""
 
 GOOD = ("Succeeded", "EarlyStopped")
-ENDED = (*GOOD, "Failed", "MetricsUnavailable", "Killed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,9 @@ class Retention:
 
 
 def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
-    """Find the weights of all ended trials but the best; nothing is removed. Trials that still run are left alone.
+    """Find the weights of all ended trials but the best; nothing is removed.
+
+    Trials that run, or will run again when a stopped Experiment goes on, are left alone: their checkpoints are needed.
 
     Args:
         cluster: Holds the Experiment.
@@ -65,8 +67,10 @@ def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
     trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": name})
     ranked = leaderboard(trials, maximize=objective_of(experiment)[1])
     kept = [row.name for row in ranked if row.state in GOOD and row.value is not None][:best]
+    ended = [trial["metadata"]["name"] for trial in trials if has_ended(trial)]
+    losers = [row.name for row in ranked if row.name in ended and row.name not in kept]
     outputs = {trial["metadata"]["name"]: output_of(trial) for trial in trials}
-    return Retention(kept=tuple(kept), removed=tuple(_losers(ranked, kept, outputs)))
+    return Retention(kept=tuple(kept), removed=tuple(_weights(losers, outputs)))
 
 
 def remove(weights: Iterable[Weights]) -> None:
@@ -99,15 +103,12 @@ def output_of(trial: Mapping[str, Any]) -> str:
     return url
 
 
-def _losers(ranked: Iterable[TrialRow], kept: Iterable[str], outputs: Mapping[str, str]) -> Iterator[Weights]:
-    for row in ranked:
-        if row.state not in ENDED or row.name in kept:
-            continue
-        url = outputs[row.name]
-        entries = [one for one in connect(url).list() if one.key not in RECORD]
+def _weights(losers: Iterable[str], outputs: Mapping[str, str]) -> Iterator[Weights]:
+    for name in losers:
+        entries = [one for one in connect(outputs[name]).list() if one.key not in RECORD]
         if entries:
             keys = tuple(one.key for one in entries)
-            yield Weights(trial=row.name, url=url, keys=keys, size=sum(one.size for one in entries))
+            yield Weights(trial=name, url=outputs[name], keys=keys, size=sum(one.size for one in entries))
 
 
 def _split(line: str) -> list[str]:

@@ -34,6 +34,12 @@ def read_readings(directory: Path) -> list[Reading]:
     return [Reading(name, value, datetime.fromisoformat(time)) for name, value, time in rows]
 
 
+def has_ended(trial: Manifest) -> bool:
+    """Tell whether a trial ended for good; one whose engine was stopped or killed runs again."""
+    state = status_of(trial)
+    return state.finished and not state.reason.endswith(LOST)
+
+
 def edit(experiment: Manifest, changes: Mapping[str, int]) -> Manifest:
     """Return an Experiment with other counts, by the rules of Katib's webhook.
 
