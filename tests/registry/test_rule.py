@@ -62,6 +62,13 @@ def test_the_p_value_is_the_exact_two_sided_one(gained: int, lost: int) -> None:
     assert mcnemar(gained, lost) == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_p_value_too_small_for_a_float_is_not_called_zero() -> None:
+    assert mcnemar(7000, 100) == 0.0
+    labels = np.zeros(7100, int)
+    challenger = np.where(np.arange(7100) < 7000, 0, 1)
+    assert "McNemar p < 1e-300" in decide(PromotionRule(), labels, challenger, 1 - challenger).reasons[1]
+
+
 def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
     sevens = [int(i) for i in np.flatnonzero(LABELS == 7)[:6]]
     threes = [int(i) for i in np.flatnonzero(LABELS == 3)[:20]]

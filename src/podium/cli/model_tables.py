@@ -97,6 +97,8 @@ def history(records: "Iterable[Record]") -> list[str]:
 
 def why(record: "Record") -> str:
     """Say on what grounds something happened."""
+    from podium.registry.rule import p_words
+
     evidence = record.evidence
     if "accuracy" not in evidence:
         return str(evidence.get("reason") or "-")
@@ -105,5 +107,5 @@ def why(record: "Record") -> str:
         return kept + "; ".join(reason for reason in evidence.get("reasons", ()) if reason.startswith("no"))
     text = f"accuracy {evidence['accuracy']:.4f}"
     if "champion_accuracy" in evidence:
-        text += f" against {evidence['champion_accuracy']:.4f}, p = {evidence['p_value']:.2g}"
+        text += f" against {evidence['champion_accuracy']:.4f}, {p_words(evidence['p_value'])}"
     return text

@@ -106,12 +106,13 @@ def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["  [green]none: every picture is right[/]"]
     named = [escape(f"{pair['label']} taken for {pair['taken_for']}") for pair in pairs]
     width, digits = max(map(len, named)), len(str(pairs[0]["images"]))
+    shares = [escape(f"{pair['share']:6.1%} of {pair['label']}") for pair in pairs]
+    beside = max(map(len, shares))
     most = max(pair["share"] for pair in pairs)
-    room = max(0, min(24, columns() - width - digits - 30))
+    room = max(0, min(24, columns() - width - digits - beside - 9))
     return [
-        f"  {name:<{width}}  {pair['images']:>{digits}}  {pair['share']:6.1%} of {pair['label']:<4} "
-        f"[red]{_bar(pair['share'] / most * room)}[/]"
-        for name, pair in zip(named, pairs, strict=True)
+        f"  {name:<{width}}  {pair['images']:>{digits}}  {share:<{beside}}  [red]{_bar(pair['share'] / most * room)}[/]"
+        for name, share, pair in zip(named, shares, pairs, strict=True)
     ]
 
 
@@ -123,6 +124,8 @@ def difference(found: "Difference", versions: Sequence[str], most: int) -> list[
         versions: What to call the first and the second.
         most: How many kinds of flips to name each way.
     """
+    from podium.registry.rule import p_words
+
     figures = found.figures
     gained, lost, images = figures["only_challenger_right"], figures["only_champion_right"], figures["images"]
     both = round(figures["accuracy"] * images) - gained
@@ -138,7 +141,7 @@ def difference(found: "Difference", versions: Sequence[str], most: int) -> list[
         f"  {'first right':<14}{both:>{wide}}[red]{lost:>{wide}}[/]",
         f"  {'first wrong':<14}[green]{gained:>{wide}}[/]{images - both - gained - lost:>{wide}}",
         "",
-        f"  exact McNemar test, two-sided: p = {figures['p_value']:.3g}, {verdict}",
+        f"  exact McNemar test, two-sided: {p_words(figures['p_value'])}, {verdict}",
         "",
         *_flips("[green]right in second only[/]", found.gained, most),
         "",

@@ -178,9 +178,14 @@ def mcnemar(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail / 2**sides)
 
 
+def p_words(p_value: float) -> str:
+    """Write a p value; what is too small for a float is not 0."""
+    return f"p = {p_value:.3g}" if p_value else "p < 1e-300"
+
+
 def _criterion(rule: PromotionRule, compared: Mapping[str, Any]) -> tuple[bool, str]:
     gained, lost, p_value = compared["only_challenger_right"], compared["only_champion_right"], compared["p_value"]
-    counts = f"right where the champion is wrong: {gained}, wrong where it is right: {lost}, McNemar p = {p_value:.3g}"
+    counts = f"right where the champion is wrong: {gained}, wrong where it is right: {lost}, McNemar {p_words(p_value)}"
     holds = {
         "better": gained > lost,
         "not-worse": gained >= lost,
