@@ -16,7 +16,7 @@ from podium.metrics import format_metrics
 from podium.trainer import augment, data, models, processor, recipe
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
-from podium.trainer.world import GradientSum, PeerLost, World, peers
+from podium.trainer.world import GradientSum, PeerLost, World
 
 
 class Stopped(PodiumError):
@@ -36,7 +36,7 @@ class Progress:
     """Steps of it that are done."""
 
     losses: list[float] = field(default_factory=list)
-    """This process's share of the loss of each of them."""
+    """The loss of each of them."""
 
     seconds: float = 0.0
     """Time spent training in this epoch."""
@@ -132,13 +132,13 @@ class Training:
                 losses[progress.step] = self.step(batch)
                 progress.step += 1
                 if (progress.step - 1) % config.log_interval == 0:
-                    self.report_step(losses, len(batch))
+                    self.report_step(losses)
                 if self.stop:
                     raise Stopped("stopped by SIGTERM after a finished step", "the same command resumes it")
         finally:
             progress.losses = losses[: progress.step].tolist()
             progress.seconds = before + time.perf_counter()
-        self.end_epoch(self.world.sum(losses).cpu())
+        self.end_epoch(losses.cpu())
 
     def step(self, batch: Tensor) -> Tensor:
         """Take one step.
@@ -147,7 +147,7 @@ class Training:
             batch: Indices of the global batch, on the device.
 
         Returns:
-            This process's share of the mean loss over the global batch, still on the device.
+            The mean loss over the global batch, the same in every process, still on the device.
         """
         progress, config = self.progress, self.config
         mine, weight = data.share(batch, self.world.rank, self.world.size)
@@ -161,12 +161,10 @@ class Training:
             logits = self.model(images)
         loss = weight * F.cross_entropy(logits.float(), labels, reduction="sum",
                                         label_smoothing=config.label_smoothing)  # fmt: skip
-        with peers():
-            loss.backward()
-        self.gradients.wait()
+        loss = self.gradients.backward(loss)
         recipe.apply(self.optimizer)
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
-        return loss.detach()
+        return loss
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return images, distorted if the recipe says so, and labels."""
@@ -182,18 +180,12 @@ class Training:
         is_cuda = device.type == "cuda"
         (torch.cuda.default_generators[device.index] if is_cuda else torch.default_generator).manual_seed(seed)
 
-    def report_step(self, losses: Tensor, batch: int) -> None:
-        """Print a line of progress; alone, also see that the loss is finite.
-
-        With others that has to wait for the end of the epoch, where all of them see the same losses.
-        """
+    def report_step(self, losses: Tensor) -> None:
+        """Print a line of progress; the one place in an epoch that waits for a GPU, and sees that losses are finite."""
         progress, count = self.progress, len(self.dataset.train)
-        mine = (batch + self.world.size - 1 - self.world.rank) // self.world.size or batch
-        loss = losses[progress.step - 1].item() * batch / mine
-        if self.world.size == 1 and not math.isfinite(loss):
-            self.require_finite_steps(losses[: progress.step])
-        if self.world.rank == 0 and math.isfinite(loss):
-            seen = (progress.step - 1) * self.config.batch_size
+        self.require_finite_steps(losses[: progress.step])
+        if self.world.rank == 0:
+            seen, loss = (progress.step - 1) * self.config.batch_size, losses[progress.step - 1].item()
             self.say(f"Train Epoch: {progress.epoch} [{seen}/{count} ({seen / count:.0%})]\ttrain_loss={loss:.4f}")
 
     def end_epoch(self, losses: Tensor) -> None:

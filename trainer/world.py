@@ -92,11 +92,11 @@ def peers() -> Iterator[None]:
 
 
 class GradientSum:
-    """Sum gradients over all processes while the backward pass is still running.
+    """Sum gradients and the loss over all processes while the backward pass is still running.
 
-    A large gradient is sent as soon as it is complete; the small ones go together when the last of them is, because a
-    message costs half a millisecond of a core however short it is. In bf16 training they travel as bf16: that is what
-    the backward pass computed them in, and halves the bytes.
+    A large gradient is sent as soon as it is complete; the small ones go together with the loss when the last of them
+    is, because a message costs half a millisecond of a core however short it is. In bf16 training the large ones travel
+    as bf16: that is what the backward pass computed them in, and halves the bytes.
 
     Args:
         model: Its parameters' gradients are replaced by their sums.
@@ -110,35 +110,44 @@ class GradientSum:
         self.kind = torch.bfloat16 if precision == "bf16" else torch.float32
         self.pending: list[tuple[Any, Tensor, list[Tensor]]] = []
         self.complete: list[Tensor] = []
-        parameters = list(model.parameters()) if world.size > 1 else []
-        self.small = sum(parameter.numel() < self.LARGE for parameter in parameters)
-        for parameter in parameters:
+        self.parameters = list(model.parameters()) if world.size > 1 else []
+        self.small = sum(parameter.numel() < self.LARGE for parameter in self.parameters)
+        for parameter in self.parameters:
             parameter.register_post_accumulate_grad_hook(self._take)
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """Run the backward pass of this process's share of the loss; return the loss, summed like the gradients."""
+        total = loss.detach()
+        if not self.parameters:
+            loss.backward()
+            return total
+        self.complete = [total]
+        with peers():
+            loss.backward()
+            self._wait()
+        return total
 
     def _take(self, parameter: Tensor) -> None:
         assert parameter.grad is not None
         if parameter.numel() >= self.LARGE:
-            self._send([parameter.grad])
+            self._send([parameter.grad], self.kind)
             return
         self.complete.append(parameter.grad)
-        if len(self.complete) == self.small:
-            self._send(self.complete)
-            self.complete = []
+        if len(self.complete) == self.small + 1:
+            self._send(self.complete, torch.float32)
 
-    def _send(self, gradients: list[Tensor]) -> None:
-        flat = [gradient.reshape(-1) for gradient in gradients]
-        message = (torch.cat(flat) if len(flat) > 1 else flat[0]).to(self.kind)
-        self.pending.append((dist.all_reduce(message, async_op=True), message, gradients))
+    def _send(self, tensors: list[Tensor], kind: torch.dtype) -> None:
+        flat = [tensor.reshape(-1) for tensor in tensors]
+        message = (torch.cat(flat) if len(flat) > 1 else flat[0]).to(kind)
+        self.pending.append((dist.all_reduce(message, async_op=True), message, tensors))
 
-    def wait(self) -> None:
-        """Block until every gradient is the sum over all processes."""
-        with peers():
-            for work, message, gradients in self.pending:
-                work.wait()
-                sums = message.split([gradient.numel() for gradient in gradients])
-                for gradient, total in zip(gradients, sums, strict=True):
-                    if total.data_ptr() != gradient.data_ptr():
-                        gradient.copy_(total.view(gradient.shape))
+    def _wait(self) -> None:
+        for work, message, tensors in self.pending:
+            work.wait()
+            sums = message.split([tensor.numel() for tensor in tensors])
+            for tensor, total in zip(tensors, sums, strict=True):
+                if total.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(total.view(tensor.shape))
         self.pending.clear()
 
 
