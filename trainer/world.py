@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from podium.errors import InvalidInput, PodiumError, require
 from podium.trainer.config import TrainConfig
 
+TIMEOUT = timedelta(minutes=30)  # for the others to come, and for each message
+
 
 class PeerLost(PodiumError):
     """Another process of the training went away; starting again resumes from the checkpoint."""
@@ -163,7 +165,10 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
     device = pick_device(config, local_rank)
     if size > 1:
         with peers():
-            dist.init_process_group(config.backend, rank=rank, world_size=size, timeout=timedelta(minutes=30))
+            store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=TIMEOUT))
+            # torchrun's store outlives a restart: without a name of its own an attempt meets the dead of the last one.
+            attempt = dist.PrefixStore(f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+            dist.init_process_group(config.backend, store=attempt, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield World(rank=rank, size=size, device=device)
     finally:
