@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from podium.cli import main
+from podium.cli import model_view as view
 from podium.registry import Registry, open_registry
+from podium.registry.difference import difference
 
 LABELS = (np.arange(200) % 10).astype(np.uint8)
 Typed = Callable[..., tuple[int, str, str]]
@@ -138,6 +140,27 @@ def test_a_confusion_matrix_too_wide_for_the_terminal_says_so(
     out = typed("models", "show", "fashion", "a-run-with-quite-a-long-name")[1]
     assert "10 classes need a wider terminal than 40 columns" in out
     assert "Ankle boot taken for Bag" in out
+
+
+def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    truth, before, after = np.array([0, 1, 1, 0]), np.array([1, 0, 1, 0]), np.array([0, 1, 0, 0])
+    pictures = np.zeros((4, 28, 28), np.uint8)
+    pictures[0, 6:10, 5:8] = 255
+    pictures[1, 6:8] = 150
+    lines = view.difference(difference(truth, before, after, ("T-shirt", "Bag")), ("a", "b"), 5, pictures, 2)
+    at = next(number for number, line in enumerate(lines) if "#0 T-shirt, not Bag  " in line)
+    assert "#1 Bag, not T-shirt" in lines[at]
+    assert [line.split() for line in lines[at + 4 : at + 7]] == [["███", "▒" * 28], ["███"], []]
+    assert max(map(len, lines)) <= 80
+    assert any("#2 Bag, not T-shirt" in line for line in lines[at + 10 :])
+
+
+@pytest.mark.usefixtures("registry")
+def test_pictures_cannot_be_drawn_without_a_dataset(typed: Typed) -> None:
+    code, out, err = typed("models", "diff", "mnist", "champion", "best", "--draw", "2")
+    assert (code, out) == (2, "")
+    assert "--data" in err
 
 
 def test_diff_refuses_versions_that_saw_other_pictures(typed: Typed, registry: Registry) -> None:

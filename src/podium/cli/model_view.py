@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from podium.cli.model_tables import columns, size, when
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.text import Text
 
     from podium.registry import Record, Version
     from podium.registry.difference import Difference, Flip
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
+_SHADES = " ░▒▓█"
 
 
 def facts(pairs: Mapping[str, str | None]) -> list[str]:
@@ -116,13 +118,17 @@ def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def difference(found: "Difference", versions: Sequence[str], most: int) -> list[str]:
+def difference(
+    found: "Difference", versions: Sequence[str], most: int, pictures: "np.ndarray | None" = None, drawn: int = 0
+) -> list[str]:
     """Draw what changes from one model to another.
 
     Args:
         found: What was compared.
         versions: What to call the first and the second.
         most: How many kinds of flips to name each way.
+        pictures: Those of the test part, uint8 [n, rows, columns].
+        drawn: How many of them to draw each way.
     """
     from podium.registry.rule import p_words
 
@@ -144,8 +150,10 @@ def difference(found: "Difference", versions: Sequence[str], most: int) -> list[
         f"  exact McNemar test, two-sided: {p_words(figures['p_value'])}, {verdict}",
         "",
         *_flips("[green]right in second only[/]", found.gained, most),
+        *_pictures(pictures, found.gained[:drawn]),
         "",
         *_flips("[red]right in first only[/]", found.lost, most),
+        *_pictures(pictures, found.lost[:drawn]),
     ]
 
 
@@ -175,8 +183,7 @@ def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
 
     groups: dict[tuple[str, str], list[int]] = {}
     for one in flips:
-        wrong = one.before if one.after == one.label else one.after
-        groups.setdefault((one.label, wrong), []).append(one.picture)
+        groups.setdefault((one.label, _wrong(one)), []).append(one.picture)
     lines = [f"  {title}: {len(flips)} pictures"]
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (label, wrong), pictures in ordered[:most]:
@@ -190,6 +197,35 @@ def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
     if len(ordered) > most:
         lines.append(f"    … and {len(ordered) - most} more kinds (--all, --json)")
     return lines
+
+
+def _pictures(images: "np.ndarray | None", flips: "Sequence[Flip]") -> list[str]:
+    """Draw pictures side by side, two of their rows to a line."""
+    from rich.markup import escape
+
+    if images is None or not flips:
+        return []
+    width = max(images.shape[2], *(len(_caption(one)) for one in flips)) + 2
+    abreast = max(1, (columns() - 4) // width)
+    lines = []
+    for start in range(0, len(flips), abreast):
+        row = flips[start : start + abreast]
+        lines += ["", "    " + "".join(escape(f"{_caption(one):<{width}}") for one in row)]
+        pairs = [
+            (images[one.picture][::2].astype(int) + images[one.picture][1::2]) * len(_SHADES) // 511 for one in row
+        ]
+        for line in range(len(pairs[0])):
+            cells = ("".join(_SHADES[shade] for shade in pair[line]) for pair in pairs)
+            lines.append("    " + "".join(f"{cell:<{width}}" for cell in cells))
+    return lines
+
+
+def _caption(one: "Flip") -> str:
+    return f"#{one.picture} {one.label}, not {_wrong(one)}"
+
+
+def _wrong(one: "Flip") -> str:
+    return one.before if one.after == one.label else one.after
 
 
 def _percent(part: int, whole: int) -> str:

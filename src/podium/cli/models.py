@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from podium.cli import model_tables as draw
+from podium.cli import model_tables as tables
 from podium.cli import model_view as view
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.registry_options import names, open_registry, output, progress_bar, registry_options
@@ -36,7 +36,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
         output(
             as_json,
             {"name": name, "aliases": pointing, "versions": [vars(one) for one in summaries]},
-            lambda: draw.versions(summaries, aliases),
+            lambda: tables.versions(summaries, aliases),
         )
         return
     rows: list[dict[str, Any]] = []
@@ -49,10 +49,10 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
             "since": champion.time if champion else None,
         })  # fmt: skip
     text = [
-        (row["name"], str(row["versions"]), row["champion"] or "-", draw.when(row["since"]) if row["since"] else "-")
+        (row["name"], str(row["versions"]), row["champion"] or "-", tables.when(row["since"]) if row["since"] else "-")
         for row in rows
     ]
-    output(as_json, rows, lambda: draw.table(("MODEL", ">VERSIONS", "CHAMPION", "SINCE (UTC)"), text))
+    output(as_json, rows, lambda: tables.table(("MODEL", ">VERSIONS", "CHAMPION", "SINCE (UTC)"), text))
 
 
 @models.command()
@@ -80,7 +80,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     output(
         as_json,
         {**version.document(), "most_confused": pairs},
-        lambda: draw.paint([*view.version(version, registry.aliases(name)), *_report(matrix, classes, pairs)]),
+        lambda: tables.paint([*view.version(version, registry.aliases(name)), *_report(matrix, classes, pairs)]),
     )
 
 
@@ -98,9 +98,17 @@ def _report(matrix: Any, classes: list[str], pairs: list[dict[str, Any]]) -> "li
 @click.option(
     "--all", "everything", is_flag=True, help="Name every picture that flipped, not only the most frequent kinds."
 )
+@click.option("--draw", type=click.IntRange(0), default=0, help="Draw so many pictures that flipped each way (--data).")
 @registry_options
 def diff(
-    name: str, first: str, second: str, data: str | None, everything: bool, storage: str | None, as_json: bool
+    name: str,
+    first: str,
+    second: str,
+    data: str | None,
+    everything: bool,
+    draw: int,
+    storage: str | None,
+    as_json: bool,
 ) -> None:
     """Compare two versions on the same test pictures: paired test, classes, pictures that flipped.
 
@@ -111,10 +119,13 @@ def diff(
     Examples:
       podium models diff mnist champion staging
       podium models diff mnist champion staging --data podium-work/data/mnist --json
+      podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
+    from podium.errors import require
     from podium.registry.difference import difference
     from podium.steps.compare import predictions
 
+    require(not draw or data is not None, "pictures are drawn from a dataset", "say where it is: --data URI", draw=draw)
     registry = open_registry(storage)
     versions = registry.resolve(name, first), registry.resolve(name, second)
     seen = predictions(registry, versions, data)
@@ -127,7 +138,7 @@ def diff(
     output(
         as_json,
         {"name": name, "first": versions[0].version, "second": versions[1].version, **found.figures, **flips},
-        lambda: draw.paint(view.difference(found, called, most=1 << 30 if everything else 5)),
+        lambda: tables.paint(view.difference(found, called, 1 << 30 if everything else 5, seen.images, draw)),
     )
 
 
@@ -144,7 +155,7 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
     """
     registry = open_registry(storage)
     records = [record for one in names(registry, name) for record in registry.history(one)]
-    output(as_json, [one.document() for one in records], lambda: draw.paint(draw.history(records)))
+    output(as_json, [one.document() for one in records], lambda: tables.paint(tables.history(records)))
 
 
 @models.command()

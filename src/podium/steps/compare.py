@@ -26,6 +26,9 @@ class Predictions:
     classes: tuple[str, ...]
     """Names of the classes."""
 
+    images: "np.ndarray | None" = None
+    """The pictures, uint8 ``[n, 28, 28]``, where they were at hand."""
+
 
 def predictions(registry: Registry, versions: Sequence[Version], data: str | None) -> Predictions:
     """Get what versions predict for one test part.
@@ -100,4 +103,4 @@ def _run(registry: Registry, versions: Sequence[Version], data: str) -> Predicti
 
     info, part = describe(data), load(data, "test")
     predicted = tuple(Model(registry.read(one, "model.onnx")).logits(part.images).argmax(1) for one in versions)
-    return Predictions(labels=part.labels, predicted=predicted, classes=tuple(info.classes))
+    return Predictions(labels=part.labels, predicted=predicted, classes=tuple(info.classes), images=part.images)
