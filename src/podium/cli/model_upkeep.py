@@ -111,7 +111,7 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
 
         findings = [finding for model in models for finding in registry.verify(model, checked)]
     value = {"files": counted[0], "bytes": counted[1], "findings": [asdict(one) for one in findings]}
-    lines = [f"{one.where}: {one.what}" for one in findings]
+    lines = [f"{one.where}\n  {one.what}" for one in findings]
     told = f"{draw.counted(len(models), 'model')}, {draw.counted(counted[0], 'file')}, {draw.size(counted[1])}"
     lines.append(f"{told}: {draw.counted(len(findings), 'finding') if findings else 'no findings'}")
     output(as_json, value, lambda: "\n".join(lines))

@@ -75,7 +75,7 @@ def stored_sha256(storage: Storage, key: str) -> str:
 def _missing(storage: Storage, version: Version, file: str) -> Damaged:
     return Damaged(
         f"{storage.join(version.prefix)}/{file} must be there, but is missing",
-        f"`podium models rollback {version.name}` leaves a damaged champion; restore the file from a backup",
+        f"restore the file from a backup, or leave this champion: podium models rollback {version.name} [--to VERSION]",
     )
 
 
@@ -86,5 +86,5 @@ def _check(storage: Storage, version: Version, file: str, seen: tuple[str, int])
     raise Damaged(
         f"{storage.join(version.prefix)}/{file} must have sha256 {record.sha256} and {record.size} bytes, "
         f"but has {seen[0]} and {seen[1]} bytes",
-        f"`podium models rollback {version.name}` leaves a damaged champion; restore the file from a backup",
+        f"restore the file from a backup, or leave this champion: podium models rollback {version.name} [--to VERSION]",
     )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
-from podium.errors import Damaged, NotFound
+from podium.errors import Damaged, NotFound, PodiumError
 from podium.registry import content, index, pointer
 from podium.registry.version import METADATA, Version, parse, prefix_of
 from podium.storage import Storage
@@ -57,7 +57,7 @@ def _metadata(storage: Storage, name: str) -> Iterator[tuple[Version | None, Fin
         try:
             version = parse(stored, key) if stored is not None else None
         except Damaged as error:
-            yield None, Finding(where=key, what=error.message)
+            yield None, _damage(storage, key, error)
             continue
         if version and (version.name, version.version) != (name, expected):
             yield None, Finding(where=key, what=f"belongs to {version.name} {version.version}")
@@ -65,11 +65,16 @@ def _metadata(storage: Storage, name: str) -> Iterator[tuple[Version | None, Fin
             yield version, None
 
 
+def _damage(storage: Storage, key: str, error: PodiumError) -> Finding:
+    """Say what is wrong without saying twice where."""
+    return Finding(where=key, what=error.message.removeprefix(storage.join(key)).removeprefix(key).strip())
+
+
 def _file(storage: Storage, version: Version, file: str) -> Finding | None:
     try:
         content.verify(storage, version, file)
     except Damaged as error:
-        return Finding(where=f"{version.prefix}/{file}", what=error.message)
+        return _damage(storage, f"{version.prefix}/{file}", error)
     return None
 
 
@@ -86,7 +91,7 @@ def _pointers(storage: Storage, name: str, versions: set[str]) -> Iterator[Findi
         try:
             held = pointer.parse(storage.get(entry.key), entry.key)
         except (Damaged, NotFound) as error:
-            yield Finding(where=entry.key, what=error.message)
+            yield _damage(storage, entry.key, error)
             continue
         if held.version not in versions:
             yield Finding(where=entry.key, what=f"points at {held.version}, which is missing or damaged")
@@ -98,7 +103,7 @@ def _history(storage: Storage, name: str) -> Iterator[Finding]:
         try:
             event = pointer.parse(stored or b"", key)
         except Damaged as error:
-            yield Finding(where=key, what=error.message)
+            yield _damage(storage, key, error)
             continue
         if event.key != key:
             yield Finding(where=key, what=f"is the record of {event.key}")
