@@ -34,7 +34,7 @@ def shown_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each `podium …` line in fenced blocks of a page."""
     for block in re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            if match := re.match(r"^\s*(?:\$ )?(?:\.venv/bin/)?(podium .*)$", line):
+            if match := re.match(r"^\s*(?:\$ )?(?:\.venv/bin/)?(podium [a-z-].*)$", line):
                 yield shlex.split(re.split(r" (?:[|>]|&&) ", match[1])[0], comments=True)
 
 
