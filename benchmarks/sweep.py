@@ -1,6 +1,6 @@
 """Measure a sweep of short trials: this engine, a process for each trial, and Ray Tune. One command, one table.
 
-    podium data prepare --limit 400 --output small
+    podium data prepare --limit 200 --output small
     python benchmarks/sweep.py --data small --ray-python ../ray/bin/python
 
 Each way trains the same network at the same learning rates, two trials at a time, one thread each, and takes every
@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def experiment(command: list[str], algorithm: str, space: dict[str, Any], trials
 
 
 @contextmanager
-def engine(place: Path, manifest: dict[str, Any], *options: str) -> Iterator[subprocess.Popen[str]]:
+def engine(place: Path, manifest: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
     """Run an Experiment as a user would; the body waits for its end."""
     (place / "sweep.yaml").write_text(json.dumps(manifest))
     program = [
@@ -86,7 +87,7 @@ def engine(place: Path, manifest: dict[str, Any], *options: str) -> Iterator[sub
         "run",
         str(place / "sweep.yaml"),
     ]
-    command = [*program, "--dir", str(place / "cluster"), "--json", *options]
+    command = [*program, "--dir", str(place / "cluster"), "--json"]
     with (place / "log").open("w") as log:
         process = subprocess.Popen(command, cwd=place, text=True, stdout=log, stderr=subprocess.STDOUT)
         try:
@@ -98,13 +99,13 @@ def engine(place: Path, manifest: dict[str, Any], *options: str) -> Iterator[sub
         sys.exit((place / "log").read_text())
 
 
-def podium(bench: Bench, place: Path, *options: str) -> dict[str, float]:
+def podium(bench: Bench, place: Path) -> dict[str, float]:
     """Run the sweep with this engine."""
     command = ["python", "-m", "podium.trainer"]
     command += flags(str(bench.data), "${trialParameters.x}", f"{place}/models/${{trialParameters.trial}}")
     begin = time.perf_counter()
     space = {"parameterType": "categorical", "feasibleSpace": {"list": bench.rates}}
-    with engine(place, experiment(command, "grid", space, bench.trials), *options) as process:
+    with engine(place, experiment(command, "grid", space, bench.trials)) as process:
         process.wait()
     return {"wall": time.perf_counter() - begin, **spent(place)}
 
@@ -168,6 +169,12 @@ def run_ray(order: dict[str, Any]) -> None:
     print(json.dumps({"init": ready - begin, "fit": fitted - ready}), flush=True)
 
 
+def processor_seconds() -> float:
+    """Return what all programs started from here have computed, those of Ray that it leaves to nobody excepted."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def models(place: Path) -> set[tuple[float, float]]:
     """Return learning rate and loss of each model that a way left."""
     found = set()
@@ -195,7 +202,6 @@ def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]])
     """Measure every way in every round; each round begins with another one."""
     ways: dict[str, Callable[[Path], dict[str, float]]] = {
         "podium": lambda place: podium(bench, place),
-        "podium --no-fork-server": lambda place: podium(bench, place, "--no-fork-server"),
         "a process for each trial": lambda place: processes(bench, place),
     }
     if bench.ray:
@@ -207,7 +213,9 @@ def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]])
         seen = []
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             with tempfile.TemporaryDirectory() as scratch:
-                measured[name].append(ways[name](Path(scratch)))
+                before = processor_seconds()
+                found = ways[name](Path(scratch))
+                measured[name].append(found | {"processor": processor_seconds() - before})
                 seen.append(models(Path(scratch)))
             told = ", ".join(f"{what} {seconds:.2f}" for what, seconds in measured[name][-1].items())
             print(f"round {turn + 1}: {name}: {told} s", file=sys.stderr, flush=True)
@@ -221,12 +229,14 @@ def report(bench: Bench, measured: dict[str, list[dict[str, float]]]) -> None:
     images = json.loads((bench.data / "dataset.json").read_text())["parts"]["train"]["count"]
     print(machine())
     print(f"{bench.trials} trials of {images} images, {PARALLEL} at a time, {len(measured['podium'])} rounds\n")
-    print("| way | seconds, median | spread | podium is faster by |\n|---|---|---|---|")
+    print("| way | seconds, median | spread | podium is faster by | processor seconds |\n|---|---|---|---|---|")
     ours = [one["wall"] for one in measured["podium"]]
     for name, rows in measured.items():
         walls = [one["wall"] for one in rows]
         ratio = statistics.median(wall / own for wall, own in zip(walls, ours, strict=True))
-        print(f"| {name} | {statistics.median(walls):.1f} | {min(walls):.1f}–{max(walls):.1f} | {ratio:.1f}x |")
+        used = "" if "fit" in rows[0] else f"{statistics.median(one['processor'] for one in rows):.1f}"
+        spread = f"{min(walls):.1f}–{max(walls):.1f}"
+        print(f"| {name} | {statistics.median(walls):.1f} | {spread} | {ratio:.1f}x | {used} |")
     trial, steps = (statistics.median(one[name] for one in measured["podium"]) for name in ("trial", "steps"))
     print(f"\na trial here takes {trial:.2f} s, its steps alone {steps:.2f} s: {trial - steps:.2f} s beyond them")
     for name in ("Ray Tune", "Ray Tune, reuse_actors"):

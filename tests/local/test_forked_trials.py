@@ -1,0 +1,98 @@
+"""Trials of a sweep run as forks of one warm process, and are as apart as processes are."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.local.cluster import LocalCluster
+from podium.local.processes import cores
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
+
+PROBE = """
+import sys
+forked = "csv" in sys.modules
+import csv, json, os
+found = {"forked": forked, "cwd": os.getcwd(), "name": os.environ["KATIB_TRIAL_NAME"],
+         "threads": os.environ["OMP_NUM_THREADS"], "spoiled": hasattr(csv, "spoiled"), "files": os.listdir()}
+csv.spoiled = True
+open("left-behind", "w").close()
+os.environ["KATIB_TRIAL_NAME"] = "changed"
+print(json.dumps(found))
+print("loss=" + sys.argv[1])
+sys.exit(3 if float(sys.argv[1]) > 0.9 else 0)
+"""
+
+
+def sweep(values: list[str], parallel: int) -> dict[str, Any]:
+    """An Experiment that runs the probe once for each value."""
+    container = {"name": "main", "image": "python", "command": ["python", "-m", "probe", "${trialParameters.x}"]}
+    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    spec = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "grid"},
+        "parallelTrialCount": parallel,
+        "maxTrialCount": len(values),
+        "maxFailedTrialCount": len(values),
+        "parameters": [{"name": "x", "parameterType": "categorical", "feasibleSpace": {"list": values}}],
+        "trialTemplate": {
+            "primaryContainerName": "main",
+            "trialParameters": [{"name": "x", "reference": "x"}],
+            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+        },
+    }
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "e"}, "spec": spec}
+
+
+def run(tmp_path: Path, values: list[str], **options: Any) -> tuple[dict[str, str], list[dict[str, Any]], int]:
+    """Return the state of each trial by its value, what the probes printed, and how many fork servers there were."""
+    with LocalCluster(tmp_path / "cluster", **options) as cluster:
+        cluster.create(sweep(values, 2))
+        for _ in cluster.watch("Experiment", "e", timeout=60):
+            pass
+        assert cluster.join("Experiment", "e", 30)
+        servers = len(cluster._runtime.starter._servers)
+        states, printed = {}, []
+        for trial in cluster.list("Trial"):
+            value = trial["spec"]["parameterAssignments"][0]["value"]
+            states[value] = trial["status"]["conditions"][-1]["type"]
+            printed.append(json.loads(next(cluster.logs("Trial", trial["metadata"]["name"]))))
+            assert printed[-1]["name"] == trial["metadata"]["name"]
+    return states, printed, servers
+
+
+@pytest.fixture(autouse=True)
+def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "probe.py").write_text(PROBE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "code"))
+
+
+def test_forked_trials_have_their_own_directory_environment_output_and_exit_code(tmp_path: Path) -> None:
+    states, printed, servers = run(tmp_path, ["0.1", "0.5", "0.95"])
+    assert states == {"0.1": "Succeeded", "0.5": "Succeeded", "0.95": "Failed"}
+    assert all(one["forked"] and not one["spoiled"] and one["files"] == [] for one in printed)
+    assert len({one["cwd"] for one in printed}) == len({one["name"] for one in printed}) == 3
+    # The one that was warmed up before the first trial was the one they ran in.
+    assert servers == 1
+
+
+def test_parallel_trials_together_use_no_more_threads_than_there_are_cores(tmp_path: Path) -> None:
+    _, printed, _ = run(tmp_path, ["0.1", "0.2"])
+    assert sum(int(one["threads"]) for one in printed) <= max(cores(), 2)
+    assert all(one["threads"] == str(max(1, cores() // 2)) for one in printed)
+
+
+@pytest.mark.parametrize("switch", ["argument", "environment"])
+def test_without_the_fork_server_each_trial_is_an_interpreter_of_its_own(
+    switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if switch == "environment":
+        monkeypatch.setitem(os.environ, "PODIUM_FORK_SERVER", "0")
+    states, printed, servers = run(tmp_path, ["0.1", "0.2"], **({"fork_server": False} if switch == "argument" else {}))
+    assert (set(states.values()), servers) == ({"Succeeded"}, 0)
+    assert not any(one["forked"] for one in printed)
