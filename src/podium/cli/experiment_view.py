@@ -31,6 +31,16 @@ _MARKS = {
     "MetricsUnavailable": ("?", "red"),
     "Killed": ("■", "yellow"),
 }
+_LISTS = {
+    "Succeeded": "succeededTrialList",
+    "EarlyStopped": "earlyStoppedTrialList",
+    "Failed": "failedTrialList",
+    "MetricsUnavailable": "metricsUnavailableTrialList",
+    "Killed": "killedTrialList",
+    "Running": "runningTrialList",
+}
+"""Where an Experiment's status names its trials in each state; those that ended first."""
+
 _SHOWN = 24
 """Rows of the live table at most; earlier trials are counted, the best always shown."""
 
@@ -139,12 +149,20 @@ class Lines(View):
         self._states = dict(told)
 
     def look(self) -> None:
-        """Print what changed."""
+        """Print what changed; only trials of which the Experiment says so are read, for there may be thousands."""
         experiment = self._cluster.get("Experiment", self._name)
-        for trial in self._cluster.list("Trial", {OF: self._name}):
-            for row in news(trial, self._states.get(trial["metadata"]["name"], "Pending")):
-                self._states[row.name] = row.state
-                click.echo(self._line(row, experiment), err=True)
+        status = experiment.get("status") or {}
+        changed = [
+            name
+            for state, names in _LISTS.items()
+            for name in status.get(names) or []
+            if self._states.get(name) != state
+        ]
+        for name in changed:
+            with suppress(NotFound):
+                for row in news(self._cluster.get("Trial", name), self._states.get(name, "Pending")):
+                    self._states[name] = row.state
+                    click.echo(self._line(row, experiment), err=True)
 
     def _line(self, row: TrialRow, experiment: Manifest) -> str:
         since = f"[{time.monotonic() - self._began:7.1f} s]"
