@@ -186,6 +186,7 @@ class TrainConfig:
             self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")
         for name in ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "average", "patience"):
             self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
+        self._number("seed", self.seed < 2**32, "< 2**32", "for example 1")
         for name in ("shift", "erase"):
             self._number(name, getattr(self, name) <= 14, "<= 14", "images are 28 pixels wide")
 

@@ -68,6 +68,7 @@ def test_a_model_brings_its_recipe_and_a_flag_wins_over_it() -> None:
         (["--width", "0"], "--width > 0"),
         (["--epochs", "0"], "--epochs >= 1"),
         (["--batch-size", "0"], "--batch-size >= 1"),
+        (["--seed", "4294967296"], "--seed < 2**32"),
         (["--dropout", "1"], "--dropout in [0, 1)"),
         (["--weight-decay", "-1"], "--weight-decay >= 0"),
         (["--backend", "carrier-pigeon"], "--backend is one of gloo, nccl, mpi"),
