@@ -17,7 +17,7 @@ from podium.doctor.manifest import examine_manifest
 from podium.errors import InvalidInput
 from podium.local.cluster import LocalCluster
 from podium.local.supervisor import Supervisor
-from podium.manifests.experiment import check, customise, load
+from podium.manifests.experiment import check, customise, examine, load
 
 BASES = list(bases())
 COUNT = 400
@@ -42,11 +42,11 @@ def mutated(number: int) -> tuple[dict[str, Any], str]:
 
 
 def refusal(call: Callable[[], Any]) -> str | None:
-    """Return how a call was refused; None if it was not. Nothing but InvalidInput is a refusal."""
+    """Return how a call was refused, and how to mend it; None if it was not. Nothing but InvalidInput is a refusal."""
     try:
         call()
     except InvalidInput as error:
-        return error.message
+        return str(error)
     return None
 
 
@@ -60,6 +60,7 @@ def test_mutated_manifests_are_refused_with_law_value_and_field_or_are_experimen
             if refused is not None:
                 assert SAYS.fullmatch(refused), (what, refused)
                 assert FIELD.search(refused), (what, refused)
+                assert "\nhint: " in refused, (what, refused)
             else:
                 accepted += 1
                 (stored,) = cluster.list("Experiment")
@@ -103,6 +104,19 @@ def test_text_with_slips_in_it_is_refused_as_yaml_or_as_an_experiment() -> None:
             refused = refusal(lambda text=slipped: check(load(text + "\n")))
             says = "must hold, but got|not readable as YAML|but the given text"
             assert refused is None or re.search(says, refused), (name, refused)
+
+
+def test_a_misspelt_field_is_a_warning_with_the_right_one() -> None:
+    manifest = load("random")
+    manifest["spec"]["maxTrialCounts"] = manifest["spec"].pop("maxTrialCount")
+    manifest["spec"]["parameters"][0]["feasibleSpace"]["minimum"] = "0.1"
+    manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["mine"] = 1
+    check(manifest)
+    found = {finding.field: (finding.level, finding.hint) for finding in examine(manifest)[1]}
+    assert found == {
+        "spec.maxTrialCounts": ("warning", "did you mean maxTrialCount?"),
+        "spec.parameters[0].feasibleSpace.minimum": ("warning", "did you mean min?"),
+    }
 
 
 def test_half_a_character_is_no_text() -> None:

@@ -65,6 +65,7 @@ def run(
       podium experiment run tpe --name second --warm-start tpe
     """
     from podium.local.warm_start import sources
+    from podium.manifests.experiment import examine
     from podium.settings import Settings
 
     manifest = changed(source, **options)
@@ -73,6 +74,8 @@ def run(
         if options["name"] is None:
             manifest = _free_name(cluster, manifest)
         name = cluster.create(manifest)["metadata"]["name"]
+        for finding in examine(manifest)[1]:
+            click.echo(f"warning: {finding.text}\n  hint: {finding.hint}", err=True)
         warm = f", warm from {', '.join(names)}" if (names := sources(manifest)) else ""
         click.echo(f"Experiment {name}{warm}, everything under {cluster.store.directory}", err=True)
         _follow(cluster, name, as_json)

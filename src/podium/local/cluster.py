@@ -58,7 +58,8 @@ class LocalCluster(Cluster):
     def create(self, manifest: Manifest) -> Manifest:
         """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
         kind = manifest.get("kind") if isinstance(manifest, dict) else None
-        require(kind in KINDS and kind != "Trial", "kind is PyTorchJob, Job or Experiment", kind=kind)
+        law, hint = "kind is PyTorchJob, Job or Experiment", "write kind: and one of these"
+        require(kind in KINDS and kind != "Trial", law, hint, kind=kind)
         manifest = _named(manifest)
         stored, supervisor = self._experiment(manifest) if kind == "Experiment" else self._job(manifest)
         self.supervise(stored["kind"], stored["metadata"]["name"], supervisor)
@@ -195,13 +196,14 @@ class LocalCluster(Cluster):
 
 def _named(manifest: Manifest) -> Manifest:
     metadata = manifest.get("metadata")
-    require(isinstance(metadata, dict), "metadata is an object", metadata=metadata)
+    require(isinstance(metadata, dict), "metadata is an object", "metadata: {name: …}", metadata=metadata)
     assert isinstance(metadata, dict)
     if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
         return manifest | {"metadata": metadata | {"name": metadata["generateName"] + random_suffix()}}
     # The name becomes a folder: checked before the rules of each kind are.
     name = metadata.get("name")
-    require(isinstance(name, str) and bool(name) and "/" not in name and name[0] != ".", "metadata.name", name=name)
+    fits = isinstance(name, str) and bool(name) and "/" not in name and name[0] != "."
+    require(fits, "metadata.name is a name", "lower case letters, digits and dashes", name=name)
     return manifest
 
 

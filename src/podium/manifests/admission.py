@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from podium.manifests.conditions import Manifest
+from podium.manifests.experiment.hints import nearest
 from podium.manifests.experiment.rules import BOOL, INT, OBJECT, TEXT, Findings, Schema, check_structure, raise_for
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, CONTAINER, RESTART_POLICIES
@@ -143,11 +144,12 @@ def _check_replica(kind: str, replica: Any, path: str, findings: Findings) -> No
     replica["restartPolicy"] = replica.get("restartPolicy") or "OnFailure"
     law = "replicas == 1 for the Master" if kind == "Master" else "replicas >= 1"
     holds = replica["replicas"] == 1 if kind == "Master" else replica["replicas"] >= 1
-    findings.require(holds, f"{path}.replicas", law, replica["replicas"])
+    hint = "further processes are Workers" if kind == "Master" else "leave the Worker out if there is none"
+    findings.require(holds, f"{path}.replicas", law, replica["replicas"], hint)
     _one_of(replica["restartPolicy"], RESTART_POLICIES, f"{path}.restartPolicy", findings)
     names = _check_containers(replica.get("template"), f"{path}.template", findings)
     law = f"a container is called {CONTAINER}"
-    findings.require(CONTAINER in names, f"{path}.template.spec.containers", law, names)
+    findings.require(CONTAINER in names, f"{path}.template.spec.containers", law, names, f"name: {CONTAINER}")
 
 
 def _check_processes(spec: dict[str, Any], findings: Findings) -> None:
@@ -190,7 +192,8 @@ def _check_containers(template: Any, path: str, findings: Findings) -> list[str]
         inside = f"{path}.spec.containers[{place}]"
         if place >= len(containers):
             inside = f"{path}.spec.initContainers[{place - len(containers)}]"
-        findings.require(bool(container.get("image")), f"{inside}.image", "an image is given", container.get("image"))
+        image, hint = container.get("image"), "any name will do on one machine, where this Python stands for it"
+        findings.require(bool(image), f"{inside}.image", "an image is given", image, hint)
         findings.require(bool(container.get("name")), f"{inside}.name", "a name is given", container.get("name"))
         for at, variable in enumerate(container.get("env") or []):
             given = bool(variable.get("name"))
@@ -218,7 +221,9 @@ def _check_numbers(policy: dict[str, Any], path: str, findings: Findings) -> Non
 
 def _one_of(value: Any, allowed: tuple[Any, ...], path: str, findings: Findings) -> None:
     field = path.rpartition(".")[2]
-    findings.require(value in allowed, path, f"{field} is one of {', '.join(map(str, allowed))}", value)
+    findings.require(
+        value in allowed, path, f"{field} is one of {', '.join(map(str, allowed))}", value, nearest(value, allowed)
+    )
 
 
 def _camel_case(replicas: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment.admission import review
 from podium.manifests.experiment.build import pod_specs, primary_containers
 from podium.manifests.experiment.expression import parse_condition
+from podium.manifests.experiment.hints import PODS, TEMPLATE, nearest
 from podium.manifests.experiment.rules import Finding, Findings, raise_for
 from podium.manifests.experiment.schema import JOB_KINDS
 from podium.manifests.experiment.settings import check_search, read_settings
 from podium.manifests.experiment.space import Parameter, first_values, read_space
 from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.manifests.experiment.unknown import warn_of_unknown
 from podium.metrics import compile_format
 
 
@@ -39,7 +41,7 @@ def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]
     law = "the trial's job is in spec.trialTemplate.trialSpec"
     trial = spec["trialTemplate"].get("trialSpec")
     given = spec["trialTemplate"].get("configMap") or spec.get("nasConfig")
-    if not findings.require(trial is not None and not spec.get("nasConfig"), "spec", law, given, level="stuck"):
+    if not findings.require(trial is not None and not spec.get("nasConfig"), "spec", law, given, TEMPLATE, "stuck"):
         return admitted, findings
     space = read_space(spec["parameters"], findings)
     _check_objective(spec["objective"], findings)
@@ -51,6 +53,7 @@ def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]
     if not findings:
         check_search(spec["algorithm"]["algorithmName"], settings, space, spec, findings)
     _warn(spec, findings)
+    warn_of_unknown(manifest["spec"], findings)
     return admitted, findings
 
 
@@ -60,10 +63,16 @@ def _check_objective(objective: Mapping[str, Any], findings: Findings) -> None:
         path = f"spec.objective.metricStrategies[{place}]"
         name, value = strategy.get("name"), strategy.get("value")
         findings.require(
-            name in metrics, f"{path}.name", f"a metric is one of {', '.join(metrics)}", name, level="stuck"
+            name in metrics,
+            f"{path}.name",
+            f"a metric is one of {', '.join(metrics)}",
+            name,
+            nearest(name, metrics),
+            "stuck",
         )
-        known = value in ("min", "max", "latest")
-        findings.require(known, f"{path}.value", "a strategy is min, max or latest", value, level="stuck")
+        known = ("min", "max", "latest")
+        hint = nearest(value, known)
+        findings.require(value in known, f"{path}.value", "a strategy is min, max or latest", value, hint, "stuck")
 
 
 def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findings: Findings) -> None:
@@ -72,7 +81,8 @@ def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findi
     trial = template["trialSpec"]
     api = JOB_KINDS.get(trial["kind"])
     law = f"a trial is one of {', '.join(f'{kind} ({version})' for kind, version in JOB_KINDS.items())}"
-    if not findings.require(api == trial["apiVersion"], f"{path}.trialSpec.kind", law, trial["kind"], level="stuck"):
+    given = f"{trial['kind']} ({trial['apiVersion']})"
+    if not findings.require(api == trial["apiVersion"], f"{path}.trialSpec.kind", law, given, TEMPLATE, "stuck"):
         return
     for field in ("successCondition", "failureCondition"):
         try:
@@ -91,7 +101,8 @@ def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findi
             "the trialSpec has this label or annotation",
             not key or meta_value(key, trial, "n", "n") is not None,
         )
-        findings.require(known, where, law, given["reference"], level="stuck")
+        hint = "give it to trialSpec.metadata"
+        findings.require(known, where, law, given["reference"], hint, "stuck")
     _check_values(template, space, findings)
     if trial["kind"] == "PyTorchJob":
         name = experiment["metadata"]["name"]
@@ -104,14 +115,16 @@ def _check_pods(template: Mapping[str, Any], trial: Mapping[str, Any], findings:
     replicas = (trial.get("spec") or {}).get("pytorchReplicaSpecs") if trial["kind"] == "PyTorchJob" else None
     complete = bool(pods) and (replicas is None or len(pods) == len(replicas))
     law = "the job has a pod template" if replicas is None else "every replica has a pod template"
-    findings.require(complete, "spec.trialTemplate.trialSpec", law, trial.get("spec"), level="stuck")
+    findings.require(complete, "spec.trialTemplate.trialSpec", law, trial.get("spec"), PODS, "stuck")
     for replica, pod in pods:
         containers = pod.get("containers")
         names = [one.get("name") if isinstance(one, Mapping) else one for one in containers or []]
         law = f"every pod{f' ({replica})' if replica else ''} has a container {name!r}"
-        findings.require(name in names, path, law, names, level="stuck")
+        hint = f"call the container that trains {name}, or change primaryContainerName"
+        findings.require(name in names, path, law, names, hint, "stuck")
     if trial["kind"] == "PyTorchJob":
-        findings.require(name == "pytorch", path, "a PyTorchJob's container is called pytorch", name, level="stuck")
+        law, hint = "a PyTorchJob's container is called pytorch", "set primaryContainerName and the containers' names"
+        findings.require(name == "pytorch", path, law, name, hint, "stuck")
 
 
 def _check_values(template: Mapping[str, Any], space: list[Parameter], findings: Findings) -> None:
@@ -130,7 +143,7 @@ def _check_collector(collecting: Mapping[str, Any], findings: Findings) -> None:
     path, kind = "spec.metricsCollectorSpec", collecting["collector"]["kind"]
     law = "podium collects from StdOut, File or TensorFlowEvent"
     known = kind in ("StdOut", "File", "TensorFlowEvent")
-    findings.require(known, f"{path}.collector.kind", law, kind, level="stuck")
+    findings.require(known, f"{path}.collector.kind", law, kind, "use StdOut: print name=value", "stuck")
     for pattern in ((collecting.get("source") or {}).get("filter") or {}).get("metricsFormat") or []:
         try:
             compile_format(pattern)

@@ -12,6 +12,15 @@ Schema = Any
 
 TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
 
+_HINTS = {
+    TEXT: "one word or line; put numbers, yes and no in quotes",
+    INT: "digits without quotes, below 2^31",
+    NUMBER: "digits without quotes",
+    BOOL: "true or false without quotes",
+    OBJECT: "fields and their values, each on a line below it",
+}
+"""How to mend a value of another type."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -76,18 +85,19 @@ def check_structure(value: Any, schema: Schema, path: str, findings: Findings) -
     if value is None:
         return
     if isinstance(schema, dict):
-        if findings.require(isinstance(value, Mapping), path, f"{path} is an object", value):
+        hint = f"write its fields below it: {', '.join(schema)}"
+        if findings.require(isinstance(value, Mapping), path, f"{path} is an object", value, hint):
             for name, inner in schema.items():
                 check_structure(value.get(name), inner, f"{path}.{name}" if path else name, findings)
     elif isinstance(schema, list):
-        if findings.require(isinstance(value, list), path, f"{path} is a list", value):
+        hint = "write its items below it, each after a dash"
+        if findings.require(isinstance(value, list), path, f"{path} is a list", value, hint):
             for place, item in enumerate(value):
                 inside = f"{path}[{place}]"
-                if findings.require(item is not None, inside, f"{inside} is not empty", item):
+                if findings.require(item is not None, inside, f"{inside} is not empty", item, "remove the dash"):
                     check_structure(item, schema[0], inside, findings)
     else:
-        hint = "put it in quotes" if schema == TEXT and isinstance(value, int | float) else None
-        findings.require(_fits(value, schema), path, f"{path} is {schema}", value, hint)
+        findings.require(_fits(value, schema), path, f"{path} is {schema}", value, _HINTS[schema])
 
 
 def _fits(value: Any, schema: str) -> bool:

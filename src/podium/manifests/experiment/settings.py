@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from podium.manifests.experiment.hints import nearest
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.space import Parameter, count_points
 
@@ -60,14 +61,15 @@ def read_settings(algorithm: Mapping[str, Any], path: str, findings: Findings) -
     name = algorithm.get("algorithmName", "")
     known = _KNOWN.get(name)
     law = f"podium runs the algorithm (one of {', '.join(one for one in _KNOWN if one != 'medianstop')})"
-    if not findings.require(known is not None, f"{path}.algorithmName", law, name, level="stuck") or known is None:
+    hint = nearest(name, [one for one in _KNOWN if one != "medianstop"])
+    if not findings.require(known is not None, f"{path}.algorithmName", law, name, hint, "stuck") or known is None:
         return {}
     read: dict[str, Any] = {}
     for place, setting in enumerate(algorithm.get("algorithmSettings") or []):
         given, text = setting.get("name"), setting.get("value") or ""
         where = f"{path}.algorithmSettings[{place}]"
         law = f"a setting of {name} is one of {', '.join(known)}"
-        if not findings.require(given in known, where, law, given, level="stuck"):
+        if not findings.require(given in known, where, law, given, nearest(given, known), "stuck"):
             continue
         convert, holds, kind = known[given]
         try:
@@ -76,7 +78,12 @@ def read_settings(algorithm: Mapping[str, Any], path: str, findings: Findings) -
             value = None
         free = given == "resource_name"
         if findings.require(
-            value is not None and (free or holds(value)), where, f"{given} is {kind}", text, level="stuck"
+            value is not None and (free or holds(value)),
+            where,
+            f"{given} is {kind}",
+            text,
+            f"give {kind}, in quotes",
+            "stuck",
         ):
             read[given] = value
     return read
@@ -99,7 +106,8 @@ def check_search(
             findings.require(most is None or most <= points, "spec.maxTrialCount", law, given, hint, "stuck")
     if algorithm == "cmaes":
         bounded = sum(parameter.numeric for parameter in space)
-        findings.require(bounded >= 2, path, "cmaes needs two double or int parameters", bounded, level="stuck")
+        law = "cmaes needs two double or int parameters"
+        findings.require(bounded >= 2, path, law, bounded, "use tpe or random", "stuck")
     if algorithm in ("hyperband", "asha"):
         _check_resource(algorithm, settings, space, parallel, findings)
 
@@ -109,14 +117,16 @@ def _check_resource(
 ) -> None:
     path = "spec.algorithm.algorithmSettings"
     missing = [name for name in ("r_l", "resource_name") if name not in settings]
-    if not findings.require(not missing, path, f"{algorithm} has r_l and resource_name", missing, level="stuck"):
+    hint = '{name: resource_name, value: epochs} and {name: r_l, value: "9"}'
+    if not findings.require(not missing, path, f"{algorithm} has r_l and resource_name", missing, hint, "stuck"):
         return
     resource = settings["resource_name"]
     named = any(parameter.name == resource for parameter in space)
-    findings.require(named, path, "resource_name is one of the parameters", resource, level="stuck")
+    hint = nearest(resource, [parameter.name for parameter in space])
+    findings.require(named, path, "resource_name is one of the parameters", resource, hint, "stuck")
     eta = settings.get("eta", 3)
     if algorithm == "hyperband":
         # One bracket's first rung is asked for at once (katib: pkg/suggestion/v1beta1/hyperband/service.py).
         least = math.ceil(eta ** int(math.log(settings["r_l"]) / math.log(eta)))
         law = f"parallelTrialCount >= {least} for r_l={settings['r_l']:g}, eta={eta}"
-        findings.require(parallel >= least, "spec.parallelTrialCount", law, parallel, level="stuck")
+        findings.require(parallel >= least, "spec.parallelTrialCount", law, parallel, f"set it to {least}", "stuck")

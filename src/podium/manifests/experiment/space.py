@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from podium.manifests.experiment.hints import SPACE
 from podium.manifests.experiment.rules import Findings
 from podium.metrics import number
 
@@ -72,7 +73,7 @@ def read_space(parameters: Sequence[Mapping[str, Any]], findings: Findings) -> l
     for place, given in enumerate(parameters):
         path = f"spec.parameters[{place}]"
         name = given.get("name") or ""
-        if not findings.require(bool(name), f"{path}.name", "a parameter has a name", name, level="stuck"):
+        if not findings.require(bool(name), f"{path}.name", "a parameter has a name", name, SPACE, "stuck"):
             continue
         findings.require(name not in names, f"{path}.name", "names are unique", name, "remove one", level="stuck")
         names.add(name)
@@ -99,21 +100,26 @@ def _read_numeric(
         where = f"{path}.feasibleSpace.{field}"
         whole = kind == "double" or (value is not None and value == int(value))
         if findings.require(
-            value is not None and whole, where, f"{field} of {_a(kind)} is {_a(kind)}", text, level="stuck"
+            value is not None and whole, where, f"{field} of {_a(kind)} is {_a(kind)}", text, SPACE, "stuck"
         ):
             found[field] = value if value is not None else 0.0
     distribution = feasible.get("distribution") or "uniform"
     if "min" in found and "max" in found:
         bounds = f"min={feasible['min']}, max={feasible['max']}"
         where = f"{path}.feasibleSpace"
-        findings.require(found["min"] <= found["max"], where, "min <= max", bounds, level="stuck")
+        findings.require(found["min"] <= found["max"], where, "min <= max", bounds, "exchange them", "stuck")
         hint = "there is no logarithm of 0: begin at a small positive number"
         log = distribution in LOG
         findings.require(
             not log or found["min"] > 0, f"{where}.min", f"min > 0 for {distribution}", bounds, hint, "stuck"
         )
     findings.require(
-        found.get("step", 1) > 0, f"{path}.feasibleSpace.step", "step > 0", found.get("step"), level="stuck"
+        found.get("step", 1) > 0,
+        f"{path}.feasibleSpace.step",
+        "step > 0",
+        found.get("step"),
+        "give the distance of two values",
+        "stuck",
     )
     if len(findings) > before or not {"min", "max"} <= set(found):
         return None
@@ -128,7 +134,9 @@ def _read_listed(
 ) -> Parameter | None:
     choices = feasible.get("list") or []
     where = f"{path}.feasibleSpace.list"
-    if not findings.require(bool(choices), where, "a list has at least one value", choices, level="stuck"):
+    if not findings.require(
+        bool(choices), where, "a list has at least one value", choices, 'list: ["16", "32"]', "stuck"
+    ):
         return None
     twice = sorted({value for value in choices if choices.count(value) > 1})
     findings.require(not twice, where, "values are unique", twice, "remove the repeated ones", level="stuck")
