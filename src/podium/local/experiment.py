@@ -8,7 +8,6 @@ docs/katib-differences.md.
 import copy
 import queue
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
 from podium.local.early_stopping import MedianStop
+from podium.local.reporting import StatusFile
 from podium.local.resuming import read_readings
 from podium.local.search import Search
 from podium.local.store import LOST
@@ -32,9 +32,6 @@ from podium.manifests.names import random_suffix
 
 if TYPE_CHECKING:
     from podium.local.cluster import LocalCluster
-
-WRITE = 0.2
-"""Seconds between two writes of mere counts: they grow with the number of trials."""
 
 
 class ExperimentController:
@@ -56,8 +53,7 @@ class ExperimentController:
         self.name: str = self.experiment["metadata"]["name"]
         self._spec: dict[str, Any] = self.experiment["spec"]
         self._status: dict[str, Any] = copy.deepcopy(manifest.get("status") or {})
-        self._written: dict[str, Any] = {}
-        self._written_at = 0.0
+        self._file = StatusFile(cluster.store, self.experiment)
         self._standings: dict[str, Standing] = {}
         self._trials: dict[str, Manifest] = {}  # those that have not ended
         self._active: dict[str, threading.Thread] = {}
@@ -91,7 +87,7 @@ class ExperimentController:
             while not self._stopping.is_set():
                 self._reconcile()
                 if self._completed and not self._active:
-                    return self._write()
+                    return self._file.write(self._status)
                 self._take_events()
         except NotFound:
             pass  # Somebody removed the files: there is nobody to report to.
@@ -99,7 +95,7 @@ class ExperimentController:
             message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
             mark(self._status, "Failed", "ExperimentFailed", f"Experiment has failed: {message}")
             with suppress(NotFound):
-                self._write()
+                self._file.write(self._status)
         finally:
             self._stop_trials()
             if self._stopping.is_set():
@@ -108,7 +104,7 @@ class ExperimentController:
                     message = f"Experiment was stopped; podium experiment resume {self.name} goes on"
                     mark(self._status, "Stopped", "ExperimentStopped", message)
                 with suppress(NotFound):
-                    self._write()
+                    self._file.write(self._status)
 
     def _begin(self) -> None:
         self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]
@@ -134,7 +130,7 @@ class ExperimentController:
             warm = f"; it starts warm from {len(self._earlier)} trials" if self._earlier else ""
             mark(self._status, "Created", "ExperimentCreated", f"Experiment is created{warm}")
             self._status["currentOptimalTrial"] = {"observation": {}}
-            self._write()
+            self._file.write(self._status)
         self._recall()
 
     def _recall(self) -> None:
@@ -163,8 +159,7 @@ class ExperimentController:
                 mark(self._status, "Running", "ExperimentRunning", "Experiment is running")
             if not begun and not self._active:
                 self._check_end(exhausted=True)
-        if self._status.get("conditions") != self._written.get("conditions") or self._until_write <= 0:
-            self._write()
+        self._file.follow(self._status)
 
     def _count(self) -> None:
         self._standings.update((name, stand_of(trial)) for name, trial in self._trials.items())
@@ -235,7 +230,7 @@ class ExperimentController:
         """Wait until something happened or is due, and take in all that did."""
         events: list[tuple[str, Ended] | None] = []
         with suppress(queue.Empty):
-            events.append(self._events.get(timeout=None if self._status == self._written else self._until_write))
+            events.append(self._events.get(timeout=self._file.pause(self._status)))
             while True:
                 events.append(self._events.get_nowait())
         for name, ended in [event for event in events if event]:
@@ -251,17 +246,6 @@ class ExperimentController:
         self._search.tell(name, stands.value if stands.phase in ("Succeeded", "EarlyStopped") else None)
         if self._median and stands.phase == "Succeeded":
             self._median.learn(name, ended.readings)
-
-    @property
-    def _until_write(self) -> float:
-        return max(0.0, self._written_at + WRITE - time.monotonic())
-
-    def _write(self) -> None:
-        if self._status != self._written:
-            self._written_at = time.monotonic()
-            self._written = copy.deepcopy(self._status)
-            written, spec = self._written, self._spec
-            self._cluster.store.update("Experiment", self.name, lambda one: one.update(status=written, spec=spec))
 
     def _stop_trials(self) -> None:
         for name in list(self._active):
