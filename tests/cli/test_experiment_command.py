@@ -1,5 +1,6 @@
 """`podium experiment` as a user types it."""
 
+import io
 import json
 import signal
 import subprocess
@@ -11,8 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from rich.console import Console
 
 from podium.cli import main
+from podium.cli.experiment_view import Screen
+from podium.local.cluster import LocalCluster
 from podium.manifests.experiment import load
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
@@ -109,6 +113,25 @@ def test_a_sweep_from_a_file_ends_with_its_best_trial(podium: Any, manifest: Any
     (row,) = json.loads(podium("list", "--json").stdout)
     assert (row["name"], row["state"], row["trials"]) == ("sweep", "Succeeded", 3)
     assert "ExperimentMaxTrialsReached" in podium("status", "sweep", "--json").stdout
+
+
+def test_a_terminal_shows_a_table_that_keeps_the_best_trial_in_sight(
+    podium: Any, manifest: Any, tmp_path: Path
+) -> None:
+    podium("run", manifest(most=27), "--parallel-trials", "9", "--no-fork-server")
+    best = json.loads(podium("best", "sweep", "--json").stdout)
+    with LocalCluster(tmp_path / "podium-home" / "cluster") as cluster:
+        view = Screen(cluster, "sweep")
+        view.look()
+        console = Console(width=80, file=io.StringIO())
+        console.print(view)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[0].startswith("sweep: 27 trials")
+    assert lines[1].split() == ["TRIAL", "STATE", "lr", "loss", "SECONDS"]
+    rows = [line.split() for line in lines[2:]]
+    assert 24 <= len(rows) <= 25, "of earlier trials only the best is shown"
+    assert [row[1:3] for row in rows if row[1] == best["name"]] == [[best["name"], "Succeeded"]]
+    assert {row[0] for row in rows} == {"✓"}
 
 
 def test_a_finished_sweep_takes_more_trials_and_a_name_in_use_gets_a_number(podium: Any, manifest: Any) -> None:
