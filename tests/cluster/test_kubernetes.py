@@ -12,6 +12,7 @@ from api_server import ApiServer, World
 from podium.cluster import kubernetes_api, kubernetes_logs, kubernetes_pods, kubernetes_watch
 from podium.cluster.kubernetes import KubernetesCluster
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.steps.train import show_log
 
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "mnist"}, "spec": {}}
 EXPERIMENT = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "sweep"}, "spec": {}}
@@ -291,6 +292,18 @@ def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, 
     thread = later(0.4, *steps)
     assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "two", "three"]
     thread.join()
+
+
+def test_a_log_that_breaks_off_is_said_in_one_line_and_fails_nothing(
+    cluster: KubernetesCluster, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.create(JOB)
+    world.logs = {"mnist-master-0": ["one"]}
+    world.pod("mnist-master-0", MASTER, **terminated(0, "Completed"))
+    world.refusals = [(403, "no")] * 9
+    show_log(cluster, "PyTorchJob", "mnist")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("the log of PyTorchJob mnist breaks off: ")
 
 
 def test_an_unknown_replica_is_not_found(cluster: KubernetesCluster, world: World) -> None:

@@ -156,3 +156,18 @@ def test_a_failed_run_names_its_failed_task_and_a_cancelled_one_says_so(
     world.script = [{"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}]
     with pytest.raises(PodiumError, match="was cancelled"):
         runs.follow(server, run.run_id, lambda *_: None)
+
+
+def test_a_failed_task_is_named_even_if_the_server_writes_it_after_the_end(
+    server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "POLL", 0.01)
+    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    late = [{"state": "FAILED", "run_details": details(train="RUNNING")}] * 3
+    world.script = [*late, {"state": "FAILED", "run_details": details(train="FAILED")}]
+    with pytest.raises(PodiumError, match="failed at train"):
+        runs.follow(server, run.run_id, lambda *_: None)
+    monkeypatch.setattr(runs, "LATE", 0.05)
+    world.script = late
+    with pytest.raises(PodiumError, match="failed at no task"):
+        runs.follow(server, run.run_id, lambda *_: None)

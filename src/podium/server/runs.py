@@ -16,6 +16,9 @@ POLL = 2.0
 PATIENCE = 120.0
 """Seconds a server may be away while a run is followed."""
 
+LATE = 10.0
+"""Seconds after a run's end in which its failed task may still be missing: 2.0.5 writes it later (observed)."""
+
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
 
@@ -87,7 +90,7 @@ def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeou
     """
     end = float("inf") if timeout is None else time.monotonic() + timeout
     known: dict[str, str] = {}
-    answered = time.monotonic()
+    answered, over = time.monotonic(), float("inf")
     while True:
         try:
             run = server.call(f"read run {run_id}", server.client.get_run, run_id=run_id)
@@ -102,8 +105,11 @@ def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeou
                 known[task] = state
                 tell(task, state)
         if run.state in OVER:
-            return _end(run, known)
-        if time.monotonic() > end:
+            over = min(over, time.monotonic())
+            told = run.state == "SUCCEEDED" or "FAILED" in known.values() or _cancelled(run)
+            if told or time.monotonic() - over > LATE:
+                return _end(run, known)
+        elif time.monotonic() > end:
             raise Failed(f"run {run_id} did not end within {timeout:g} s; it goes on", "look at it in the UI")
         time.sleep(POLL)
 
@@ -121,12 +127,15 @@ def _is_own(task: Any) -> bool:
     return not machinery and not any((one.pod_name or "").startswith(f"{name}-") for one in task.child_tasks or [])
 
 
+def _cancelled(run: Any) -> bool:
+    """Tell whether somebody ended the run: its final state is FAILED, only its history says so (observed)."""
+    return any(one.state in ("CANCELING", "CANCELED") for one in run.state_history or [])
+
+
 def _end(run: Any, tasks: dict[str, str]) -> str:
     if run.state == "SUCCEEDED":
         return "SUCCEEDED"
-    # The final state of a cancelled run is FAILED: only its history tells (observed).
-    cancelled = any(one.state in ("CANCELING", "CANCELED") for one in run.state_history or [])
     failed = [name for name, state in tasks.items() if state == "FAILED"]
     why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
-    text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
+    text = f"run {run.run_id} was cancelled" if _cancelled(run) else f"run {run.run_id} {why}"
     raise Failed(text, f"see the step's log: kubectl logs -l pipeline/runid={run.run_id} -c main --tail 50")

@@ -1,6 +1,7 @@
 """Train one model with a PyTorchJob."""
 
 import json
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster import Cluster, connect
-from podium.errors import Failed, require
+from podium.errors import Failed, PodiumError, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
 from podium.manifests.placement import Pods, place
@@ -116,7 +117,7 @@ def follow(cluster: Cluster, kind: str, name: str) -> None:
         Failed: The job failed.
     """
     # The log may never begin (an image that cannot be pulled), so the end is watched apart from it.
-    reader = threading.Thread(target=_show_log, args=(cluster, kind, name), daemon=True)
+    reader = threading.Thread(target=show_log, args=(cluster, kind, name), daemon=True)
     reader.start()
     state = status_of(cluster.get(kind, name))
     for manifest in cluster.watch(kind, name):
@@ -128,14 +129,19 @@ def follow(cluster: Cluster, kind: str, name: str) -> None:
         raise cluster.failure(kind, name)
 
 
-def _show_log(cluster: Cluster, kind: str, name: str) -> None:
+def show_log(cluster: Cluster, kind: str, name: str) -> None:
+    """Print the log of the replica that reports metrics as it comes, each epoch as progress."""
     epoch = 0
-    for line in cluster.logs(kind, name, follow=True):
-        if parse_line(line, ("accuracy",)):
-            epoch += 1
-            say(f"epoch {epoch}: {line.partition(' ')[2]}")
-        else:
-            print(line, flush=True)
+    try:
+        for line in cluster.logs(kind, name, follow=True):
+            if parse_line(line, ("accuracy",)):
+                epoch += 1
+                say(f"epoch {epoch}: {line.partition(' ')[2]}")
+            else:
+                print(line, flush=True)
+    except PodiumError as error:
+        # The step is judged by the job's state: a log that cannot be read is no failure.
+        print(f"the log of {kind} {name} breaks off: {error.message}", file=sys.stderr, flush=True)
 
 
 def _trained(target: Path, name: str, run: RunIdentity, output: str, hyperparameters: dict[str, Any]) -> Trained:
