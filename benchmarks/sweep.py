@@ -113,14 +113,16 @@ def podium(bench: Bench, place: Path) -> dict[str, float]:
 def processes(bench: Bench, place: Path) -> dict[str, float]:
     """Run each trial in a process of its own, with nothing around them."""
 
-    def trial(rate: str) -> None:
+    def trial(rate: str) -> float:
+        begin = time.perf_counter()
         command = [sys.executable, "-m", "podium.trainer", *flags(str(bench.data), rate, f"{place}/models/{rate}")]
         subprocess.run(command, cwd=place, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return time.perf_counter() - begin
 
     begin = time.perf_counter()
     with ThreadPoolExecutor(PARALLEL) as pool:
-        list(pool.map(trial, bench.rates))
-    return {"wall": time.perf_counter() - begin}
+        each = list(pool.map(trial, bench.rates))
+    return {"wall": time.perf_counter() - begin, "trial": statistics.median(each)}
 
 
 def ray_tune(bench: Bench, place: Path, *, reuse: bool) -> dict[str, float]:
@@ -238,7 +240,9 @@ def report(bench: Bench, measured: dict[str, list[dict[str, float]]]) -> None:
         spread = f"{min(walls):.1f}–{max(walls):.1f}"
         print(f"| {name} | {statistics.median(walls):.1f} | {spread} | {ratio:.1f}x | {used} |")
     trial, steps = (statistics.median(one[name] for one in measured["podium"]) for name in ("trial", "steps"))
-    print(f"\na trial here takes {trial:.2f} s, its steps alone {steps:.2f} s: {trial - steps:.2f} s beyond them")
+    alone = statistics.median(one["trial"] for one in measured["a process for each trial"])
+    print(f"\na trial takes {trial:.2f} s here, {alone:.2f} s as a process: {alone / trial:.1f} times as long")
+    print(f"its steps alone take {steps:.2f} s: here {trial - steps:.2f} s come on top of them")
     for name in ("Ray Tune", "Ray Tune, reuse_actors"):
         if name in measured:
             fit = statistics.median(one["fit"] for one in measured[name])
