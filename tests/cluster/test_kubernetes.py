@@ -12,6 +12,7 @@ from api_server import ApiServer, World
 from podium.cluster import kubernetes_api, kubernetes_logs, kubernetes_pods, kubernetes_watch
 from podium.cluster.kubernetes import KubernetesCluster
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.steps.launch import launched
 from podium.steps.train import show_log
 
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "mnist"}, "spec": {}}
@@ -81,6 +82,13 @@ def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: Kubern
         cluster.create(EXPERIMENT)
     assert "install Katib" in str(caught.value.hint)
     assert not world.objects
+
+
+def test_what_failed_is_told_not_what_hindered_the_clean_up(cluster: KubernetesCluster, world: World) -> None:
+    world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
+    world.plurals.discard("experiments")
+    with pytest.raises(PodiumError, match="cannot create Experiment sweep"), launched(cluster, EXPERIMENT):
+        raise AssertionError("it did not start")
 
 
 def test_a_namespace_where_katib_collects_nothing_is_refused(cluster: KubernetesCluster, world: World) -> None:

@@ -212,7 +212,7 @@ def test_a_step_lost_without_a_word_leaves_a_job_that_is_reaped(cluster: Kuberne
     answer = stream(execute, step, NAMESPACE, container="main", command=command, stdout=True, _preload_content=False)
     answer.run_forever(timeout=30)
     assert "frozen" in answer.read_stdout()
-    answer.close()
+    answer.sock.shutdown()  # close() leaves the socket open once the other side has closed
     cluster.api.core.delete_namespaced_pod(step, NAMESPACE, grace_period_seconds=0)
     assert "failed at train-distributed" in end_of(run_id)
     listed = json.loads(podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--json").stdout)

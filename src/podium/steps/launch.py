@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from podium.cluster import Cluster
 from podium.cluster.access import find_access, grant_access
 from podium.cluster.base import Manifest
-from podium.errors import Conflict, NotFound
+from podium.errors import Conflict, PodiumError
 from podium.manifests.conditions import status_of
 from podium.steps.base import Terminated, say
 
@@ -30,7 +30,8 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
         cluster.abandon(kind, name)
         raise
     except BaseException:
-        with suppress(NotFound):
+        # What went wrong is told, not what hinders the clean-up after it.
+        with suppress(PodiumError):
             if not status_of(cluster.get(kind, name)).finished:
                 cluster.delete(kind, name)
         raise
