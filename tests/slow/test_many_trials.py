@@ -1,0 +1,62 @@
+"""A thousand trials: the engine's cost a trial and its memory do not grow with their number."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.local.cluster import LocalCluster
+
+pytestmark = pytest.mark.slow
+
+COUNT = 1000
+
+
+def thousand() -> dict[str, Any]:
+    """Trials that print a number, two at a time."""
+    command = ["python", "-m", "trivial", "${trialParameters.x}"]
+    container = {"name": "training", "image": "python", "command": command}
+    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    spec = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "random"},
+        "parallelTrialCount": 2,
+        "maxTrialCount": COUNT,
+        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
+        "trialTemplate": {
+            "primaryContainerName": "training",
+            "trialParameters": [{"name": "x", "reference": "x"}],
+            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+        },
+    }
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "many"}, "spec": spec}
+
+
+def resident() -> int:
+    """Return this process's memory in kB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_thousand_trials_cost_as_much_at_the_end_as_at_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trivial.py").write_text("import sys\nprint('loss=' + sys.argv[1])\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    marks: dict[int, tuple[float, float, int]] = {}
+    with LocalCluster(tmp_path / "cluster") as cluster:
+        cluster.create(thousand())
+        for found in cluster.watch("Experiment", "many", timeout=900):
+            done = found.get("status", {}).get("trialsSucceeded", 0)
+            reached = [mark for mark in (100, 200, 900, COUNT) if done >= mark and mark not in marks]
+            marks |= dict.fromkeys(reached, (time.monotonic(), time.process_time(), resident()))
+        assert cluster.join("Experiment", "many", 60)
+        assert cluster.get("Experiment", "many")["status"]["trialsSucceeded"] == COUNT
+    seconds = {mark: at for mark, (_, at, _) in marks.items()}
+    # Of the engine's own processor time: the machine may be busy with other things.
+    assert seconds[COUNT] - seconds[900] < 2 * (seconds[200] - seconds[100]) + 1
+    # Optuna and the counts remember each trial: some kB, never its manifest, threads or files.
+    assert marks[COUNT][2] - marks[100][2] < 20 * (COUNT - 100)
