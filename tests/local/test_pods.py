@@ -171,7 +171,7 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
         ({}, {"env": [{"name": "X", "valueFrom": {"resourceFieldRef": {}}}]}, "env[0].valueFrom"),
         ({}, {"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}, "fieldRef.fieldPath"),
         ({}, {"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]}, "c/k"),
-        ({}, {"env": [{"name": "X", "value": 1}]}, "put it in quotes"),
+        ({}, {"env": [{"name": "X", "value": 1}]}, "in quotes"),
         ({}, {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volumeMounts[0].name"),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, {}, "volumes[0]"),
         ({"volumes": [{"name": "v", "secret": {"secretName": "c"}}]}, {}, "not secret"),
