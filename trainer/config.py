@@ -30,6 +30,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "weight_decay": 5e-4,
         "label_smoothing": 0.1,
         "dropout": 0.0,
+        "average": 200,
     },
     # Highest accuracy in a few minutes on two cores: a residual network and digits moved and turned. For clothes:
     # --rotate 0 --shift 1 --flip, see docs/trainer.md.
@@ -44,6 +45,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "dropout": 0.0,
         "shift": 2,
         "rotate": 10.0,
+        "average": 200,
     },
 }
 
@@ -131,7 +133,9 @@ class TrainConfig:
     erase: int = 0
     """Blank a square of so many pixels in each training image."""
 
-    average: int = 200
+    # About an epoch of MNIST: 0.1 points more after five epochs of the tutorial's recipe than 200, which are enough
+    # where the learning rate ends at zero.
+    average: int = 900
     """Evaluate and keep weights averaged over about so many of the last steps; 0: the last weights alone."""
 
     patience: int = 0
