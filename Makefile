@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load test test-cluster test-slow minio lint check pins golden clean
+.PHONY: help install demo images images-load deploy test test-cluster test-slow minio lint check pins golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +58,11 @@ images-load: ## bring the images into a kind cluster (LOAD="minikube image load"
 	$(LOAD) podium-steps:$(TAG)
 	$(LOAD) podium-trainer:$(TAG)
 
-test-cluster: $(STAMP) ## the tests against the cluster of KUBECONFIG (KF_PIPELINES_ENDPOINT for the server)
+deploy: ## apply deploy/ to the cluster of KUBECONFIG and wait until the bucket is there
+	kubectl apply -k deploy
+	kubectl --namespace kubeflow wait --for=condition=Complete --timeout=300s job/podium-bucket
+
+test-cluster: $(STAMP) images images-load deploy ## everything on the cluster of KUBECONFIG: images, deploy/, pipelines, schedules, faults
 	@$(BIN)/pytest --cluster -m cluster --timeout 1800
 
 golden: $(STAMP) ## write the compiled pipelines the tests compare with; look at the difference before you commit it

@@ -1,14 +1,11 @@
-"""The whole pipeline on a live Kubeflow: pytest --cluster, with KF_PIPELINES_ENDPOINT, and images and deploy/ in place.
-
-PODIUM_TEST_SOURCE names where the cluster's pods find the MNIST files (the known mirrors if missing);
-PODIUM_TEST_NAMESPACE the namespace runs live in (kubeflow).
-"""
+"""The whole pipeline on a live Kubeflow: make test-cluster, or pytest --cluster where images and deploy/ are in place."""
 
 import json
 import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +20,12 @@ from podium.manifests.conditions import status_of
 NAMESPACE = os.environ.get("PODIUM_TEST_NAMESPACE", "kubeflow")
 # Of the cores little: a test cluster may be one small node, where three pods of as many threads stand in each other's way.
 PODS = '{"cpu": "100m"}'
-SMALL = {"source": os.environ.get("PODIUM_TEST_SOURCE", ""), "limit": "3000", "epochs": "1", "pods": PODS}
+SMALL = {"limit": "3000", "epochs": "1", "pods": PODS}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.cluster,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif("KF_PIPELINES_ENDPOINT" not in os.environ, reason="KF_PIPELINES_ENDPOINT names no server"),
+    pytest.mark.usefixtures("server"),
 ]
 
 
@@ -45,12 +42,21 @@ def podium(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
 
 
-def submit(pipeline: str = "train-and-promote", **changes: int) -> str:
-    """Start a pipeline; its run id."""
-    parameters = {**SMALL, **changes}
-    result = podium("submit", pipeline, *(f"{name}={value}" for name, value in parameters.items()), "--json")
-    assert result.returncode == 0, result.stderr
-    return str(json.loads(result.stdout)["run_id"])
+Submit = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def submit(server: str, source: str) -> Submit:
+    """Start a pipeline with these parameters; the run's id."""
+    assert podium("upload", "train_and_promote").returncode == 0
+
+    def start(pipeline: str = "train-and-promote", **changes: int | str) -> str:
+        parameters = {"source": source, **SMALL, **changes}
+        result = podium("submit", pipeline, *(f"{name}={value}" for name, value in parameters.items()), "--json")
+        assert result.returncode == 0, result.stderr
+        return str(json.loads(result.stdout)["run_id"])
+
+    return start
 
 
 def end_of(run_id: str) -> str:
@@ -89,19 +95,24 @@ def training(cluster: KubernetesCluster, run_id: str) -> str:
     return str(until(running, 600))
 
 
-def test_a_run_promotes_a_champion_and_a_second_upload_makes_no_version(cluster: KubernetesCluster) -> None:
-    assert podium("upload", "train_and_promote").returncode == 0
+def test_a_run_ends_in_a_champion_in_the_store_and_a_second_upload_makes_no_version(
+    cluster: KubernetesCluster, submit: Submit, store: str
+) -> None:
     assert "unchanged" in podium("upload", "train_and_promote").stdout
-    run_id = submit(workers=2)
+    model = f"test-{uuid.uuid4().hex[:8]}"
+    run_id = submit(workers=2, model_name=model)
     assert end_of(run_id) == "SUCCEEDED"
     (job,) = jobs_of(cluster, run_id)
     assert status_of(job).phase == "Succeeded"
     assert set(job["spec"]["pytorchReplicaSpecs"]) == {"Master", "Worker"}
     assert job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
     assert job["metadata"]["ownerReferences"][0]["kind"] == "Workflow"
+    champion = podium("models", "show", model, "champion", "--storage", store, "--json")
+    assert run_id in champion.stdout
+    assert podium("models", "verify", model, "--storage", store).returncode == 0
 
 
-def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesCluster) -> None:
+def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesCluster, submit: Submit) -> None:
     from podium.server.client import Server
 
     run_id = submit(epochs=200, workers=1)
@@ -112,17 +123,37 @@ def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesClus
     assert "was cancelled" in end_of(run_id)
 
 
+def has_katib(cluster: KubernetesCluster) -> bool:
+    try:
+        cluster.list("Experiment")
+    except PodiumError:
+        return False
+    return True
+
+
+def test_without_katib_the_sweep_step_says_so_and_starts_nothing(cluster: KubernetesCluster, submit: Submit) -> None:
+    if has_katib(cluster):
+        pytest.skip("this cluster has Katib")
+    assert podium("upload", "tune_and_promote").returncode == 0
+    run_id = submit("tune-and-promote")
+    assert "failed at katib-sweep" in end_of(run_id)
+    failed = [pod for pod in cluster.api.pods(f"pipeline/runid={run_id}") if pod.status.phase == "Failed"]
+    read = cluster.api.core.read_namespaced_pod_log
+    said = "".join(read(pod.metadata.name, NAMESPACE, container="main") for pod in failed)
+    assert "this cluster does not know the kind Experiment" in said
+    assert "install Katib" in said
+    assert not jobs_of(cluster, run_id)
+
+
 @pytest.fixture
 def katib(cluster: KubernetesCluster) -> None:
     """Skip where there is none."""
-    try:
-        cluster.list("Experiment")
-    except PodiumError as error:
-        pytest.skip(error.message)
+    if not has_katib(cluster):
+        pytest.skip("this cluster has no Katib")
     assert podium("upload", "tune_and_promote").returncode == 0
 
 
-def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, katib: None) -> None:
+def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, katib: None, submit: Submit) -> None:
     run_id = submit("tune-and-promote", max_trials=2, parallel_trials=1, trial_workers=1, workers=1)
     assert end_of(run_id) == "SUCCEEDED"
     (experiment,) = cluster.list("Experiment", {RUN_LABEL: run_id})
@@ -132,7 +163,9 @@ def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, k
     until(lambda: not cluster.api.pods(f"katib.kubeflow.org/suggestion={experiment['metadata']['name']}"), 60)
 
 
-def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(cluster: KubernetesCluster, katib: None) -> None:
+def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
+    cluster: KubernetesCluster, katib: None, submit: Submit
+) -> None:
     from podium.server.client import Server
 
     run_id = submit("tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200)
@@ -165,7 +198,9 @@ def test_a_job_whose_run_is_gone_is_reaped(cluster: KubernetesCluster) -> None:
 
 
 @pytest.mark.parametrize("victim", ["worker", "master"])
-def test_a_lost_replica_ends_in_one_job_and_a_clear_end(cluster: KubernetesCluster, victim: str) -> None:
+def test_a_lost_replica_ends_in_one_job_and_a_clear_end(
+    cluster: KubernetesCluster, victim: str, submit: Submit
+) -> None:
     run_id = submit(epochs=4, workers=1)
     name = training(cluster, run_id)
     cluster.api.core.delete_namespaced_pod(f"{name}-{victim}-0", NAMESPACE, grace_period_seconds=0)
@@ -181,7 +216,7 @@ def step_pod(cluster: KubernetesCluster, run_id: str) -> str:
     return str(step)
 
 
-def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster) -> None:
+def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster, submit: Submit) -> None:
     run_id = submit(epochs=4, workers=1)
     name = training(cluster, run_id)
     cluster.api.core.delete_namespaced_pod(step_pod(cluster, run_id), NAMESPACE)
@@ -200,7 +235,7 @@ print("frozen")
 """
 
 
-def test_a_step_lost_without_a_word_leaves_a_job_that_is_reaped(cluster: KubernetesCluster) -> None:
+def test_a_step_lost_without_a_word_leaves_a_job_that_is_reaped(cluster: KubernetesCluster, submit: Submit) -> None:
     # As with a node that goes away: no handler runs.
     from kubernetes.stream import stream
 
