@@ -4,7 +4,8 @@ import argparse
 import ast
 import inspect
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
@@ -220,19 +221,21 @@ def parse(argv: Sequence[str] | None = None) -> TrainConfig:
     Raises:
         InvalidInput: An unknown flag, a value that is no number, or a rule of TrainConfig broken.
     """
-    given = vars(_parser().parse_args(argv))
+    words = sys.argv[1:] if argv is None else argv
+    # The texts are read from this file's source, which takes longer than everything else here.
+    texts = _field_docs() if {"-h", "--help"}.intersection(words) else {}
+    given = vars(_parser(texts).parse_args(words))
     recipe = RECIPES.get(given.get("model", TrainConfig.model), {})
     given["track"] = tuple(given.get("track", ()))
     return TrainConfig(**{**recipe, **given})
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m podium.trainer", description="Train a classifier on a prepared dataset.",
                      epilog="example: python -m podium.trainer --data data/mnist --output model --epochs 1",
                      allow_abbrev=False, argument_default=argparse.SUPPRESS)  # fmt: skip
-    help_texts = _field_docs()
     for item in fields(TrainConfig):
-        flag, text = f"--{item.name.replace('_', '-')}", help_texts[item.name].replace("%", "%%")
+        flag, text = f"--{item.name.replace('_', '-')}", texts.get(item.name, "").replace("%", "%%")
         if item.type is bool:
             parser.add_argument(flag, action="store_true", help=text)
         elif item.name == "track":

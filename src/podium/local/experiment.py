@@ -8,6 +8,7 @@ docs/katib-differences.md.
 import copy
 import queue
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ class ExperimentController:
         self._active: dict[str, threading.Thread] = {}
         self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
+        self.at_end: Callable[[], None] = lambda: None  # called when nothing of it runs any more
         self._objective, self._maximize, _ = objective_of(self.experiment)
         self._search: Search | None = None
         self._median: MedianStop | None = None
@@ -105,6 +107,7 @@ class ExperimentController:
                     mark(self._status, "Stopped", "ExperimentStopped", message)
                 with suppress(NotFound):
                     self._file.write(self._status)
+            self.at_end()
 
     def _begin(self) -> None:
         self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]

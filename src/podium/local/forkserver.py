@@ -13,6 +13,7 @@ import os
 import runpy
 import sys
 import threading
+import weakref
 from types import TracebackType
 from typing import NoReturn
 
@@ -29,6 +30,9 @@ def preload(modules: list[str]) -> str | None:
             del sys.modules[name]
     if (threads := len(os.listdir("/proc/self/task"))) > 1:
         return f"preloading {', '.join(modules)} started {threads - 1} thread(s), which a fork would not copy"
+    for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
+        # What the imports hold is the server's; torch takes a thousand operators apart otherwise, at each fork's end.
+        finalizer.atexit = False
     gc.collect()
     # Keeps the collector from touching, and so copying, what all forks share.
     gc.freeze()

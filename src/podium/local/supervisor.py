@@ -32,7 +32,8 @@ class ExperimentSupervisor:
 
     def __init__(self, cluster: "LocalCluster", controller: "ExperimentController") -> None:
         self._cluster, self._controller = cluster, controller
-        self._wake, self._closing = threading.Event(), threading.Event()
+        self._wake, self._closing, self._ended = threading.Event(), threading.Event(), threading.Event()
+        controller.at_end = self._note_end
         name = f"podium-supervisor-{controller.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -55,9 +56,13 @@ class ExperimentSupervisor:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def _note_end(self) -> None:
+        self._ended.set()
+        self._wake.set()
+
     def _run(self) -> None:
         store, name = self._cluster.store, self._controller.name
-        while not self._controller.join(0):
+        while not self._ended.is_set():
             self._wake.wait(POLL)
             self._wake.clear()
             if store.is_deletion_asked("Experiment", name):
@@ -67,6 +72,7 @@ class ExperimentSupervisor:
                 self._controller.join()
             elif (store.place("Experiment", name) / STOP).exists():
                 self._controller.stop()
+        self._controller.join()
         if store.is_deletion_asked("Experiment", name):
             remove_experiment(self._cluster, name)
 
