@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from podium.local.launcher import IDLE
 from podium.local.processes import Command, Launcher
 
 # A process with a child, and a grandchild that leaves the session: both write their pid and sleep.
@@ -88,6 +89,34 @@ def test_sigterm_right_after_the_start_is_not_lost(start) -> None:
         process = start("sleep", "60")
         process.stop()
         assert process.wait(5) == 143
+
+
+def test_a_sigterm_that_comes_too_late_does_not_reach_the_next_process(start) -> None:
+    for _ in range(5):
+        ended = start("true")
+        assert ended.wait(20) == 0
+        ended.stop()
+        ended.kill()
+        assert start("sh", "-c", "sleep 0.05; exit 7").wait(20) == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_of_the_keepers_of_many_processes_only_a_few_wait_for_more(start) -> None:
+    children = Path(f"/proc/{start.launcher._program.pid}/task/{start.launcher._program.pid}/children")
+    processes = [start("sleep", "0.5") for _ in range(IDLE + 3)]
+    assert len(children.read_text().split()) == IDLE + 3
+    assert [one.wait(20) for one in processes] == [0] * (IDLE + 3)
+    assert until(lambda: len(children.read_text().split()) == IDLE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_killed_keeper_takes_its_process_along_and_the_next_one_gets_another(start) -> None:
+    process = start("sleep", "60")
+    keeper = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(keeper), signal.SIGKILL)
+    assert process.wait(20) == 137
+    assert until(lambda: not alive(process.pid))
+    assert start("sh", "-c", "exit 7").wait(20) == 7
 
 
 def test_a_kill_takes_grandchildren_too_even_in_a_session_of_their_own(start, tmp_path: Path) -> None:
