@@ -161,8 +161,10 @@ def test_a_sweep_that_reaches_its_limit_of_failures_ends_badly(podium: Any, mani
     assert "max failed count has reached" in ran.stderr
 
 
-@pytest.mark.parametrize("how", ["stop", "interrupt"])
-def test_a_running_sweep_can_be_stopped_and_resumed(how: str, podium: Any, manifest: Any) -> None:
+@pytest.mark.parametrize(
+    ("how", "code"), [("stop", 1), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_running_sweep_can_be_stopped_and_resumed(how: Any, code: int, podium: Any, manifest: Any) -> None:
     path = manifest(seconds="1.5")
     words = [*PODIUM, "experiment", "run", path, "--no-fork-server"]
     running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
@@ -173,12 +175,14 @@ def test_a_running_sweep_can_be_stopped_and_resumed(how: str, podium: Any, manif
     if how == "stop":
         podium("stop", "sweep")
     else:
-        running.send_signal(signal.SIGINT)
+        running.send_signal(how)
     began = time.monotonic()
     said = running.communicate(timeout=30)[1]
-    assert running.returncode == (1 if how == "stop" else 130), said
+    assert running.returncode == code, said
     assert time.monotonic() - began < 15
     assert "Traceback" not in said
+    assert "podium experiment resume sweep goes on" in said
+    assert "sweep: Stopped" in podium("status", "sweep").stdout
     podium("resume", "sweep", "--no-fork-server")
     assert len(json.loads(podium("trials", "sweep", "--json").stdout)) == 2
 

@@ -139,8 +139,8 @@ def test_what_is_not_yaml_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "is not YAML" in str(error_of(result))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupt_stops_everything(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_an_interrupt_stops_everything(number: signal.Signals, code: int, tmp_path: Path) -> None:
     (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(training("echo $$ >> ../../pids; sleep 60; true")))
     main = "from podium.cli import main; main()"
     command = [sys.executable, "-c", main, "job", "run", str(tmp_path / "jobs.yaml"), "--dir", str(tmp_path / "c")]
@@ -151,7 +151,7 @@ def test_an_interrupt_stops_everything(number: signal.Signals, tmp_path: Path) -
             time.sleep(0.05)
         os.kill(podium.pid, number)
         _, err = podium.communicate(timeout=60)
-    assert podium.returncode == (130 if number == signal.SIGINT else -9)
+    assert podium.returncode == code
     assert b"Traceback" not in err
     deadline = time.monotonic() + 15
     started = pids.read_text().split()

@@ -131,7 +131,7 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
     running.wait(timeout=60)
     assert within(30, lambda: not processes_of(home)), processes_of(home)
     if number != signal.SIGKILL:
-        assert running.returncode == 130
+        assert running.returncode == 128 + number
         told = json.loads((only_run(home) / "run.json").read_text())
         assert told["state"] == "stopped"
         assert told["steps"]["katib-sweep"]["state"] == "stopped"

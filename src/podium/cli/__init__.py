@@ -10,6 +10,7 @@ import click
 
 from podium import __version__
 from podium.errors import PodiumError
+from podium.interrupts import exit_code, signals_interrupt
 
 # command -> (module in podium.cli, object in it, line shown by `podium --help`)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -57,7 +58,8 @@ def app() -> None:
 def main() -> None:
     """Run the command line; errors become two lines on stderr and an exit code, never a traceback."""
     try:
-        app(standalone_mode=False)
+        with signals_interrupt():
+            app(standalone_mode=False)
     except PodiumError as error:
         click.secho("error: ", fg="red", nl=False, err=True)
         click.echo(error.message, err=True)
@@ -67,9 +69,11 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+    except (KeyboardInterrupt, click.Abort) as error:
+        # click makes an Abort of every KeyboardInterrupt.
+        code = exit_code(error if isinstance(error, KeyboardInterrupt) else error.__cause__)
+        click.echo("interrupted" if code == 130 else "terminated", err=True)
+        sys.exit(code)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)

@@ -55,7 +55,8 @@ def run(
 ) -> None:
     """Run an Experiment here: a file, or one that comes with podium (random, grid, tpe …).
 
-    Trials run as processes; everything lies under the cluster's directory. Ctrl-C stops all trials; resume goes on.
+    Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
+    goes on.
 
     \b
     Examples:
@@ -163,12 +164,16 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
     from podium.cli.experiment_view import progress
     from podium.local.resuming import is_stopped
 
-    with progress(cluster, name, told or {}) as view:
-        while True:
-            ended = cluster.join("Experiment", name, LOOK)
-            view.look()
-            if ended:
-                break
+    try:
+        with progress(cluster, name, told or {}) as view:
+            while True:
+                ended = cluster.join("Experiment", name, LOOK)
+                view.look()
+                if ended:
+                    break
+    except KeyboardInterrupt:
+        click.echo(f"Experiment {name} is stopped; podium experiment resume {name} goes on", err=True)
+        raise
     found = cluster.get("Experiment", name)
     if is_stopped(found):
         raise Failed(f"Experiment {name} was stopped", f"podium experiment resume {name} goes on")

@@ -141,6 +141,7 @@ class LocalCluster(Cluster):
         # Experiments first: they would start further trials.
         for _, supervisor in sorted(supervisors.items(), key=lambda item: item[0][0] != "Experiment"):
             supervisor.stop()
+        self._runtime.starter.give_up()
         for supervisor in supervisors.values():
             supervisor.join(DELETE_TIMEOUT)
         self._runtime.starter.close()

@@ -109,6 +109,8 @@ class Launcher:
         self._processes: dict[int, Process] = {}
         self._count = 0
         self._ready = threading.Event()
+        if not preload:
+            self._ready.set()
         self._channel, theirs = socket.socketpair()
         with theirs:
             self._program = subprocess.Popen(
@@ -126,6 +128,11 @@ class Launcher:
     def alive(self) -> bool:
         """Whether it can start processes."""
         return self._channel.fileno() >= 0 and self._reader.is_alive()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its imports are done, well or badly."""
+        return self._ready.is_set()
 
     def start(self, command: Command, on_exit: Callable[[], None] = lambda: None) -> Process:
         """Start a process and return when it exists.
@@ -166,6 +173,8 @@ class Launcher:
 
     def close(self) -> None:
         """Stop what still runs and end the launcher; returns when nothing is left."""
+        if not self.is_ready:
+            self._program.kill()  # it would finish its imports first, and runs nothing yet
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
         try:

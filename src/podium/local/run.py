@@ -25,6 +25,7 @@ from typing import Any
 
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.identity import RUN_ID, new_run_id
+from podium.interrupts import signals_interrupt
 from podium.settings import Settings
 
 PATIENCE = 40
@@ -100,7 +101,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
     Raises:
         InvalidInput: Unknown pipeline or parameter; nothing was made.
         Failed: A step failed; the message holds its error and the hint names its log.
-        KeyboardInterrupt: SIGINT or SIGTERM came; everything was stopped.
+        KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP came; everything was stopped.
     """
     run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
     run.directory = settings.runs / run.id
@@ -123,7 +124,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
 @contextmanager
 def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
     """Start the child; however this ends, nothing of its process group is left."""
-    with _signals_interrupt():
+    with signals_interrupt():
         child = subprocess.Popen(
             [sys.executable, "-m", "podium.local.pipeline"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, RUN_ID: run}, start_new_session=True, encoding="utf-8",
@@ -156,21 +157,6 @@ def _signal(child: subprocess.Popen[str], number: int) -> None:
         os.killpg(child.pid, number)
     except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
         return
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP stop a run as Ctrl-C does."""
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:

@@ -54,6 +54,7 @@ class Starter:
     def __init__(self, fork_server: bool = True) -> None:
         self._fork_server = fork_server and sys.platform == "linux" and os.environ.get("PODIUM_FORK_SERVER") != "0"
         self._lock = threading.Lock()
+        self._given_up = False
         self._plain: Launcher | None = None
         self._servers: dict[tuple[object, ...], Launcher] = {}
 
@@ -64,7 +65,10 @@ class Starter:
             Failed: The system cannot start any.
         """
         module, server = self._server_of(command)
-        if server and server.wait_until_ready():
+        ready = server is not None and server.wait_until_ready()
+        if self._given_up:
+            raise Failed(f"{command.argv[0]} was not started: its cluster is being closed", "connect again")
+        if server and ready:
             try:
                 return server.start(replace(command, module=module), on_exit)
             except Failed:
@@ -76,8 +80,17 @@ class Starter:
         """Let the fork server of a command that will be started soon begin with its imports, without waiting."""
         self._server_of(command)
 
+    def give_up(self) -> None:
+        """Start nothing any more; what waits for a fork server's imports fails at once."""
+        with self._lock:
+            self._given_up = True
+            waiting = [one for one in self._servers.values() if not one.is_ready]
+        for one in waiting:
+            one.close()
+
     def close(self) -> None:
         """Stop everything that runs; returns when nothing is left."""
+        self.give_up()
         with self._lock:
             launchers = [*self._servers.values(), *([self._plain] if self._plain else [])]
             self._servers, self._plain = {}, None

@@ -9,25 +9,26 @@ _ORDER = {
     # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
     "PyTorchJob": ("Failed", "Succeeded", "Suspended", "Restarting", "Running", "Created"),
     "Job": ("Failed", "FailureTarget", "Complete", "Suspended"),
-    "Experiment": ("Failed", "Succeeded", "Restarting", "Running", "Created"),
+    # Stopped is ours: podium experiment resume removes it.
+    "Experiment": ("Failed", "Succeeded", "Stopped", "Restarting", "Running", "Created"),
     "Trial": ("EarlyStopped", "MetricsUnavailable", "Killed", "Failed", "Succeeded", "Running", "Created"),
 }
-_LAST = {"Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable"}
+_LAST = {"Succeeded", "Failed", "Stopped", "Killed", "EarlyStopped", "MetricsUnavailable"}
 
 
 class State(NamedTuple):
     """Where an object stands, in one word and the words of whoever wrote it."""
 
     phase: str
-    """Created, Running, Restarting, Suspended, Succeeded, Failed; of a trial also Killed, EarlyStopped or
-    MetricsUnavailable."""
+    """Created, Running, Restarting, Suspended, Succeeded, Failed; of an Experiment also Stopped, of a trial Killed,
+    EarlyStopped or MetricsUnavailable."""
 
     reason: str
     message: str
 
     @property
     def finished(self) -> bool:
-        """Whether nothing changes any more (but for a restarted Experiment)."""
+        """Whether nothing changes any more (but for an Experiment that is restarted or resumed)."""
         return self.phase in _LAST
 
     @property

@@ -1,0 +1,54 @@
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: what it started is stopped, and what can go on later says so."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+ASKS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Terminated(KeyboardInterrupt):
+    """Another signal than SIGINT asks for the end.
+
+    Args:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise Terminated, once: a second one must not break off the clean-up of the first.
+
+    A signal that is ignored (nohup) stays so. Python handles signals in the main thread only; in others this does
+    nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in ASKS}
+    caught = {number: handler for number, handler in before.items() if handler == signal.SIG_DFL}
+    try:
+        for number in caught:
+            signal.signal(number, _terminate)
+        yield
+    finally:
+        for number, handler in caught.items():
+            signal.signal(number, handler)
+
+
+def exit_code(error: BaseException | None) -> int:
+    """Return the exit code of an interrupt as a shell would give it: 128 and the signal's number."""
+    return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
+
+
+def _terminate(number: int, _: Any) -> NoReturn:
+    for one in ASKS:
+        if signal.getsignal(one) is _terminate:
+            signal.signal(one, signal.SIG_IGN)
+    raise Terminated(number)
