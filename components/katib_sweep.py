@@ -20,6 +20,7 @@ def katib_sweep(
     max_trials: int = 4,
     parallel_trials: int = 2,
     workers: int = 0,
+    gpus_per_worker: int = 0,
     seed: int = 1,
     storage: str = "",
     cluster: str = "",
@@ -39,6 +40,7 @@ def katib_sweep(
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
         workers: Workers of each trial, beside its master.
+        gpus_per_worker: GPUs of a trial's master and of each of its workers; 0 trains on the CPU.
         seed: Seed of every trial; 0 leaves it to the Experiment.
         storage: URL under which models are kept; empty for a place beside the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
@@ -48,8 +50,8 @@ def katib_sweep(
 
     result = sweep(
         data.uri, best_model.path, trials.path, task=best_model.uri, experiment=experiment, network=network,
-        epochs=epochs, max_trials=max_trials, parallel_trials=parallel_trials, workers=workers, seed=seed,
-        storage=storage, cluster=cluster, image=image, pods=pods,
+        epochs=epochs, max_trials=max_trials, parallel_trials=parallel_trials, workers=workers,
+        gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=image, pods=pods,
     )  # fmt: skip
     best_model.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

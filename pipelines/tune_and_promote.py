@@ -54,7 +54,7 @@ def tune_and_promote(
         network: Network of all trainings; empty leaves it to the Experiment and the trainer.
         epochs: Epochs of the distributed training; 0 leaves them to the Experiment and the trainer.
         workers: Workers of the distributed training, beside its master.
-        gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
+        gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of split, search and training.
         model_name: Name of the model in the registry.
         rule: What a challenger must do to be promoted.
@@ -69,9 +69,8 @@ def tune_and_promote(
 
     swept = katib_sweep(
         data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
-        parallel_trials=parallel_trials, workers=trial_workers, seed=seed, storage=storage, cluster=cluster,
-        image=trainer_image,
-        pods=pods,
+        parallel_trials=parallel_trials, workers=trial_workers, gpus_per_worker=gpus_per_worker, seed=seed,
+        storage=storage, cluster=cluster, image=trainer_image, pods=pods,
     )  # fmt: skip
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 

@@ -9,11 +9,14 @@ from podium.errors import Failed
 from podium.manifests.experiment import check_shape, customise, render
 from podium.manifests.experiment.build import own_name, primary_containers
 
+GPU = "nvidia.com/gpu"
 OURS = ("data", "output")
 """Flags the run decides, never the Experiment."""
 
 
-def adapt(template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any], **changes: Any) -> Manifest:
+def adapt(
+    template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any], gpus: int = 0, **changes: Any
+) -> Manifest:
     """Let an Experiment's trials read the run's data, and let each write its model under its own name.
 
     Args:
@@ -22,6 +25,7 @@ def adapt(template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any],
         root: URL below which each trial writes to a directory of its own.
         fixed: Flags without dashes that the run decides; what the Experiment searches under such a name is no longer
             searched. Empty text and 0 leave a flag alone.
+        gpus: Of every replica, requests and limits alike; 0 leaves them to the Experiment.
         **changes: As podium.manifests.experiment.customise takes them.
 
     Raises:
@@ -40,7 +44,11 @@ def adapt(template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any],
             parameters = trial.get("trialParameters") or []
             trial["trialParameters"] = [one for one in parameters if one.get("reference") != searched]
     flags["output"] = f"{root}/${{trialParameters.{own_name(trial)}}}"
-    return customise(changed, flags={f"--{name}": value for name, value in flags.items()}, **changes)
+    adapted: Manifest = customise(changed, flags={f"--{name}": value for name, value in flags.items()}, **changes)
+    for container, _ in primary_containers(adapted) if gpus else ():
+        for kind in ("requests", "limits"):
+            container.setdefault("resources", {}).setdefault(kind, {})[GPU] = str(gpus)
+    return adapted
 
 
 def flags_of(experiment: Manifest, trial: str, parameters: Mapping[str, str]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def sweep(
     max_trials: int,
     parallel_trials: int,
     workers: int = 0,
+    gpus_per_worker: int = 0,
     seed: int = 0,
     storage: str = "",
     cluster: str = "",
@@ -72,6 +73,7 @@ def sweep(
         max_trials: spec.maxTrialCount.
         parallel_trials: spec.parallelTrialCount.
         workers: Of each trial, beside its master.
+        gpus_per_worker: Of each replica of a trial, master included.
         seed: The trainer's ``--seed``; 0 leaves it to the Experiment.
         storage: URL of the storage; empty for the bucket of data.
         cluster: URL of the cluster; empty for the one around this pod.
@@ -84,12 +86,14 @@ def sweep(
     """
     require(max_trials >= 1, "max_trials >= 1", max_trials=max_trials)
     require(parallel_trials >= 1, "parallel_trials >= 1", parallel_trials=parallel_trials)
+    require(gpus_per_worker >= 0, "gpus_per_worker >= 0", gpus_per_worker=gpus_per_worker)
     placement = Pods.read(pods or {})
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = model_url(storage_url(storage, data), run, "trials")
+    fixed = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus_per_worker else ""}
     manifest = adapt(
-        load(experiment), data=data, root=root, fixed={"epochs": epochs, "model": network, "seed": seed}, name=name,
+        load(experiment), data=data, root=root, fixed=fixed, gpus=gpus_per_worker, name=name,
         image=image, labels=run.labels, owner=run.owner, max_trials=max_trials, workers=workers,
         parallel_trials=min(parallel_trials, max_trials),
     )  # fmt: skip
