@@ -41,7 +41,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 
 @contextmanager
 def moto(
-    *, around: Callable[[Application], Application] | None = None, tls: tuple[Path, Path] | None = None
+    *, around: Callable[[Application], Application] | None = None, tls: tuple[Path, Path] | None = None, port: int = 0
 ) -> Iterator[str]:
     """Run moto's S3 server; yields its URL.
 
@@ -51,6 +51,7 @@ def moto(
     Args:
         around: Changes how the server behaves.
         tls: Certificate and key.
+        port: 0 takes any.
     """
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -63,7 +64,7 @@ def moto(
     if around:
         application = around(application)
     context = (str(tls[0]), str(tls[1])) if tls else None
-    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=Silent, ssl_context=context)
+    server = make_server("127.0.0.1", port, application, threaded=False, request_handler=Silent, ssl_context=context)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"

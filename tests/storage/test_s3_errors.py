@@ -4,12 +4,14 @@ import datetime
 import http.server
 import ipaddress
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import s3servers
@@ -109,6 +111,56 @@ def test_tls_to_a_plain_http_port_is_named(at: Callable[[str], Storage], endpoin
 def test_a_name_that_nobody_knows_is_named(at: Callable[[str], Storage]) -> None:
     with pytest.raises(PodiumError, match="its name is unknown"):
         at("http://no-such-host.invalid:9000").get("key")
+
+
+@contextmanager
+def away(seconds: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    """Give a storage with an object under "key"; its server is gone and comes back after a while."""
+    for name, value in s3servers.KEYS.items():
+        monkeypatch.setenv(name, value)
+    with s3servers.moto() as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        storage = connect(f"s3://podium-{uuid.uuid4().hex}", create=True)
+        storage.put("key", b"kept")
+    over = threading.Event()
+
+    def come_back() -> None:
+        if not over.wait(seconds):
+            with s3servers.moto(port=urlsplit(url).port or 0):
+                over.wait(60)
+
+    server = threading.Thread(target=come_back)
+    server.start()
+    try:
+        yield storage
+    finally:
+        over.set()
+        server.join()
+
+
+def test_a_pod_waits_for_a_store_that_is_away_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with away(1.5, monkeypatch) as storage:
+        storage.put("other", b"new")
+        assert storage.get("key") == b"kept"
+        assert storage.get("other") == b"new"
+
+
+def test_a_pods_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    pauses: list[float] = []
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", pauses.append)
+    with away(60, monkeypatch) as storage, pytest.raises(PodiumError, match="nobody listens there"):
+        storage.get("key")
+    assert sum(pauses) == 71
+
+
+def test_a_person_is_told_at_once_that_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    with away(60, monkeypatch) as storage:
+        started = time.monotonic()
+        with pytest.raises(PodiumError, match="nobody listens there"):
+            storage.get("key")
+        assert time.monotonic() - started < 2
 
 
 @pytest.mark.parametrize("kind", ["moto", "minio"])
