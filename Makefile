@@ -58,8 +58,11 @@ images-load: ## bring the images into a kind cluster (LOAD="minikube image load"
 	$(LOAD) podium-steps:$(TAG)
 	$(LOAD) podium-trainer:$(TAG)
 
-deploy: ## apply deploy/ to the cluster of KUBECONFIG and wait until the bucket is there
-	kubectl apply -k deploy
+# deploy/seaweedfs for Kubeflow Pipelines 2.15 and later, or an overlay of your own.
+DEPLOY ?= deploy
+
+deploy: ## apply deploy/ to the cluster of KUBECONFIG and wait until the bucket is there (DEPLOY=deploy/seaweedfs)
+	kubectl apply -k $(DEPLOY)
 	kubectl --namespace kubeflow wait --for=condition=Complete --timeout=300s job/podium-bucket
 
 test-cluster: $(STAMP) images images-load deploy ## everything on the cluster of KUBECONFIG: images, deploy/, pipelines, schedules, faults

@@ -4,6 +4,7 @@ PODIUM_TEST_NAMESPACE names the namespace runs live in (kubeflow). The server an
 `kubectl port-forward`; KF_PIPELINES_ENDPOINT names another way to the server.
 """
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,8 +12,12 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from livekubeflow import NAMESPACE, Submit, has_katib, podium
 
-NAMESPACE = os.environ.get("PODIUM_TEST_NAMESPACE", "kubeflow")
+from podium.cluster.kubernetes import KubernetesCluster
+
+# Of the cores little: a test cluster may be one small node, where three pods of as many threads stand in each other's way.
+SMALL = {"limit": "3000", "epochs": "1", "pods": '{"cpu": "100m"}'}
 
 
 @contextmanager
@@ -73,3 +78,32 @@ def source(store: str) -> Iterator[str]:
     yield url
     for name in files:
         storage.delete(name)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KubernetesCluster]:
+    """The namespace of the runs."""
+    with KubernetesCluster(f"kubernetes://{NAMESPACE}") as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def submit(server: str, source: str) -> Submit:
+    """Start a pipeline with these parameters; the run's id."""
+    assert podium("upload", "train_and_promote").returncode == 0
+
+    def start(pipeline: str = "train-and-promote", **changes: int | str) -> str:
+        parameters = {"source": source, **SMALL, **changes}
+        result = podium("submit", pipeline, *(f"{name}={value}" for name, value in parameters.items()), "--json")
+        assert result.returncode == 0, result.stderr
+        return str(json.loads(result.stdout)["run_id"])
+
+    return start
+
+
+@pytest.fixture
+def katib(cluster: KubernetesCluster, server: str) -> None:
+    """Skip where there is none."""
+    if not has_katib(cluster):
+        pytest.skip("this cluster has no Katib")
+    assert podium("upload", "tune_and_promote").returncode == 0

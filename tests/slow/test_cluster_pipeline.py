@@ -6,93 +6,16 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from livekubeflow import NAMESPACE, Submit, client, end_of, has_katib, jobs_of, podium, training, until
 
 from podium.cluster.kubernetes import KubernetesCluster
-from podium.errors import PodiumError
 from podium.identity import RUN_LABEL
 from podium.manifests.conditions import status_of
 
-NAMESPACE = os.environ.get("PODIUM_TEST_NAMESPACE", "kubeflow")
-# Of the cores little: a test cluster may be one small node, where three pods of as many threads stand in each other's way.
-PODS = '{"cpu": "100m"}'
-SMALL = {"limit": "3000", "epochs": "1", "pods": PODS}
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.cluster,
-    pytest.mark.timeout(1800),
-    pytest.mark.usefixtures("server"),
-]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KubernetesCluster]:
-    """The namespace of the runs."""
-    with KubernetesCluster(f"kubernetes://{NAMESPACE}") as there:
-        yield there
-
-
-def podium(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a user does."""
-    command = [str(Path(sys.executable).with_name("podium")), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
-
-
-Submit = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def submit(server: str, source: str) -> Submit:
-    """Start a pipeline with these parameters; the run's id."""
-    assert podium("upload", "train_and_promote").returncode == 0
-
-    def start(pipeline: str = "train-and-promote", **changes: int | str) -> str:
-        parameters = {"source": source, **SMALL, **changes}
-        result = podium("submit", pipeline, *(f"{name}={value}" for name, value in parameters.items()), "--json")
-        assert result.returncode == 0, result.stderr
-        return str(json.loads(result.stdout)["run_id"])
-
-    return start
-
-
-def end_of(run_id: str) -> str:
-    """Wait for a run; SUCCEEDED or what its failure says."""
-    from podium.errors import Failed
-    from podium.server.client import Server
-    from podium.server.runs import follow
-
-    try:
-        return follow(Server(os.environ["KF_PIPELINES_ENDPOINT"]), run_id, lambda *_: None, 1200)
-    except Failed as error:
-        return error.message
-
-
-def until(check: Callable[[], Any], seconds: float) -> Any:
-    """Return the first true answer."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if answer := check():
-            return answer
-        time.sleep(0.5)
-    raise AssertionError(f"nothing within {seconds} s")
-
-
-def jobs_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:
-    return cluster.list("PyTorchJob", {RUN_LABEL: run_id})
-
-
-def training(cluster: KubernetesCluster, run_id: str) -> str:
-    """Wait until the run's job runs; its name."""
-
-    def running() -> str | None:
-        found = [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"]
-        return str(found[0]["metadata"]["name"]) if found else None
-
-    return str(until(running, 600))
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.usefixtures("server")]
 
 
 def test_a_run_ends_in_a_champion_in_the_store_and_a_second_upload_makes_no_version(
@@ -113,22 +36,12 @@ def test_a_run_ends_in_a_champion_in_the_store_and_a_second_upload_makes_no_vers
 
 
 def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesCluster, submit: Submit) -> None:
-    from podium.server.client import Server
-
     run_id = submit(epochs=200, workers=1)
     name = training(cluster, run_id)
-    Server(os.environ["KF_PIPELINES_ENDPOINT"]).client.terminate_run(run_id)
+    client().terminate_run(run_id)
     until(lambda: not jobs_of(cluster, run_id), 30)
     until(lambda: not cluster.api.pods(f"training.kubeflow.org/job-name={name}"), 60)
     assert "was cancelled" in end_of(run_id)
-
-
-def has_katib(cluster: KubernetesCluster) -> bool:
-    try:
-        cluster.list("Experiment")
-    except PodiumError:
-        return False
-    return True
 
 
 def test_without_katib_the_sweep_step_says_so_and_starts_nothing(cluster: KubernetesCluster, submit: Submit) -> None:
@@ -145,14 +58,6 @@ def test_without_katib_the_sweep_step_says_so_and_starts_nothing(cluster: Kubern
     assert not jobs_of(cluster, run_id)
 
 
-@pytest.fixture
-def katib(cluster: KubernetesCluster) -> None:
-    """Skip where there is none."""
-    if not has_katib(cluster):
-        pytest.skip("this cluster has no Katib")
-    assert podium("upload", "tune_and_promote").returncode == 0
-
-
 def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, katib: None, submit: Submit) -> None:
     run_id = submit("tune-and-promote", max_trials=2, parallel_trials=1, trial_workers=1, workers=1)
     assert end_of(run_id) == "SUCCEEDED"
@@ -166,13 +71,11 @@ def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, k
 def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     cluster: KubernetesCluster, katib: None, submit: Submit
 ) -> None:
-    from podium.server.client import Server
-
     run_id = submit("tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200)
     (experiment,) = until(lambda: cluster.list("Experiment", {RUN_LABEL: run_id}), 300)
     name = experiment["metadata"]["name"]
     until(lambda: [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"], 300)
-    Server(os.environ["KF_PIPELINES_ENDPOINT"]).client.terminate_run(run_id)
+    client().terminate_run(run_id)
 
     def left() -> list[str]:
         of_run = {RUN_LABEL: run_id}
@@ -235,7 +138,9 @@ print("frozen")
 """
 
 
-def test_a_step_lost_without_a_word_leaves_a_job_that_is_reaped(cluster: KubernetesCluster, submit: Submit) -> None:
+def test_a_step_lost_without_a_word_goes_on_with_its_job_or_leaves_it_to_the_reaper(
+    cluster: KubernetesCluster, submit: Submit
+) -> None:
     # As with a node that goes away: no handler runs.
     from kubernetes.stream import stream
 
@@ -249,7 +154,11 @@ def test_a_step_lost_without_a_word_leaves_a_job_that_is_reaped(cluster: Kuberne
     assert "frozen" in answer.read_stdout()
     answer.sock.shutdown()  # close() leaves the socket open once the other side has closed
     cluster.api.core.delete_namespaced_pod(step, NAMESPACE, grace_period_seconds=0)
-    assert "failed at train-distributed" in end_of(run_id)
+    ended = end_of(run_id)
+    assert [one["metadata"]["name"] for one in jobs_of(cluster, run_id)] == [name]
+    if ended == "SUCCEEDED":  # Argo made the pod anew before it saw that one was gone
+        return
+    assert "failed at train-distributed" in ended
     listed = json.loads(podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--json").stdout)
     assert name in [one["name"] for one in listed]
     assert podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--delete").returncode == 0
@@ -272,8 +181,6 @@ compiler.Compiler().compile(pipeline, "{file}")
 
 
 def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
-    from podium.server.client import Server
-
     compiled = tmp_path / "hello.yaml"
     image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
     script = HELLO.format(image=image, file=compiled)
@@ -284,10 +191,10 @@ def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
     try:
         assert "create" in podium("schedule", "apply", str(schedule)).stdout
         assert "keep" in podium("schedule", "apply", str(schedule)).stdout
-        client = Server(os.environ["KF_PIPELINES_ENDPOINT"]).client
+        server = client()
 
         def fired() -> list[str]:
-            runs = client.list_runs(page_size=50, sort_by="created_at desc").runs or []
+            runs = server.list_runs(page_size=50, sort_by="created_at desc").runs or []
             return [one.run_id for one in runs if one.display_name.startswith("podium-test-often")]
 
         until(fired, 120)

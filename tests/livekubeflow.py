@@ -1,0 +1,84 @@
+"""What tests do with a live Kubeflow: run podium's commands, wait, look at what a run launched."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.kubernetes import KubernetesCluster
+from podium.errors import PodiumError
+from podium.identity import RUN_LABEL
+from podium.manifests.conditions import status_of
+
+NAMESPACE = os.environ.get("PODIUM_TEST_NAMESPACE", "kubeflow")
+Submit = Callable[..., str]
+
+
+def podium(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does."""
+    command = [str(Path(sys.executable).with_name("podium")), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
+
+
+def client() -> Any:
+    """Return the kfp client of the server."""
+    from podium.server.client import Server
+
+    return Server(os.environ["KF_PIPELINES_ENDPOINT"]).client
+
+
+def end_of(run_id: str) -> str:
+    """Wait for a run; SUCCEEDED or what its failure says."""
+    from podium.errors import Failed
+    from podium.server.client import Server
+    from podium.server.runs import follow
+
+    try:
+        return follow(Server(os.environ["KF_PIPELINES_ENDPOINT"]), run_id, lambda *_: None, 1200)
+    except Failed as error:
+        return error.message
+
+
+def until(check: Callable[[], Any], seconds: float) -> Any:
+    """Return the first true answer."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := check():
+            return answer
+        time.sleep(0.5)
+    raise AssertionError(f"nothing within {seconds} s")
+
+
+def has_katib(cluster: KubernetesCluster) -> bool:
+    """Tell whether the cluster knows Experiments."""
+    try:
+        cluster.list("Experiment")
+    except PodiumError:
+        return False
+    return True
+
+
+def jobs_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:
+    """List the PyTorchJobs of a run, its trials among them."""
+    return cluster.list("PyTorchJob", {RUN_LABEL: run_id})
+
+
+def pods_of(cluster: KubernetesCluster, selector: str) -> list[dict[str, Any]]:
+    """List pods as the API server has them."""
+    from kubernetes.client import ApiClient
+
+    listed: list[dict[str, Any]] = ApiClient().sanitize_for_serialization(cluster.api.pods(selector))
+    return listed
+
+
+def training(cluster: KubernetesCluster, run_id: str) -> str:
+    """Wait until the run's job runs; its name."""
+
+    def running() -> str | None:
+        found = [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"]
+        return str(found[0]["metadata"]["name"]) if found else None
+
+    return str(until(running, 600))
