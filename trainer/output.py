@@ -1,6 +1,7 @@
 """What a training leaves under its output URI; metrics.json comes last and means: finished."""
 
 import json
+import os
 import platform
 from dataclasses import asdict
 from pathlib import Path
@@ -72,6 +73,7 @@ def compare(onnx: bytes, images: "np.ndarray[Any, Any]", expected: "np.ndarray[A
     Raises:
         Failed: They differ by more than rounding.
     """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it is read at the import; else its events go to its makers
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

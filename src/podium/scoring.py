@@ -182,6 +182,7 @@ def _log_softmax(logits: "NDArray[np.float32]") -> "NDArray[np.float64]":
 
 
 def _open(model: bytes | Path, name: str, threads: int) -> Any:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it is read at the import; else its events go to its makers
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -151,6 +151,17 @@ def test_imports_that_start_threads_are_not_forked(
     assert lines(tmp_path / "log") == ["False"]
 
 
+def test_our_trainer_trains_in_a_fork(
+    run: Callable[..., Process], starter: Starter, tmp_path: Path, tiny_dataset: Path
+) -> None:
+    words = ["--data", str(tiny_dataset), "--output", str(tmp_path / "model"), "--epochs", "1", "--threads", "1"]
+    assert run("python", "-m", "podium.trainer", *words, "--no-cuda").wait(120) == 0
+    (server,) = starter._servers.values()
+    assert (server.unfit, server.alive) == (None, True)
+    assert " accuracy=" in (tmp_path / "log").read_text()
+    assert (tmp_path / "model" / "model.onnx").exists()
+
+
 def test_a_killed_server_is_replaced_by_processes(
     run: Callable[..., Process], starter: Starter, tmp_path: Path
 ) -> None:

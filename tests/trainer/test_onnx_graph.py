@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -24,7 +25,9 @@ def test_onnxruntime_and_torch_agree_on_pixels(flags: str) -> None:
         model(images(64))  # moves the running statistics away from their start
         model.eval()
         expected = model(images(5)).numpy()
-    session = onnxruntime.InferenceSession(onnx_graph.write(model, 10).SerializeToString())
+    made = onnx_graph.write(model, 10)
+    onnx.checker.check_model(made, full_check=True)
+    session = onnxruntime.InferenceSession(made.SerializeToString())
     assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("images", "tensor(uint8)", ["n", 28, 28])]
     for count in (1, 5):  # the number of images is free
         (logits,) = session.run(["logits"], {"images": images(5)[:count].numpy()})

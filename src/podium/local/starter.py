@@ -16,7 +16,7 @@ from podium.errors import Failed
 from podium.local.processes import Command, Launcher, Process
 
 _SENSITIVE = re.compile(
-    r"(PYTHON|LD_|DYLD_|OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|TORCH|PYTORCH_|ATEN_|CUDA_|NVIDIA_|MALLOC_|GLIBC_|LC_)\w+|LANG"
+    r"(PYTHON|LD_|DYLD_|OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|TORCH|PYTORCH_|ATEN_|CUDA_|NVIDIA_|MALLOC_|GLIBC_|ORT_|LC_)\w+|LANG"
 )
 _PLACES = ("PATH", "HOME", "USER", "TMPDIR", "VIRTUAL_ENV", "XDG_CACHE_HOME")
 _SHELLS = {"sh", "/bin/sh", "bash", "/bin/bash"}
@@ -27,12 +27,15 @@ TRAINER = (
     "podium.storage.files",
     "safetensors.torch",
     "onnx",
+    "onnxruntime",
 )
-"""What a run of podium's trainer imports sooner or later. Not onnxruntime: its import starts a thread."""
+"""What a run of podium's trainer imports sooner or later."""
 
 _SETTINGS = {
     # OpenBLAS starts its threads when numpy is imported; a fork needs a single-threaded parent.
     "OPENBLAS_NUM_THREADS": "1",
+    # Its telemetry would start a thread when onnxruntime is imported.
+    "ORT_DISABLE_TELEMETRY": "1",
     # Huge pages: a fork with 300 MB of them has few entries to copy, and computes with a quarter of the page faults.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
