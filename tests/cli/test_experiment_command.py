@@ -15,6 +15,7 @@ import yaml
 from rich.console import Console
 
 from podium.cli import main
+from podium.cli.experiment import experiment
 from podium.cli.experiment_view import Screen
 from podium.local.cluster import LocalCluster
 from podium.manifests.experiment import load
@@ -143,7 +144,7 @@ def test_a_finished_sweep_takes_more_trials_and_a_name_in_use_gets_a_number(podi
     refused = podium("resume", "sweep", "--max-trials", "2", code=2)
     assert "maxTrialCount > trials" in refused.stderr
     assert "Experiment sweep-2," in podium("run", path, "--no-fork-server").stderr
-    podium("delete", "sweep")
+    assert json.loads(podium("delete", "sweep", "--json").stdout) == {"experiment": "sweep", "deleted": True}
     assert [row["name"] for row in json.loads(podium("list", "--json").stdout)] == ["sweep-2"]
 
 
@@ -173,7 +174,7 @@ def test_a_running_sweep_can_be_stopped_and_resumed(how: Any, code: int, podium:
         if " Running " in line:
             break
     if how == "stop":
-        podium("stop", "sweep")
+        assert json.loads(podium("stop", "sweep", "--json").stdout) == {"experiment": "sweep", "stopping": True}
     else:
         running.send_signal(how)
     began = time.monotonic()
@@ -226,6 +227,20 @@ def test_render_prints_a_manifest_that_is_valid_as_it_stands(podium: Any) -> Non
     )
     as_json = json.loads(podium("render", "random", "--json").stdout)
     assert as_json == load("random")
+
+
+def test_a_job_given_to_the_wrong_command_is_told_the_right_one(podium: Any, tmp_path: Path) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n")
+    for command in ("run", "render"):
+        told = podium(command, str(path), code=2).stderr
+        assert f"`kind is Experiment` must hold, but {path} holds a PyTorchJob" in told
+        assert f"hint: podium job run {path}" in told
+
+
+def test_every_command_can_print_json() -> None:
+    for command in experiment.commands.values():
+        assert "--json" in [word for option in command.params for word in option.opts], command.name
 
 
 @pytest.mark.parametrize(

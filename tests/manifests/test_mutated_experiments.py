@@ -26,6 +26,9 @@ SAYS = re.compile(
 )
 FIELD = re.compile(r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes")
 
+TWICE = re.compile(r"^(\S+\.\S+): `\1\b", re.MULTILINE)
+"""A path in front of a law that begins with it."""
+
 
 class Idle(LocalCluster):
     """A cluster that checks and stores, and starts nothing."""
@@ -61,6 +64,7 @@ def test_mutated_manifests_are_refused_with_law_value_and_field_or_are_experimen
                 assert SAYS.fullmatch(refused), (what, refused)
                 assert FIELD.search(refused), (what, refused)
                 assert "\nhint: " in refused, (what, refused)
+                assert not TWICE.search(refused), (what, refused)
             else:
                 accepted += 1
                 (stored,) = cluster.list("Experiment")

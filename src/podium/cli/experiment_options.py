@@ -66,6 +66,9 @@ def changed(
     from podium.manifests.experiment.build import own_name
 
     manifest = load(source)
+    if (kind := manifest.get("kind")) in ("PyTorchJob", "Job"):
+        law = f"`kind is Experiment` must hold, but {source} holds a {kind}"
+        raise InvalidInput(law, f"podium job run {source}" if Path(source).is_file() else "podium job run FILE")
     check_shape(manifest)
     given: dict[str, str | None] = {}
     for text in flags:

@@ -96,7 +96,8 @@ def trials(name: str, directory: Path | None, as_json: bool) -> None:
 @click.command()
 @click.argument("name")
 @directory_option
-def stop(name: str, directory: Path | None) -> None:
+@as_json_option
+def stop(name: str, directory: Path | None, as_json: bool) -> None:
     """Stop an Experiment that runs in another terminal; podium experiment resume goes on with it.
 
     \b
@@ -107,13 +108,16 @@ def stop(name: str, directory: Path | None) -> None:
 
     with open_cluster(directory) as cluster:
         ask_to_stop(cluster, name)
+    if as_json:
+        click.echo(json.dumps({"experiment": name, "stopping": True}))
     click.echo(f"Experiment {name} stops; podium experiment resume {name} goes on", err=True)
 
 
 @click.command()
 @click.argument("name")
 @directory_option
-def delete(name: str, directory: Path | None) -> None:
+@as_json_option
+def delete(name: str, directory: Path | None, as_json: bool) -> None:
     """Stop an Experiment and remove it with its trials and logs; models stay where trials put them.
 
     \b
@@ -123,6 +127,8 @@ def delete(name: str, directory: Path | None) -> None:
     with open_cluster(directory) as cluster:
         cluster.get("Experiment", name)
         cluster.delete("Experiment", name)
+    if as_json:
+        click.echo(json.dumps({"experiment": name, "deleted": True}))
 
 
 @click.command()

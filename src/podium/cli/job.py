@@ -134,7 +134,8 @@ def list_(directory: Path | None, as_json: bool) -> None:
 @job.command()
 @click.argument("name")
 @directory_option
-def delete(name: str, directory: Path | None) -> None:
+@as_json_option
+def delete(name: str, directory: Path | None, as_json: bool) -> None:
     """Stop a job, whichever process runs it, and remove its files.
 
     \b
@@ -142,7 +143,10 @@ def delete(name: str, directory: Path | None) -> None:
       podium job delete spirals
     """
     with open_cluster(directory) as cluster:
-        cluster.delete(_kind_of(cluster, name), name)
+        kind = _kind_of(cluster, name)
+        cluster.delete(kind, name)
+    if as_json:
+        click.echo(json.dumps({"kind": kind, "name": name, "deleted": True}))
 
 
 def _read(file: Any, name: str | None) -> "list[Manifest]":
@@ -166,7 +170,8 @@ def _read(file: Any, name: str | None) -> "list[Manifest]":
 def _check_document(document: Any, number: int, file: str) -> None:
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind not in KINDS:
-        hint = f"podium experiment run {file}" if kind == "Experiment" else "put other objects into another file"
+        place = "FILE" if file.startswith("<") else file
+        hint = f"podium experiment run {place}" if kind == "Experiment" else "put other objects into another file"
         raise InvalidInput(f"`kind is PyTorchJob or Job` must hold, but document {number} has kind={kind!r}", hint)
     spec = document.get("spec")
     parts = [spec, spec.get("runPolicy")] if isinstance(spec, dict) else []

@@ -136,7 +136,7 @@ def _check_pytorchjob(job: Manifest, findings: Findings) -> None:
 
 def _check_replica(kind: str, replica: Any, path: str, findings: Findings) -> None:
     before = len(findings)
-    if findings.require(isinstance(replica, dict), path, f"{path} is an object", replica):
+    if findings.require(isinstance(replica, dict), path, f"{kind} is an object", replica):
         check_structure(replica, _REPLICA, path, findings)
     if len(findings) > before:
         return

@@ -84,20 +84,21 @@ def check_structure(value: Any, schema: Schema, path: str, findings: Findings) -
     """
     if value is None:
         return
+    last = path.rpartition(".")[2]
     if isinstance(schema, dict):
         hint = f"write its fields below it: {', '.join(schema)}"
-        if findings.require(isinstance(value, Mapping), path, f"{path} is an object", value, hint):
+        if findings.require(isinstance(value, Mapping), path, f"{last} is an object", value, hint):
             for name, inner in schema.items():
                 check_structure(value.get(name), inner, f"{path}.{name}" if path else name, findings)
     elif isinstance(schema, list):
         hint = "write its items below it, each after a dash"
-        if findings.require(isinstance(value, list), path, f"{path} is a list", value, hint):
+        if findings.require(isinstance(value, list), path, f"{last} is a list", value, hint):
             for place, item in enumerate(value):
                 inside = f"{path}[{place}]"
-                if findings.require(item is not None, inside, f"{inside} is not empty", item, "remove the dash"):
+                if findings.require(item is not None, inside, "an item is not empty", item, "remove the dash"):
                     check_structure(item, schema[0], inside, findings)
     else:
-        findings.require(_fits(value, schema), path, f"{path} is {schema}", value, _HINTS[schema])
+        findings.require(_fits(value, schema), path, f"{last} is {schema}", value, _HINTS[schema])
 
 
 def _fits(value: Any, schema: str) -> bool:
