@@ -59,10 +59,18 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
 
 
 def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[Any, Any]:
-    """Return the metrics if this training is finished, else None; and the state to go on from, or None."""
+    """Return the metrics if this training is finished, else None; and the state to go on from, or None.
+
+    Raises:
+        InvalidInput: The output holds another training, or cannot be read or written.
+    """
     if storage is None:
         return None, None
-    return output.finished(storage, config, digest), checkpoint.load(storage, config, digest)
+    with output.usable(config.output):
+        known = output.finished(storage, config, digest)
+        if known is None:
+            output.try_to_write(storage)
+        return known, checkpoint.load(storage, config, digest)
 
 
 def finish(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:

@@ -3,6 +3,9 @@
 import json
 import os
 import platform
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,39 @@ import torch
 from torch import Tensor, nn
 
 from podium import __version__
-from podium.errors import Failed, NotFound
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.storage import Storage
 from podium.trainer import checkpoint
 from podium.trainer.config import TrainConfig
 
 CHECKED_IMAGES = 32
+
+
+@contextmanager
+def usable(uri: str) -> Iterator[None]:
+    """Turn what goes wrong with --output before the first step into bad input: later it would cost an epoch.
+
+    Raises:
+        InvalidInput: It did.
+    """
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except PodiumError as error:
+        raise InvalidInput(f"`--output can be written` must hold, but got output={uri!r}: {error.message}",
+                           error.hint or "choose another directory or bucket") from error  # fmt: skip
+
+
+def try_to_write(storage: Storage) -> None:
+    """Write and remove an object of our own, as every save will.
+
+    Raises:
+        PodiumError: It is not possible.
+    """
+    key = f"podium-check-{uuid.uuid4().hex}"
+    storage.put(key, b"")
+    storage.delete(key)
 
 
 def finished(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] | None:

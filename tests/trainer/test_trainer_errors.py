@@ -1,10 +1,15 @@
 """A user's mistake: the law, the value and a hint on stderr, exit code 2, nothing written."""
 
+import os
 import shutil
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from s3servers import KEYS
 
+from podium.storage import connect
 from podium.trainer.__main__ import main
 
 
@@ -71,3 +76,55 @@ def test_an_environment_that_names_no_place_in_the_world_is_explained(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert said in refused(["--data", str(tiny_dataset)], capsys)
+
+
+def test_an_output_below_a_file_is_refused_before_the_first_step(
+    tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    said = refused(["--data", str(tiny_dataset), "--output", str(tmp_path / "file" / "below")], capsys)
+    assert "`--output can be written` must hold" in said
+    assert str(tmp_path / "file" / "below") in said
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_output_directory_without_write_permission_is_refused_before_the_first_step(
+    tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o500)
+    said = refused(["--data", str(tiny_dataset), "--output", str(tmp_path / "out")], capsys)
+    assert "check the permissions" in said
+
+
+@pytest.fixture
+def bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty bucket on a real server, which the environment names."""
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint("moto")}.items():
+        monkeypatch.setenv(name, value)
+    connect("s3://trainer-output", create=True)
+    return "s3://trainer-output"
+
+
+def test_a_bucket_that_is_not_there_is_refused_before_the_first_step(
+    tiny_dataset: Path, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(["--data", str(tiny_dataset), "--output", "s3://not-there/model"], capsys)
+    assert "`--output can be written` must hold, but got output='s3://not-there/model'" in said
+
+
+def test_a_server_that_does_not_answer_is_refused_before_the_first_step(
+    tiny_dataset: Path, bucket: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    assert address in refused(["--data", str(tiny_dataset), "--output", f"{bucket}/model"], capsys)
+
+
+def test_a_training_that_keeps_nothing_in_a_bucket_yet_leaves_nothing_but_its_model_there(
+    tiny_dataset: Path, bucket: str
+) -> None:
+    flags = ["--model", "fast", "--epochs", "1", "--threads", "1", "--no-cuda"]
+    assert main(["--data", str(tiny_dataset), "--output", f"{bucket}/model", *flags]) == 0
+    names = {"model.onnx", "model.safetensors", "metrics.json", "hyperparameters.json", "environment.json"}
+    assert {entry.key for entry in connect(bucket).list()} == {f"model/{name}" for name in names}
