@@ -61,38 +61,16 @@ def customise(
     """
     check_shape(manifest)
     changed: dict[str, Any] = copy.deepcopy(dict(manifest))
-    metadata, spec = _part(changed, "metadata"), _part(changed, "spec")
-    for field, value in (("name", name), ("namespace", namespace)):
-        if value is not None:
-            metadata[field] = value
+    spec, trial = _part(changed, "spec"), _trial(changed)
+    _set_metadata(changed, name, namespace, annotations, owner)
     _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
-    if goal is not None:
-        _part(spec, "objective")["goal"] = goal
-    if seed is not None:
-        _set_setting(_part(spec, "algorithm"), "random_state", str(seed))
-    if owner:
-        metadata["ownerReferences"] = [dict(owner)]
-    template = spec.get("trialTemplate") or {}
-    trial = template.get("trialSpec") or {}
-    if labels:
-        for holder in (metadata, _part(trial, "metadata")):
-            holder["labels"] = {**(holder.get("labels") or {}), **labels}
-    if annotations:
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    _set_search(spec, goal, seed)
+    for holder in (changed, trial) if labels else ():
+        _add(_part(holder, "metadata"), "labels", labels)
     if workers is not None:
         _set_workers(trial, workers)
-    for container, wrapped in primary_containers(changed):
-        if image is not None:
-            container["image"] = image
-        if resources is not None:
-            container["resources"] = copy.deepcopy(dict(resources))
-        if env:
-            names = {entry["name"] for entry in env}
-            kept = [entry for entry in container.get("env") or [] if entry.get("name") not in names]
-            container["env"] = [*kept, *(dict(entry) for entry in env)]
-        _set_flags(container, flags or {}, quoted=wrapped)
-    if flags:
-        _drop_unused(spec, template)
+    _set_containers(changed, image, resources, env or ())
+    _set_all_flags(changed, flags or {})
     return changed
 
 
@@ -137,6 +115,58 @@ def _part(holder: dict[str, Any], field: str) -> dict[str, Any]:
     """Return an object inside another; one that is missing or null is put there."""
     holder[field] = part = holder.get(field) or {}
     return part
+
+
+def _add(holder: dict[str, Any], field: str, values: Mapping[str, str] | None) -> None:
+    if values:
+        holder[field] = {**(holder.get(field) or {}), **values}
+
+
+def _trial(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the job of a trial, which may be missing."""
+    trial: dict[str, Any] = ((experiment.get("spec") or {}).get("trialTemplate") or {}).get("trialSpec") or {}
+    return trial
+
+
+def _set_metadata(
+    experiment: dict[str, Any],
+    name: str | None,
+    namespace: str | None,
+    annotations: Mapping[str, str] | None,
+    owner: Mapping[str, Any] | None,
+) -> None:
+    metadata = _part(experiment, "metadata")
+    given = {"name": name, "namespace": namespace, "ownerReferences": [dict(owner)] if owner else None}
+    metadata.update({field: value for field, value in given.items() if value is not None})
+    _add(metadata, "annotations", annotations)
+
+
+def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> None:
+    if goal is not None:
+        _part(spec, "objective")["goal"] = goal
+    if seed is not None:
+        _set_setting(_part(spec, "algorithm"), "random_state", str(seed))
+
+
+def _set_containers(
+    experiment: dict[str, Any], image: str | None, resources: Mapping[str, Any] | None, env: Sequence[Mapping[str, Any]]
+) -> None:
+    names = {entry["name"] for entry in env}
+    for container, _ in primary_containers(experiment):
+        if image is not None:
+            container["image"] = image
+        if resources is not None:
+            container["resources"] = copy.deepcopy(dict(resources))
+        if env:
+            kept = [entry for entry in container.get("env") or [] if entry.get("name") not in names]
+            container["env"] = [*kept, *(dict(entry) for entry in env)]
+
+
+def _set_all_flags(experiment: dict[str, Any], flags: Mapping[str, str | None]) -> None:
+    for container, wrapped in primary_containers(experiment):
+        _set_flags(container, flags, quoted=wrapped)
+    if flags:
+        _drop_unused(experiment["spec"], experiment["spec"].get("trialTemplate") or {})
 
 
 def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, failed: int | None) -> None:
