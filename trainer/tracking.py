@@ -41,7 +41,10 @@ class WandB:
         self.run.log(dict(values), step=epoch)
 
     def close(self, succeeded: bool) -> None:
+        import wandb
+
         self.run.finish(exit_code=0 if succeeded else 1)
+        wandb.teardown()  # finish alone returns before its service process has written the run to disk
 
 
 class MLflow:
