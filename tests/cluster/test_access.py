@@ -43,10 +43,25 @@ def test_a_step_takes_the_stores_address_and_the_secrets_name(in_pod: World) -> 
 
 
 def test_credentials_of_ones_own_win(in_pod: World) -> None:
+    own = {"AWS_ACCESS_KEY_ID": "mine", "AWS_ENDPOINT_URL_S3": "http://mine:9000"}
+    environ = dict(own)
+    take_access(environ)
+    assert environ == own
+    assert not in_pod.requests
+
+
+def test_credentials_without_an_address_are_used_with_the_clusters(in_pod: World) -> None:
+    in_pod.put(
+        "configmaps",
+        {"metadata": {"name": "podium-storage"}, "data": {"endpoint": "http://store:9000", "secret": "keys"}},
+    )
     environ = {"AWS_ACCESS_KEY_ID": "mine"}
     take_access(environ)
-    assert environ == {"AWS_ACCESS_KEY_ID": "mine"}
-    assert not in_pod.requests
+    assert environ == {
+        "AWS_ACCESS_KEY_ID": "mine",
+        "AWS_ENDPOINT_URL": "http://store:9000",
+        "AWS_REGION": "us-east-1",
+    }
 
 
 def test_without_the_config_map_nothing_is_taken(in_pod: World) -> None:

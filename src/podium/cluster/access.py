@@ -14,6 +14,7 @@ from typing import Any
 from podium.cluster.base import Manifest
 from podium.errors import NotFound
 from podium.identity import pod_namespace
+from podium.storage.s3config import ENDPOINTS
 
 CONFIG_MAP = "podium-storage"
 ENDPOINT = "AWS_ENDPOINT_URL"
@@ -78,16 +79,22 @@ def find_access() -> Access | None:
 
 
 def take_access(environ: MutableMapping[str, str] | None = None) -> None:
-    """Let this process use the cluster's store, unless its environment names credentials already.
+    """Let this process use the cluster's store, unless its environment says where and who already.
+
+    Credentials alone, as `podium compile --platform secret=` gives them, are used with the cluster's own address. An
+    address alone does not count: the cluster's Secret is for the cluster's store.
 
     Raises:
         PodiumError: The ConfigMap cannot be read.
     """
     env = os.environ if environ is None else environ
-    if any(env.get(name) for name in OWN_CREDENTIALS):
+    own = any(env.get(name) for name in OWN_CREDENTIALS)
+    if own and any(env.get(name) for name in ENDPOINTS):
         return
     access = find_access()
-    if access:
+    if access and own:
+        env.update({ENDPOINT: access.endpoint, "AWS_REGION": access.region})
+    elif access:
         access.take(env)
 
 
