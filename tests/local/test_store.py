@@ -85,6 +85,13 @@ def test_a_watcher_sees_the_changes_of_another_store_and_the_end(store: Store, t
     assert not list((tmp_path / "jobs").iterdir())
 
 
+def test_asking_to_delete_what_is_not_there_does_not_end_the_next_of_that_name(store: Store) -> None:
+    store.place("Job", "a").mkdir(parents=True)  # as a process leaves it that is killed before it writes the object
+    store.ask_to_delete("Job", "a")
+    store.create(job("a"))
+    assert not store.is_deletion_asked("Job", "a")
+
+
 def test_a_watch_gives_up_at_its_timeout(store: Store) -> None:
     store.create(job("a"))
     with pytest.raises(Failed, match=r"did not end within 0.1 s"):

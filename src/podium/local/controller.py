@@ -11,9 +11,10 @@ from typing import Any
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
 from podium.local.images import Images
+from podium.local.jsonfile import write_json
 from podium.local.replica import Replica
 from podium.local.starter import Starter
-from podium.local.store import POLL, Store, write_json
+from podium.local.store import POLL, Store
 from podium.manifests.conditions import status_of
 
 

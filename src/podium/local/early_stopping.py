@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.errors import Failed
+from podium.manifests.experiment import objective_of
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.settings import read_settings
 from podium.metrics import DEFAULT_FORMAT, Reading, compile_format, in_order, number, read_json
 
 
@@ -28,6 +31,13 @@ class MedianStop:
         self._objective = objective
         self._maximize = maximize
         self._means: dict[str, float] = {}
+
+    @classmethod
+    def of(cls, experiment: Mapping[str, Any]) -> "MedianStop | None":
+        """Return the rule maker that an Experiment asks for."""
+        stopping, (objective, maximize, _) = experiment["spec"].get("earlyStopping"), objective_of(experiment)
+        settings = read_settings(stopping, "spec.earlyStopping", Findings()) if stopping else {}
+        return cls(settings, objective, maximize=maximize) if stopping else None
 
     def learn(self, trial: str, readings: Sequence[Reading]) -> None:
         """Take in a trial that succeeded; values that are no numbers are left out."""

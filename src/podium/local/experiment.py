@@ -26,9 +26,6 @@ from podium.local.warm_start import earlier_trials
 from podium.local.wrapping import check_trials, cores_of_a_trial
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check, objective_of, render
-from podium.manifests.experiment.rules import Findings
-from podium.manifests.experiment.settings import read_settings
-from podium.manifests.experiment.space import read_space
 from podium.manifests.names import random_suffix
 
 if TYPE_CHECKING:
@@ -61,7 +58,7 @@ class ExperimentController:
         self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self.at_end: Callable[[], None] = lambda: None  # called when nothing of it runs any more
-        self._objective, self._maximize, _ = objective_of(self.experiment)
+        self._maximize = objective_of(self.experiment)[1]
         self._search: Search | None = None
         self._median: MedianStop | None = None
         self._likely_job = check_trials(cluster, self.experiment, directory)
@@ -112,22 +109,8 @@ class ExperimentController:
     def _begin(self) -> None:
         self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]
         self._cluster.warm(self._likely_job)
-        findings = Findings()
-        space = read_space(self._spec["parameters"], findings)
-        algorithm = self._spec["algorithm"]
-        settings = read_settings(algorithm, "spec.algorithm", findings)
-        self._search = Search(
-            space,
-            algorithm["algorithmName"],
-            settings,
-            maximize=self._maximize,
-            directory=self._directory,
-            name=self.name,
-            earlier=self._earlier,
-        )
-        if stopping := self._spec.get("earlyStopping"):
-            settings = read_settings(stopping, "spec.earlyStopping", findings)
-            self._median = MedianStop(settings, self._objective, maximize=self._maximize)
+        self._search = Search.of(self.experiment, self._directory, self._earlier)
+        self._median = MedianStop.of(self.experiment)
         if "startTime" not in self._status:
             self._status["startTime"] = now()
             warm = f"; it starts warm from {len(self._earlier)} trials" if self._earlier else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podium.local.distributions import at
+from podium.local.distributions import at, column, decode
 from podium.manifests.experiment.space import Parameter, count_points
 
 Point = dict[str, str]
@@ -194,6 +194,27 @@ PLANS: dict[str, Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan]]
     "hyperband": Hyperband,
     "asha": Asha,
 }
+
+
+def plan(
+    algorithm: str, space: Sequence[Parameter], settings: Mapping[str, Any], *, maximize: bool, seen: Sequence[Any]
+) -> Plan | None:
+    """Return the plan of an algorithm that has one; it goes on after those trials of an Optuna study."""
+    if algorithm not in PLANS:
+        return None
+    history = [
+        Seen(
+            trial=trial.user_attrs["trial"],
+            point={parameter.name: decode(parameter, trial.params[column(parameter)]) for parameter in space},
+            value=trial.value if trial.state.is_finished() else None,
+            running=not trial.state.is_finished(),
+        )
+        for trial in seen
+        if "trial" in trial.user_attrs
+    ]
+    made = PLANS[algorithm](space, settings, maximize)
+    made.recall(history)
+    return made
 
 
 def _sample(space: Sequence[Parameter], draw: random.Random) -> Point:

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.local.distributions import column, decode, distribution, encode
-from podium.local.plans import PLANS, Plan, Seen
+from podium.local.plans import plan
 from podium.local.warm_start import Earlier
-from podium.manifests.experiment.space import Parameter
+from podium.manifests.experiment import objective_of
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.settings import read_settings
+from podium.manifests.experiment.space import Parameter, read_space
 
 if TYPE_CHECKING:
     import optuna
@@ -73,11 +76,25 @@ class Search:
         seed = settings.get("random_state")
         # A search that goes on must not draw its first points again.
         self._random = random.Random(None if seed is None else f"{seed}/{len(known)}")
-        self._plan = _plan(algorithm, self._space, settings, maximize=maximize, seen=known)
+        self._plan = plan(algorithm, self._space, settings, maximize=maximize, seen=known)
         self._points = _point_sampler() if self._plan else None
         with _quiet():
             warm = [trial for trial in known if "from" in trial.user_attrs]
             self._study.sampler = self._points or _sampler(algorithm, settings, self._random.getrandbits(31), warm)
+
+    @classmethod
+    def of(cls, experiment: Mapping[str, Any], directory: Path, earlier: Sequence[Earlier]) -> "Search":
+        """Return the search that an Experiment asks for; other arguments as above."""
+        algorithm, findings = experiment["spec"]["algorithm"], Findings()
+        return cls(
+            read_space(experiment["spec"]["parameters"], findings),
+            algorithm["algorithmName"],
+            read_settings(algorithm, "spec.algorithm", findings),
+            maximize=objective_of(experiment)[1],
+            directory=directory,
+            name=experiment["metadata"]["name"],
+            earlier=earlier,
+        )
 
     def ask(self, trial: str) -> dict[str, str] | None:
         """Return values for a new trial, as text; None if the algorithm has no more, or none now.
@@ -131,26 +148,6 @@ class Search:
                 params=params, distributions=self._distributions, value=earlier.value, user_attrs=attributes
             )
         )
-
-
-def _plan(
-    algorithm: str, space: Sequence[Parameter], settings: Mapping[str, Any], *, maximize: bool, seen: Sequence[Any]
-) -> Plan | None:
-    if algorithm not in PLANS:
-        return None
-    history = [
-        Seen(
-            trial=trial.user_attrs["trial"],
-            point={parameter.name: decode(parameter, trial.params[column(parameter)]) for parameter in space},
-            value=trial.value if trial.state.is_finished() else None,
-            running=not trial.state.is_finished(),
-        )
-        for trial in seen
-        if "trial" in trial.user_attrs
-    ]
-    plan = PLANS[algorithm](space, settings, maximize)
-    plan.recall(history)
-    return plan
 
 
 def _sampler(

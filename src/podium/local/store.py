@@ -18,6 +18,7 @@ from pathlib import Path
 
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, Failed, NotFound, require
+from podium.local.jsonfile import write_json
 from podium.local.lease import Lease, is_held
 from podium.manifests.conditions import set_condition, status_of
 
@@ -36,21 +37,6 @@ Token = tuple[int, int] | None
 def timestamp() -> str:
     """Return the present time as Kubernetes writes it, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def write_json(path: Path, value: object) -> None:
-    """Replace a file atomically with JSON whose outer levels are indented."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    beside.write_text(_indented(value, 2, "\n ") + "\n")
-    beside.replace(path)
-
-
-def _indented(value: object, levels: int, separator: str) -> str:
-    # json.dumps(indent=1) takes ten times as long, and it would be most of what a short trial costs here.
-    if not levels or not isinstance(value, dict) or not value:
-        return json.dumps(value)
-    members = (f"{json.dumps(str(name))}: {_indented(one, levels - 1, separator + ' ')}" for name, one in value.items())
-    return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"
 
 
 class Store:
@@ -186,8 +172,9 @@ class Store:
 
     def ask_to_delete(self, kind: str, name: str) -> None:
         """Ask the supervising process, whichever it is, to stop and remove an object."""
-        with contextlib.suppress(FileNotFoundError):
-            (self.place(kind, name) / "delete").touch()
+        if self.exists(kind, name):  # else the file would end the next object of this name
+            with contextlib.suppress(FileNotFoundError):
+                (self.place(kind, name) / "delete").touch()
 
     def is_deletion_asked(self, kind: str, name: str) -> bool:
         """Return whether somebody wants the object gone."""
