@@ -4,9 +4,10 @@
     python benchmarks/sweep.py --data small --ray-python ../ray/bin/python
 
 Each way trains the same network at the same learning rates, two trials at a time, one thread each, and takes every
-one of its times in each round, so that a busy machine slows all of them alike; read the ratios. Times are those of a
-whole program, from its start to its end: imports, the start of servers and their end are in them. All ways have to
-leave the same models behind. Ray's Python needs `ray[tune]` and podium; its rows are left out without it.
+one of its times in each round, so that a busy machine slows all of them alike; read the ratios. With `--json FILE`
+rounds may be taken one at a time: those in the file count too. Times are those of a whole program, from its start to
+its end: imports, the start of servers and their end are in them. All ways have to leave the same models behind. Ray's
+Python needs `ray[tune]` and podium; its rows are left out without it.
 
 `--many N` measures N trials that only print a number instead, and the memory of the engine while they run.
 """
@@ -187,17 +188,22 @@ def models(place: Path) -> set[tuple[float, float]]:
 
 
 def spent(place: Path) -> dict[str, float]:
-    """Return the median seconds of a trial, from its start to its result, and of its training steps alone."""
+    """Return the median seconds of a trial from its start to its result, of its training steps, and of all else in it.
+
+    What is beyond the steps is taken trial by trial: reading the data, building the network, validation, checking and
+    writing the model, and everything the engine does for the trial. The first trials also wait for the imports.
+    """
     from datetime import datetime
 
-    whole = []
+    whole, steps = [], []
     for path in (place / "cluster" / "trials").glob("*/object.json"):
         status = json.loads(path.read_text())["status"]
         begun, ended = (datetime.fromisoformat(status[name]) for name in ("startTime", "completionTime"))
         whole.append((ended - begun).total_seconds())
-    metrics = [json.loads(path.read_text()) for path in place.glob("models/*/metrics.json")]
-    steps = [sum(epoch["seconds"] for epoch in one["epochs"]) for one in metrics]
-    return {"trial": statistics.median(whole), "steps": statistics.median(steps)}
+        metrics = json.loads((place / "models" / path.parent.name / "metrics.json").read_text())
+        steps.append(sum(epoch["seconds"] for epoch in metrics["epochs"]))
+    beyond = [one - own for one, own in zip(whole, steps, strict=True)]
+    return {"trial": statistics.median(whole), "steps": statistics.median(steps), "beyond": statistics.median(beyond)}
 
 
 def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]]) -> dict[str, list[dict[str, float]]]:
@@ -210,7 +216,8 @@ def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]])
         ways["Ray Tune"] = lambda place: ray_tune(bench, place, reuse=False)
         ways["Ray Tune, reuse_actors"] = lambda place: ray_tune(bench, place, reuse=True)
     measured = {name: known.get(name, []) for name in ways}
-    for turn in range(rounds):
+    done = len(measured["podium"])
+    for turn in range(done, done + rounds):
         names = list(ways)
         seen = []
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
@@ -239,10 +246,12 @@ def report(bench: Bench, measured: dict[str, list[dict[str, float]]]) -> None:
         used = "" if "fit" in rows[0] else f"{statistics.median(one['processor'] for one in rows):.1f}"
         spread = f"{min(walls):.1f}–{max(walls):.1f}"
         print(f"| {name} | {statistics.median(walls):.1f} | {spread} | {ratio:.1f}x | {used} |")
-    trial, steps = (statistics.median(one[name] for one in measured["podium"]) for name in ("trial", "steps"))
+    trial, steps, beyond = (
+        statistics.median(one[name] for one in measured["podium"]) for name in ("trial", "steps", "beyond")
+    )
     alone = statistics.median(one["trial"] for one in measured["a process for each trial"])
     print(f"\na trial takes {trial:.2f} s here, {alone:.2f} s as a process: {alone / trial:.1f} times as long")
-    print(f"its steps alone take {steps:.2f} s: here {trial - steps:.2f} s come on top of them")
+    print(f"its steps alone take {steps:.2f} s: here {beyond:.2f} s come on top of them")
     for name in ("Ray Tune", "Ray Tune, reuse_actors"):
         if name in measured:
             fit = statistics.median(one["fit"] for one in measured[name])
