@@ -54,5 +54,7 @@ def check_step(pod: dict[str, Any]) -> None:
     assert TOLERATION in pod["spec"]["tolerations"]
     (main,) = [one for one in pod["spec"]["containers"] if one["name"] == "main"]
     assert main["imagePullPolicy"] == "Never"
-    secret = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in main["env"] if "valueFrom" in one}
-    assert secret["AWS_ACCESS_KEY_ID"]["name"] == "mlpipeline-minio-artifact"
+    env = {one["name"]: one.get("valueFrom", {}) for one in main["env"]}
+    for name, key in (("AWS_ACCESS_KEY_ID", "accesskey"), ("AWS_SECRET_ACCESS_KEY", "secretkey")):
+        reference = env[name]["secretKeyRef"]
+        assert (reference["name"], reference["key"]) == ("mlpipeline-minio-artifact", key)
