@@ -64,10 +64,13 @@ def fast(config: TrainConfig, classes: int) -> list[nn.Module]:
 
 
 def best(config: TrainConfig, classes: int) -> list[nn.Module]:
-    """A residual network of seven convolutions, about as much work an image as the tutorial's."""
+    """A residual network of nine convolutions, half as much work again an image as the tutorial's.
+
+    The first one looks at every pixel: with a stride of two 0.7 points of accuracy on Fashion-MNIST were lost.
+    """
     first, second, third = _widths(config, 32, 64, 128)
     return [
-        *_convolution(1, first, kernel=5, stride=2),
+        *_convolution(1, first, pool=True), _residual(first),
         *_convolution(first, second, pool=True), _residual(second),
         *_convolution(second, third, pool=True), _residual(third),
         nn.MaxPool2d(3), Flatten(), nn.Dropout(config.dropout), nn.Linear(third, classes),

@@ -81,6 +81,6 @@ def test_the_width_multiplies_the_channels() -> None:
     for width in ("0.5", "1", "2"):
         model = models.build(parse(["--model", "best", "--width", width]), classes=10, mean=0.13, std=0.31)
         counts.append([layer.out_channels for layer in model.modules() if isinstance(layer, nn.Conv2d)])
-    assert counts[1] == [32, 64, 64, 64, 128, 128, 128]
+    assert counts[1] == [32, 32, 32, 64, 64, 64, 128, 128, 128]
     assert counts[0] == [count // 2 for count in counts[1]]
     assert counts[2] == [count * 2 for count in counts[1]]
