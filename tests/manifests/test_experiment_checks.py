@@ -55,7 +55,7 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
         {"algorithmName": "hyperband", "algorithmSettings": settings(r_l="27", resource_name="epochs")},
         "parallelTrialCount >= 27",
     ),
-    "pbt, which needs a shared volume": (("algorithm",), {"algorithmName": "pbt"}, "podium runs the algorithm"),
+    "pbt without a volume": (("algorithm",), {"algorithmName": "pbt"}, "pbt keeps its trials' files on a volume"),
     "a collector that pushes": (("metricsCollectorSpec",), {"collector": {"kind": "Push"}}, "podium collects"),
     "a collector that scrapes": (
         ("metricsCollectorSpec",), {"collector": {"kind": "PrometheusMetric"}}, "podium collects",

@@ -181,6 +181,7 @@ class ExperimentController:
         job = render(self.experiment, name, assignments)
         rules = self._median.rules() if self._median else []
         trial = new_trial(self.experiment, name, assignments, job, rules)
+        trial["metadata"]["labels"] |= self._search.labels(name)
         self._take_up(self._cluster.store.create(trial))
         self._begin_trial(self._trials[name])
         return True

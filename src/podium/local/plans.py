@@ -2,11 +2,11 @@
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from podium.local.distributions import at, column, decode
+from podium.local.distributions import at
 from podium.manifests.experiment.space import Parameter, count_points
 
 Point = dict[str, str]
@@ -20,6 +20,7 @@ class Seen:
     point: Point
     value: float | None
     running: bool
+    labels: dict[str, str] = field(default_factory=dict)
 
 
 class Plan:
@@ -36,6 +37,10 @@ class Plan:
     def next(self, trial: str) -> Point | None:
         """Return the next point; None if there is none now (it must wait) or ever (finished)."""
         raise NotImplementedError
+
+    def labels(self, trial: str) -> dict[str, str]:
+        """Return what a trial that was given a point has to be labelled with."""
+        return {}
 
     def tell(self, trial: str, value: float | None) -> None:
         """Learn what became of a trial."""
@@ -186,35 +191,6 @@ class Asha(Plan):
         begun = {**point, self.resource: self.levels[level]}
         self.open[trial] = (level, begun)
         return begun
-
-
-PLANS: dict[str, Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan]] = {
-    "grid": Grid,
-    "sobol": Sobol,
-    "hyperband": Hyperband,
-    "asha": Asha,
-}
-
-
-def plan(
-    algorithm: str, space: Sequence[Parameter], settings: Mapping[str, Any], *, maximize: bool, seen: Sequence[Any]
-) -> Plan | None:
-    """Return the plan of an algorithm that has one; it goes on after those trials of an Optuna study."""
-    if algorithm not in PLANS:
-        return None
-    history = [
-        Seen(
-            trial=trial.user_attrs["trial"],
-            point={parameter.name: decode(parameter, trial.params[column(parameter)]) for parameter in space},
-            value=trial.value if trial.state.is_finished() else None,
-            running=not trial.state.is_finished(),
-        )
-        for trial in seen
-        if "trial" in trial.user_attrs
-    ]
-    made = PLANS[algorithm](space, settings, maximize)
-    made.recall(history)
-    return made
 
 
 def _sample(space: Sequence[Parameter], draw: random.Random) -> Point:

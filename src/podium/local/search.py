@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.local.distributions import column, decode, distribution, encode
-from podium.local.plans import plan
+from podium.local.planning import plan
+from podium.local.population import loosen
 from podium.local.warm_start import Earlier
 from podium.manifests.experiment import objective_of
 from podium.manifests.experiment.rules import Findings
@@ -56,8 +57,8 @@ class Search:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._space = list(space)
-        self._distributions = {column(parameter): distribution(parameter) for parameter in space}
+        self._space = [loosen(parameter) for parameter in space] if algorithm == "pbt" else list(space)
+        self._distributions = {column(parameter): distribution(parameter) for parameter in self._space}
         directory.mkdir(parents=True, exist_ok=True)
         with _quiet():
             storage = optuna.storages.JournalStorage(_journal(directory / JOURNAL))
@@ -76,7 +77,7 @@ class Search:
         seed = settings.get("random_state")
         # A search that goes on must not draw its first points again.
         self._random = random.Random(None if seed is None else f"{seed}/{len(known)}")
-        self._plan = plan(algorithm, self._space, settings, maximize=maximize, seen=known)
+        self._plan = plan(algorithm, space, settings, maximize=maximize, seen=known)
         self._points = _point_sampler() if self._plan else None
         with _quiet():
             warm = [trial for trial in known if "from" in trial.user_attrs]
@@ -112,9 +113,15 @@ class Search:
         with _quiet():
             asked = self._study.ask(fixed_distributions=self._distributions)
         asked.set_user_attr("trial", trial)
+        if labels := self.labels(trial):
+            asked.set_user_attr("labels", labels)
         self._numbers[trial] = asked.number
         values = asked.params
         return {parameter.name: decode(parameter, values[column(parameter)]) for parameter in self._space}
+
+    def labels(self, trial: str) -> dict[str, str]:
+        """Return the labels of a trial that was asked for."""
+        return self._plan.labels(trial) if self._plan else {}
 
     @property
     def finished(self) -> bool:

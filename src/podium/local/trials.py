@@ -13,6 +13,7 @@ from podium.cluster.base import Manifest
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.local.collect import collect, metric_formats, metric_names, observe
 from podium.local.early_stopping import RuleWatch
+from podium.local.population import prepare, trial_directory
 from podium.local.trial_status import mark, trial_value
 from podium.local.wrapping import Wrapped, wrap
 from podium.manifests.conditions import status_of
@@ -79,7 +80,9 @@ class TrialRun:
     def run(self) -> Ended:
         """Run the trial to its end; its status says how it went."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        wrapped = wrap(self._experiment, self.trial["spec"]["runSpec"], self._directory, self._cores)
+        root = self._cluster.store.place("Experiment", self._experiment["metadata"]["name"]) / "checkpoints"
+        checkpoints = prepare(root, self.trial) if trial_directory(self._experiment) else None
+        wrapped = wrap(self._experiment, self.trial["spec"]["runSpec"], self._directory, self._cores, checkpoints)
         try:
             self._cluster.create(wrapped.job)
         except PodiumError as error:

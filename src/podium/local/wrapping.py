@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from podium.cluster.base import Manifest
 from podium.errors import require
 from podium.local.environment import MOST_PROCESSES
+from podium.local.population import trial_directory
 from podium.local.processes import cores
 from podium.manifests.experiment import render
 from podium.manifests.experiment.build import primary_containers
@@ -45,7 +46,9 @@ class Wrapped:
     """File or directory that holds the metrics; None: what the replica prints."""
 
 
-def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path, share: float) -> Wrapped:
+def wrap(
+    experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path, share: float, checkpoints: Path | None
+) -> Wrapped:
     """Return a trial's job with the primary container wrapped.
 
     Args:
@@ -53,6 +56,7 @@ def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path,
         job: Rendered, named after the trial.
         directory: The trial's own; files that the collector reads are put there.
         share: How many cores the job may use.
+        checkpoints: The directory of population based training for this trial.
     """
     wrapped = copy.deepcopy(dict(job))
     name = wrapped["metadata"]["name"]
@@ -69,6 +73,8 @@ def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path,
         _merge(pod.setdefault("metadata", {}), "labels", labels)
     for container, reports in primary_containers(trial):
         container["env"] = [*(container.get("env") or []), {"name": "KATIB_TRIAL_NAME", "value": name}]
+        if reports and checkpoints and (place := trial_directory(experiment)):
+            _mount(wrapped, container, "suggestion-volume", place, checkpoints)
         if not reports or not container.get("command"):
             continue
         script, shell = _joined(container)
@@ -81,7 +87,7 @@ def wrap(experiment: Mapping[str, Any], job: Mapping[str, Any], directory: Path,
             folder = path.parent if kind == "File" else path
             local = directory / "metrics"
             metrics = local / path.name if kind == "File" else local
-            _mount(wrapped, container, str(folder), local)
+            _mount(wrapped, container, "metrics-volume", str(folder), local)
         container.pop("args", None)
         container["command"] = list(argv) if argv is not None else [*(shell or ("sh", "-c")), script]
     return Wrapped(job=wrapped, metrics=metrics)
@@ -99,7 +105,8 @@ def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path)
     space = read_space(experiment["spec"]["parameters"], Findings())
     values = {parameter.name: first_values(parameter)[0] for parameter in space}
     job = render(experiment, f"{experiment['metadata']['name']}-trial", values)
-    wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment["spec"])).job
+    checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
+    wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment["spec"]), checkpoints).job
     cluster.plan(wrapped)
     return wrapped
 
@@ -136,15 +143,15 @@ def _joined(container: Mapping[str, Any]) -> tuple[str, tuple[str, str] | None]:
     return " ".join(words), None
 
 
-def _mount(job: Mapping[str, Any], container: dict[str, Any], folder: str, local: Path) -> None:
+def _mount(job: Mapping[str, Any], container: dict[str, Any], name: str, folder: str, local: Path) -> None:
     local.mkdir(parents=True, exist_ok=True)
     container["volumeMounts"] = [
         *(container.get("volumeMounts") or []),
-        {"name": "metrics-volume", "mountPath": folder},
+        {"name": name, "mountPath": folder},
     ]
     for pod in _pod_templates(job):
         if any(one is container for one in pod["spec"]["containers"]):
-            volume = {"name": "metrics-volume", "hostPath": {"path": str(local), "type": "Directory"}}
+            volume = {"name": name, "hostPath": {"path": str(local), "type": "Directory"}}
             pod["spec"]["volumes"] = [*(pod["spec"].get("volumes") or []), volume]
 
 

@@ -19,6 +19,7 @@ _COUNT_0: Rule = (int, lambda value: value >= 0, "an integer >= 0")
 _POSITIVE: Rule = (float, lambda value: 0 < value < math.inf, "a number > 0")
 _RESOURCE: Rule = (float, lambda value: 1 <= value < math.inf, "a number >= 1")
 _ETA: Rule = (lambda text: int(float(text)), lambda value: value >= 2, "an integer >= 2")
+_SHARE: Rule = (float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 
 
 def _one_of(*names: str) -> Rule:
@@ -46,6 +47,13 @@ _KNOWN: dict[str, dict[str, Rule]] = {
     },
     "hyperband": {"r_l": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
     "asha": {"r_l": _RESOURCE, "r_min": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
+    "pbt": {
+        "suggestion_trial_dir": (str, lambda text: text.startswith("/"), "an absolute path"),
+        "n_population": (int, lambda value: value >= 5, "an integer >= 5"),
+        "truncation_threshold": _SHARE,
+        "resample_probability": _SHARE,
+        "random_state": _SEED,
+    },
     "medianstop": {"min_trials_required": _COUNT, "start_step": _COUNT},
 }
 
@@ -108,8 +116,27 @@ def check_search(
         bounded = sum(parameter.numeric for parameter in space)
         law = "cmaes needs two double or int parameters"
         findings.require(bounded >= 2, path, law, bounded, "use tpe or random", "stuck")
+    if algorithm == "pbt":
+        _check_population(settings, space, spec, findings)
     if algorithm in ("hyperband", "asha"):
         _check_resource(algorithm, settings, space, parallel, findings)
+
+
+def _check_population(
+    settings: Mapping[str, Any], space: Sequence[Parameter], spec: Mapping[str, Any], findings: Findings
+) -> None:
+    path = "spec.algorithm.algorithmSettings"
+    missing = [
+        name for name in ("suggestion_trial_dir", "n_population", "truncation_threshold") if name not in settings
+    ]
+    hint = '{name: suggestion_trial_dir, value: /checkpoints}, n_population "5" and truncation_threshold "0.2"'
+    findings.require(not missing, path, "pbt has these settings", missing, hint, "stuck")
+    bare = [parameter.name for parameter in space if parameter.numeric and parameter.step is None]
+    law, hint = "pbt needs a step for each double", "give feasibleSpace.step"
+    findings.require(not bare, "spec.parameters", law, bare, hint, "stuck")
+    law = "pbt keeps its trials' files on a volume: resumePolicy is FromVolume"
+    policy = spec.get("resumePolicy")
+    findings.require(policy == "FromVolume", "spec.resumePolicy", law, policy, "set it to FromVolume", "stuck")
 
 
 def _check_resource(

@@ -1,0 +1,176 @@
+"""Population based training: generations, families and the files that trials hand on."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.errors import InvalidInput
+from podium.local.cluster import LocalCluster
+from podium.local.population import GENERATION, PARENT, Population
+from podium.local.resuming import resume
+from podium.local.search import Search
+from podium.manifests.experiment import trial_row
+from podium.manifests.experiment.space import Parameter
+
+SPACE = [
+    Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1),
+    Parameter(name="units", kind="int", low=4, high=32, step=1),
+    Parameter(name="kind", kind="categorical", choices=("a", "b", "c")),
+]
+SETTINGS = {"n_population": 5, "truncation_threshold": 0.2, "random_state": 1, "suggestion_trial_dir": "/family"}
+
+PROGRAM = """
+import pathlib, sys
+place = pathlib.Path(sys.argv[1])
+began = float((place / "sum").read_text()) if (place / "sum").exists() else 0.0
+(place / "sum").write_text(str(began + float(sys.argv[2])))
+print(f"began={began}")
+print("score=" + (place / "sum").read_text())
+"""
+
+
+def generation(population: Population, values: list[float], first: int = 0) -> list[str]:
+    """Run trials one after the other, to these values."""
+    names = [f"t{first + number}" for number in range(len(values))]
+    for name, value in zip(names, values, strict=True):
+        population.next(name)
+        population.tell(name, value)
+    return names
+
+
+def test_the_worst_take_the_values_of_the_best_and_the_others_change_theirs() -> None:
+    population = Population(SPACE, SETTINGS, True)
+    first = generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert all(population.labels(name) == {GENERATION: "0"} for name in first), "more than the population must end"
+    second = generation(population, [0.0] * 5, first=6)
+    labels = [population.labels(name) for name in second]
+    assert {one[GENERATION] for one in labels} == {"1"}
+    parents = [one[PARENT] for one in labels]
+    assert len(set(parents)) == 5
+    at = population.members
+    assert parents[0] in ("t0", "t1"), "a fifth of the population, from below its lower bound"
+    assert at["t6"].point in (at["t4"].point, at["t5"].point)
+    for child in second[1:]:
+        mine, before = at[child].point, at[str(at[child].parent)].point
+        for name, low, high in (("lr", 0.1, 1.0), ("units", 4, 32)):
+            changed = [float(before[name]) * factor for factor in (0.8, 1.2)]
+            bounded = [min(max(int(one) if name == "units" else one, low), high) for one in changed]
+            assert any(abs(float(mine[name]) - one) < 1e-9 for one in bounded), (mine, before)
+        assert mine["kind"] != before["kind"]
+
+
+def test_fewer_is_better_if_the_objective_is_to_be_small() -> None:
+    population = Population(SPACE, SETTINGS, False)
+    generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    (child,) = generation(population, [0.0], first=6)
+    assert population.members[child].parent in ("t4", "t5")
+    assert population.members[child].point in (population.members["t0"].point, population.members["t1"].point)
+
+
+def test_values_are_drawn_anew_or_kept_with_a_probability() -> None:
+    kept = Population(SPACE, {**SETTINGS, "resample_probability": 0.0}, True)
+    generation(kept, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0])
+    child = kept.members["t7"]
+    assert child.point == kept.members[str(child.parent)].point
+    drawn = Population(SPACE, {**SETTINGS, "resample_probability": 1.0}, True)
+    names = generation(drawn, [float(number) for number in range(11)])
+    assert all(float(drawn.members[name].point["lr"]) * 10 % 1 < 1e-6 for name in names), "on their steps"
+
+
+def test_a_trial_that_failed_is_tried_again_with_the_same_parent() -> None:
+    population = Population(SPACE, SETTINGS, True)
+    generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    point = population.next("failed")
+    family = population.labels("failed")
+    population.tell("failed", None)
+    again = [(population.next(f"later{number}"), population.labels(f"later{number}")) for number in range(5)]
+    assert again[-1] == (point, family)
+
+
+def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:
+    def begin() -> Search:
+        return Search(SPACE, "pbt", SETTINGS, maximize=True, directory=tmp_path, name="study")
+
+    search = begin()
+    for number in range(8):
+        assert search.ask(f"t{number}")
+        search.tell(f"t{number}", float(number))
+    known = {f"t{number}": search.labels(f"t{number}") for number in range(8)}
+    search = begin()
+    assert {name: search.labels(name) for name in known} == known
+    found = []
+    for number in range(8, 12):
+        assert search.ask(f"t{number}")
+        found.append(search.labels(f"t{number}"))
+    assert [one[GENERATION] for one in found[:3]] == ["1"] * 3, "two of five had been there before"
+    assert len({one[PARENT] for one in [known["t6"], known["t7"], *found[:3]]}) == 5
+
+
+def experiment(program: Path, most: int, **changes: Any) -> dict[str, Any]:
+    command = [sys.executable, str(program), "/family/", "${trialParameters.lr}"]
+    container = {"name": "main", "image": "python", "command": command}
+    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    settings = {**SETTINGS, "suggestion_trial_dir": "/family/"}
+    spec = {
+        "objective": {"type": "maximize", "objectiveMetricName": "score", "additionalMetricNames": ["began"]},
+        "algorithm": {
+            "algorithmName": "pbt",
+            "algorithmSettings": [{"name": name, "value": str(value)} for name, value in settings.items()],
+        },
+        "resumePolicy": "FromVolume",
+        "parallelTrialCount": 2,
+        "maxTrialCount": most,
+        "maxFailedTrialCount": 1,
+        "parameters": [
+            {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "1", "step": "0.1"}}
+        ],
+        "trialTemplate": {
+            "primaryContainerName": "main",
+            "trialParameters": [{"name": "lr", "reference": "lr"}],
+            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+        },
+    }
+    made = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "e"}}
+    return {**made, "spec": {**spec, **changes}}
+
+
+def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    with LocalCluster(tmp_path / "cluster", fork_server=False) as cluster:
+        cluster.create(experiment(program, most=13))
+        assert cluster.join("Experiment", "e", 60)
+        resume(cluster, "e", {"maxTrialCount": 16})
+        assert cluster.join("Experiment", "e", 60)
+        assert cluster.get("Experiment", "e")["status"]["trialsSucceeded"] == 16
+        trials = {one["metadata"]["name"]: one for one in cluster.list("Trial")}
+    rows = {name: trial_row(one) for name, one in trials.items()}
+    ages = [int(one["metadata"]["labels"][GENERATION]) for one in trials.values()]
+    assert max(ages) >= 2
+    for name, one in trials.items():
+        parent = one["metadata"]["labels"].get(PARENT)
+        assert (parent is None) == (one["metadata"]["labels"][GENERATION] == "0")
+        began = float(rows[name].metrics["began"]["latest"])
+        assert began == (float(rows[parent].metrics["score"]["latest"]) if parent else 0.0)
+        assert rows[name].value == pytest.approx(began + float(rows[name].parameters["lr"]))
+    kept = tmp_path / "cluster" / "experiments" / "e" / "checkpoints"
+    assert {path.parent.name for path in kept.glob("*/sum")} == set(trials)
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        ({"resumePolicy": "LongRunning"}, "resumePolicy is FromVolume"),
+        (
+            {"parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}]},
+            "step",
+        ),
+        ({"algorithm": {"algorithmName": "pbt"}}, "pbt has these settings"),
+    ],
+)
+def test_what_a_population_lacks_is_named(change: dict[str, Any], law: str, tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=law):
+        cluster.create(json.loads(json.dumps(experiment(tmp_path / "program.py", most=6, **change))))
