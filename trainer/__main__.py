@@ -51,10 +51,14 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
         training = Training(config, dataset.to(here.device), here, say, tracking.log)
         if state is not None:
             training.resume(state)
+        elif (legacy := here.from_first(lambda: checkpoint.legacy(config))) is not None:
+            training.inherit(legacy)
         here.share_first([*training.model.parameters(), *training.model.buffers()])
         signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
         training.run(lambda state: checkpoint.save(storage, {**state, **told}) if storage else None)
         if here.rank == 0:
+            if config.inherit:
+                checkpoint.bequeath(config, training.progress.weights, training.optimizer.state_dict())
             finish(training, storage, threads, told["fingerprint"])
 
 

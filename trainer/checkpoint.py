@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from podium.errors import InvalidInput, NotFound
-from podium.storage import Storage
+from podium.storage import Storage, connect
 from podium.trainer.config import TrainConfig
 
 KEY = "checkpoint.pt"
+LEGACY = "inherit.pt"  # in the directory of --inherit
 
 
 def fingerprint(config: TrainConfig, digest: str) -> str:
@@ -50,6 +51,29 @@ def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] |
     if theirs != fingerprint(config, digest):
         refuse(storage, told, config)
     return state
+
+
+def bequeath(config: TrainConfig, weights: dict[str, Any], optimizer: dict[str, Any]) -> None:
+    """Leave weights and the optimizer's memory of each to whoever inherits from here."""
+    buffer = io.BytesIO()
+    torch.save({"weights": weights, "optimizer": config.optimizer, "state": optimizer["state"]}, buffer)
+    connect(config.inherit).put(LEGACY, buffer.getvalue())
+
+
+def legacy(config: TrainConfig) -> dict[str, Any] | None:
+    """Return what there is to inherit, or None.
+
+    Raises:
+        InvalidInput: It cannot be read.
+    """
+    try:
+        blob = connect(config.inherit).get(LEGACY) if config.inherit else b""
+        found: dict[str, Any] | None = torch.load(io.BytesIO(blob), weights_only=True) if blob else None
+    except NotFound:
+        return None
+    except Exception as error:  # torch.load raises anything on damaged bytes
+        raise InvalidInput(f"--inherit {config.inherit}: {LEGACY} cannot be read ({error})", "remove it") from None
+    return found
 
 
 def refuse(storage: Storage, told: dict[str, Any], config: TrainConfig) -> None:

@@ -55,6 +55,7 @@ FREE = frozenset(
     {
         "data",
         "output",
+        "inherit",  # looked at where there is no checkpoint
         "dataset",
         "test_batch_size",
         "log_interval",
@@ -76,6 +77,9 @@ class TrainConfig:
 
     output: str = ""
     """Directory or URI for model, metrics and checkpoint; the same command resumes from it."""
+
+    inherit: str = ""
+    """Directory or URI whose weights, if it has any, are the start; this training's are put there at its end: pbt."""
 
     dataset: str = ""
     """Name the dataset must have, for example mnist; any if empty."""

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from podium.errors import Failed, PodiumError
+from podium.errors import Failed, InvalidInput, PodiumError
 from podium.metrics import format_metrics
 from podium.trainer import augment, data, models, processor, recipe
 from podium.trainer.config import TrainConfig
@@ -87,6 +87,21 @@ class Training:
         self.average.model.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.progress = Progress(**{name: state[name] for name in vars(self.progress)})
+
+    def inherit(self, legacy: dict[str, Any]) -> None:
+        """Begin with the weights of another training; what its optimizer remembers helps one of the same kind.
+
+        Raises:
+            InvalidInput: They are those of another network.
+        """
+        try:
+            self.model.load_state_dict(legacy["weights"])
+        except RuntimeError:
+            hint = "inherit from trainings of the same network"
+            raise InvalidInput(f"--inherit {self.config.inherit} holds weights of another network", hint) from None
+        if legacy["optimizer"] == self.config.optimizer:
+            groups = self.optimizer.state_dict()["param_groups"]  # its own: they hold what may have been changed
+            self.optimizer.load_state_dict({"state": legacy["state"], "param_groups": groups})
 
     def run(self, save: Callable[[dict[str, Any]], None]) -> None:
         """Train to the last epoch.

@@ -59,6 +59,7 @@ def test_the_worst_take_the_values_of_the_best_and_the_others_change_theirs() ->
             changed = [float(before[name]) * factor for factor in (0.8, 1.2)]
             bounded = [min(max(int(one) if name == "units" else one, low), high) for one in changed]
             assert any(abs(float(mine[name]) - one) < 1e-9 for one in bounded), (mine, before)
+        assert mine["units"] == str(int(mine["units"])), "a program may read it as an integer"
         assert mine["kind"] != before["kind"]
 
 

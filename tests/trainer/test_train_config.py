@@ -10,7 +10,7 @@ from podium.errors import InvalidInput
 from podium.trainer.config import RECIPES, TrainConfig, parse
 
 FLAGS = """
-    data output dataset model width epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
+    data output inherit dataset model width epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
     label-smoothing dropout shift rotate flip erase average patience no-cuda precision threads seed log-interval
     save-model backend track track-dir
 """.split()  # noqa: SIM905
