@@ -156,6 +156,10 @@ def test_a_failed_run_names_its_failed_task_and_a_cancelled_one_says_so(
     world.script = [{"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}]
     with pytest.raises(PodiumError, match="was cancelled"):
         runs.follow(server, run.run_id, lambda *_: None)
+    canceling = {"state": "CANCELING", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}
+    world.script = [canceling, {"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "FAILED"}]}]
+    with pytest.raises(PodiumError, match="was cancelled"):
+        runs.follow(server, run.run_id, lambda *_: None)
 
 
 def test_a_failed_task_is_named_even_if_the_server_writes_it_after_the_end(

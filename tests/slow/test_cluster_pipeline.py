@@ -9,7 +9,19 @@ import uuid
 from pathlib import Path
 
 import pytest
-from livekubeflow import NAMESPACE, Submit, client, end_of, has_katib, jobs_of, podium, training, until
+from livekubeflow import (
+    NAMESPACE,
+    Submit,
+    cancel,
+    client,
+    end_of,
+    ended_by_cancel,
+    has_katib,
+    jobs_of,
+    podium,
+    training,
+    until,
+)
 
 from podium.cluster.kubernetes import KubernetesCluster
 from podium.identity import RUN_LABEL
@@ -38,10 +50,10 @@ def test_a_run_ends_in_a_champion_in_the_store_and_a_second_upload_makes_no_vers
 def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesCluster, submit: Submit) -> None:
     run_id = submit(epochs=200, workers=1)
     name = training(cluster, run_id)
-    client().terminate_run(run_id)
+    cancel(run_id)
     until(lambda: not jobs_of(cluster, run_id), 30)
     until(lambda: not cluster.api.pods(f"training.kubeflow.org/job-name={name}"), 60)
-    assert "was cancelled" in end_of(run_id)
+    assert ended_by_cancel(run_id)
 
 
 def test_without_katib_the_sweep_step_says_so_and_starts_nothing(cluster: KubernetesCluster, submit: Submit) -> None:
@@ -75,7 +87,7 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     (experiment,) = until(lambda: cluster.list("Experiment", {RUN_LABEL: run_id}), 300)
     name = experiment["metadata"]["name"]
     until(lambda: [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"], 300)
-    client().terminate_run(run_id)
+    cancel(run_id)
 
     def left() -> list[str]:
         of_run = {RUN_LABEL: run_id}
@@ -85,7 +97,7 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
 
     assert left()
     until(lambda: not left(), 90)
-    assert "was cancelled" in end_of(run_id)
+    assert ended_by_cancel(run_id)
 
 
 def test_a_job_whose_run_is_gone_is_reaped(cluster: KubernetesCluster) -> None:

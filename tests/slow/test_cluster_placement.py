@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from livekubeflow import NAMESPACE, Submit, client, end_of, has_katib, jobs_of, podium, pods_of, until
+from livekubeflow import NAMESPACE, Submit, cancel, ended_by_cancel, has_katib, jobs_of, podium, pods_of, until
 
 from podium.cluster.kubernetes import KubernetesCluster
 
@@ -82,8 +82,8 @@ def check_run(cluster: KubernetesCluster, run_id: str, name: str, jobs: int) -> 
             for pod in pods:
                 check_pod(pod, name)
     finally:
-        client().terminate_run(run_id)
-        assert "was cancelled" in end_of(run_id)
+        cancel(run_id)
+        assert ended_by_cancel(run_id)
     until(lambda: not jobs_of(cluster, run_id), 60)
 
 

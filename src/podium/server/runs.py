@@ -90,7 +90,7 @@ def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeou
     """
     end = float("inf") if timeout is None else time.monotonic() + timeout
     known: dict[str, str] = {}
-    answered, over = time.monotonic(), float("inf")
+    answered, over, cancelled = time.monotonic(), float("inf"), False
     while True:
         try:
             run = server.call(f"read run {run_id}", server.client.get_run, run_id=run_id)
@@ -100,15 +100,16 @@ def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeou
                 raise
             time.sleep(POLL)
             continue
+        cancelled = cancelled or _cancelled(run)  # 2.16.1 forgets it now and then (observed)
         for task, state in tasks_of(run).items():
             if known.get(task) != state:
                 known[task] = state
                 tell(task, state)
         if run.state in OVER:
             over = min(over, time.monotonic())
-            told = run.state == "SUCCEEDED" or "FAILED" in known.values() or _cancelled(run)
+            told = run.state == "SUCCEEDED" or "FAILED" in known.values() or cancelled
             if told or time.monotonic() - over > LATE:
-                return _end(run, known)
+                return _end(run, known, cancelled)
         elif time.monotonic() > end:
             raise Failed(f"run {run_id} did not end within {timeout:g} s; it goes on", "look at it in the UI")
         time.sleep(POLL)
@@ -132,10 +133,10 @@ def _cancelled(run: Any) -> bool:
     return any(one.state in ("CANCELING", "CANCELED") for one in run.state_history or [])
 
 
-def _end(run: Any, tasks: dict[str, str]) -> str:
+def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
     if run.state == "SUCCEEDED":
         return "SUCCEEDED"
     failed = [name for name, state in tasks.items() if state == "FAILED"]
     why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
-    text = f"run {run.run_id} was cancelled" if _cancelled(run) else f"run {run.run_id} {why}"
+    text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
     raise Failed(text, f"see the step's log: kubectl logs -l pipeline/runid={run.run_id} -c main --tail 50")
