@@ -1,6 +1,5 @@
 """The training itself: steps, evaluation, the best weights so far, and going on where an earlier process stopped."""
 
-import copy
 import math
 import time
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from podium.metrics import format_metrics
 from podium.trainer import augment, data, models, processor, recipe
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
-from podium.trainer.world import GradientSum, PeerLost, World
+from podium.trainer.gradients import GradientSum
+from podium.trainer.world import PeerLost, World
 
 
 class Stopped(PodiumError):
@@ -70,7 +70,7 @@ class Training:
         self.optimizer = recipe.make_optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
         self.precision = processor.pick_precision(config, world.device)
-        self.gradients = GradientSum(self.model, world, self.precision)
+        self.gradients = GradientSum(self.model, world, self.precision, config.batch_size)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.draws: Tensor | None = None
@@ -237,6 +237,7 @@ class Training:
 
     def best_model(self) -> nn.Sequential:
         """Return the network with the weights that are kept, on the processor, in evaluation mode."""
-        model = copy.deepcopy(self.model).cpu()
+        dataset = self.dataset
+        model = models.build(self.config, classes=dataset.classes, mean=dataset.mean, std=dataset.std)
         model.load_state_dict(self.progress.weights)
         return model.eval()

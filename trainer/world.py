@@ -2,9 +2,6 @@
 
 Ranks come from the environment: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as the PyTorch operator and torchrun set
 them; alone without them.
-
-Gradients are summed by our own hooks and not by DistributedDataParallel: that imports torch._dynamo (3 s a process on
-2 cores, longer than a short trial) and averages over ranks, which is wrong when shares of a batch differ in size.
 """
 
 import os
@@ -91,66 +88,6 @@ def peers() -> Iterator[None]:
             hint = "start the job again: it resumes from its last checkpoint"
             raise PeerLost(f"another process of the training is gone ({text.splitlines()[0][:200]})", hint) from error
         raise
-
-
-class GradientSum:
-    """Sum gradients and the loss over all processes while the backward pass is still running.
-
-    A large gradient is sent as soon as it is complete; the small ones go together with the loss when the last of them
-    is, because a message costs half a millisecond of a core however short it is. In bf16 training the large ones travel
-    as bf16: that is what the backward pass computed them in, and halves the bytes.
-
-    Args:
-        model: Its parameters' gradients are replaced by their sums.
-        world: The processes.
-        precision: That of the training, fp32 or bf16.
-    """
-
-    LARGE = 1 << 16  # elements
-
-    def __init__(self, model: nn.Module, world: World, precision: str) -> None:
-        self.kind = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.pending: list[tuple[Any, Tensor, list[Tensor]]] = []
-        self.complete: list[Tensor] = []
-        self.parameters = list(model.parameters()) if world.size > 1 else []
-        self.small = sum(parameter.numel() < self.LARGE for parameter in self.parameters)
-        for parameter in self.parameters:
-            parameter.register_post_accumulate_grad_hook(self._take)
-
-    def backward(self, loss: Tensor) -> Tensor:
-        """Run the backward pass of this process's share of the loss; return the loss, summed like the gradients."""
-        total = loss.detach()
-        if not self.parameters:
-            loss.backward()
-            return total
-        self.complete = [total]
-        with peers():
-            loss.backward()
-            self._wait()
-        return total
-
-    def _take(self, parameter: Tensor) -> None:
-        assert parameter.grad is not None
-        if parameter.numel() >= self.LARGE:
-            self._send([parameter.grad], self.kind)
-            return
-        self.complete.append(parameter.grad)
-        if len(self.complete) == self.small + 1:
-            self._send(self.complete, torch.float32)
-
-    def _send(self, tensors: list[Tensor], kind: torch.dtype) -> None:
-        flat = [tensor.reshape(-1) for tensor in tensors]
-        message = (torch.cat(flat) if len(flat) > 1 else flat[0]).to(kind)
-        self.pending.append((dist.all_reduce(message, async_op=True), message, tensors))
-
-    def _wait(self) -> None:
-        for work, message, tensors in self.pending:
-            work.wait()
-            sums = message.split([tensor.numel() for tensor in tensors])
-            for tensor, total in zip(tensors, sums, strict=True):
-                if total.data_ptr() != tensor.data_ptr():
-                    tensor.copy_(total.view(tensor.shape))
-        self.pending.clear()
 
 
 @contextmanager

@@ -1,0 +1,76 @@
+"""Two processes compute the gradients of one: real processes, real gloo. This file is also their program."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from podium.trainer import data
+from podium.trainer import world as worlds
+from podium.trainer.config import TrainConfig
+from podium.trainer.loop import Training
+
+Gradients = list[dict[str, torch.Tensor]]
+
+CASES = {
+    "the inputs of the dense layer travel": (8, "fp32", 1e-5),
+    "its gradient travels": (300, "fp32", 1e-5),
+    "its gradient travels as bf16": (300, "bf16", 3e-2),
+}
+# Even shares, uneven shares, fewer images than processes.
+BATCHES = torch.arange(16).split([8, 7, 1])
+
+
+def gradients(dataset: str, here: worlds.World, batch_size: int, precision: str) -> Gradients:
+    """Return loss and gradients of a step with each batch, always from the same weights."""
+    torch.set_num_threads(1)
+    config = TrainConfig(data=dataset, dropout=0.0, batch_size=batch_size, no_cuda=True, precision=precision)
+    training = Training(config, data.load(config), here, print)
+    weights = {name: value.clone() for name, value in training.model.state_dict().items()}
+    found = []
+    for batch in BATCHES:
+        training.model.load_state_dict(weights)
+        loss = training.step(batch)
+        values = {name: value.grad for name, value in training.model.named_parameters() if value.grad is not None}
+        found.append({"loss": loss, **values})
+    return found
+
+
+@pytest.fixture(scope="module")
+def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[Gradients]]:
+    """What each of two processes found in each case."""
+    target = tmp_path_factory.mktemp("ranks")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    place = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    command = [sys.executable, __file__, str(tiny_dataset), str(target)]
+    running = [subprocess.Popen(command, env={**place, "RANK": str(rank)}) for rank in range(2)]
+    assert [process.wait(120) for process in running] == [0, 0]
+    return [torch.load(target / str(rank), weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_have_the_gradients_of_one_however_a_batch_is_shared(
+    tiny_dataset: Path, together: list[list[Gradients]], case: str
+) -> None:
+    batch_size, precision, tolerance = CASES[case]
+    before = torch.get_num_threads()
+    alone = gradients(str(tiny_dataset), worlds.World(), batch_size, precision)
+    torch.set_num_threads(before)
+    ranks = [found[list(CASES).index(case)] for found in together]
+    for one, first, second in zip(alone, *ranks, strict=True):
+        assert one.keys() == first.keys() == second.keys()
+        for name, value in one.items():
+            assert torch.equal(first[name], second[name]), name
+            scale = max(value.abs().max().item(), 1e-3)
+            assert (first[name] - value).abs().max().item() <= tolerance * scale, name
+
+
+if __name__ == "__main__":
+    with worlds.join(TrainConfig(no_cuda=True)) as here:
+        cases = [gradients(sys.argv[1], here, batch_size, precision) for batch_size, precision, _ in CASES.values()]
+        torch.save(cases, f"{sys.argv[2]}/{here.rank}")
