@@ -43,13 +43,16 @@ class FileStorage(Storage):
         progress: Progress | None = None,
     ) -> Entry:
         target = self._path(key)
+        attempts = 100
         with _told(f"write {key}", self.url):
             while True:
-                target.parent.mkdir(parents=True, exist_ok=True)
+                attempts -= 1
                 try:
+                    target.parent.mkdir(parents=True, exist_ok=True)
                     return self._write(key, target, source, if_absent, if_match, progress)
-                except FileNotFoundError:
-                    if target.parent.exists():  # else a delete swept the still empty directory away: once more
+                except (FileNotFoundError, FileExistsError):
+                    # A delete sweeps empty directories away, also between two steps of mkdir: once more.
+                    if not attempts or (isinstance(source, Path) and not source.exists()):
                         raise
 
     def _write(
