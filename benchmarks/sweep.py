@@ -267,7 +267,7 @@ def many(count: int, module: str) -> None:
         command = ["python", "-m", "trivial", "${trialParameters.x}"]
         space = {"parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}
         begin, rows, latest = time.perf_counter(), [], (0, 0.0, 0)
-        marks = [mark for mark in (count // 10, count // 2) if mark]
+        marks = [mark for mark in (count // 10, count // 2, count * 9 // 10) if mark]
         with engine(place, experiment(command, "random", space, count)) as process:
             while process.poll() is None:
                 time.sleep(0.1)
