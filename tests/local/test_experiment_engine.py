@@ -9,8 +9,8 @@ import pytest
 
 from podium.errors import Conflict, InvalidInput
 from podium.local.cluster import LocalCluster
+from podium.local.katib.wrapping import plain_argv, shell_line
 from podium.local.processes import cores
-from podium.local.wrapping import plain_argv, shell_line
 
 LOSS = "import sys; print('loss=' + sys.argv[1])"
 

@@ -9,9 +9,9 @@ from test_experiment_engine import experiment, run
 
 from podium.errors import InvalidInput, NotFound
 from podium.local.cluster import LocalCluster
-from podium.local.keeping import plan_retention, remove
-from podium.local.resuming import resume
-from podium.local.warm_start import ANNOTATION
+from podium.local.katib.keeping import plan_retention, remove
+from podium.local.katib.resuming import resume
+from podium.local.katib.warm_start import ANNOTATION
 
 TRAINER = """
 import json, sys
@@ -161,8 +161,8 @@ def test_a_warm_sweep_goes_on_after_its_sources_are_gone_and_learns_them_once(cl
 
 
 def test_what_was_learnt_moves_the_first_point_towards_the_good_ones(tmp_path: Path) -> None:
-    from podium.local.search import Search
-    from podium.local.warm_start import Earlier
+    from podium.local.katib.search import Search
+    from podium.local.katib.warm_start import Earlier
     from podium.manifests.experiment.space import Parameter
 
     space = [

@@ -13,7 +13,7 @@ import pytest
 
 from podium.errors import Conflict, InvalidInput
 from podium.local.cluster import LocalCluster
-from podium.local.resuming import ask_to_stop, is_stopped, resume
+from podium.local.katib.resuming import ask_to_stop, is_stopped, resume
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 

@@ -9,9 +9,9 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.local.cluster import LocalCluster
-from podium.local.population import GENERATION, PARENT, Population
-from podium.local.resuming import resume
-from podium.local.search import Search
+from podium.local.katib.population import GENERATION, PARENT, Population
+from podium.local.katib.resuming import resume
+from podium.local.katib.search import Search
 from podium.manifests.experiment import trial_row
 from podium.manifests.experiment.space import Parameter
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from podium.local.distributions import decode, from_quantile, to_quantile
-from podium.local.search import JOURNAL, Search
+from podium.local.katib.distributions import decode, from_quantile, to_quantile
+from podium.local.katib.search import JOURNAL, Search
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.space import Parameter, read_space
 

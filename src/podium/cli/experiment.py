@@ -65,7 +65,7 @@ def run(
       podium experiment run tpe --set epochs=2 --set model=fast --workers 0 --json
       podium experiment run tpe --name second --warm-start tpe
     """
-    from podium.local.warm_start import sources
+    from podium.local.katib.warm_start import sources
     from podium.manifests.experiment import examine
     from podium.settings import Settings
 
@@ -110,7 +110,7 @@ def resume(
       podium experiment resume random --max-trials 12
     """
     from podium.cli.experiment_view import finished
-    from podium.local.resuming import resume as go_on
+    from podium.local.katib.resuming import resume as go_on
 
     given = {
         "maxTrialCount": max_trials,
@@ -162,7 +162,7 @@ def _free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
 
 def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str, str] | None = None) -> None:
     from podium.cli.experiment_view import progress
-    from podium.local.resuming import is_stopped
+    from podium.local.katib.resuming import is_stopped
 
     try:
         with progress(cluster, name, told or {}) as view:

@@ -61,7 +61,7 @@ def changed(
         InvalidInput: A flag has no value, or the manifest is not readable.
         NotFound: No such file or bundled Experiment.
     """
-    from podium.local.warm_start import ANNOTATION
+    from podium.local.katib.warm_start import ANNOTATION
     from podium.manifests.experiment import check_shape, customise, load
     from podium.manifests.experiment.build import own_name
 

@@ -104,7 +104,7 @@ def stop(name: str, directory: Path | None, as_json: bool) -> None:
     Example:
       podium experiment stop random
     """
-    from podium.local.resuming import ask_to_stop
+    from podium.local.katib.resuming import ask_to_stop
 
     with open_cluster(directory) as cluster:
         ask_to_stop(cluster, name)
@@ -148,7 +148,7 @@ def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: 
       podium experiment keep random --best 3 --delete
     """
     from podium.cli.model_tables import size
-    from podium.local.keeping import plan_retention, remove
+    from podium.local.katib.keeping import plan_retention, remove
 
     with open_cluster(directory) as cluster:
         found = plan_retention(cluster, name, best)

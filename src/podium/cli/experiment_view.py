@@ -12,7 +12,7 @@ import click
 from podium.cli.model_tables import table
 from podium.cluster.base import Cluster, Manifest
 from podium.errors import NotFound
-from podium.local.resuming import has_ended
+from podium.local.katib.resuming import has_ended
 from podium.manifests.experiment import TrialRow, leaderboard, news, objective_of, trial_row
 from podium.metrics import fold, read_text
 

@@ -14,12 +14,13 @@ from podium.local import pytorchjob as training
 from podium.local.controller import Runtime
 from podium.local.environment import PodIdentity, container_environment, expand
 from podium.local.images import check_images
+from podium.local.katib.supervisor import ExperimentSupervisor, remove_experiment
 from podium.local.logs import read_log
 from podium.local.pods import PodPlan
 from podium.local.processes import Command
 from podium.local.starter import Starter
 from podium.local.store import POLL, Store, timestamp
-from podium.local.supervisor import ExperimentSupervisor, Supervisor, remove_experiment
+from podium.local.supervisor import Supervisor
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of
 from podium.manifests.names import random_suffix
@@ -187,7 +188,7 @@ class LocalCluster(Cluster):
         return stored, controller(self._runtime, whole)
 
     def _experiment(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
-        from podium.local.experiment import ExperimentController
+        from podium.local.katib.experiment import ExperimentController
 
         place = self.store.place("Experiment", manifest["metadata"]["name"])
         # Its constructor checks the manifest; nothing is stored if that fails.

@@ -1,14 +1,6 @@
-"""What runs an object in the background, and how the deletion of an Experiment takes all it made with it."""
+"""What runs an object in the background."""
 
-import threading
-from typing import TYPE_CHECKING, Protocol
-
-from podium.local.resuming import STOP
-from podium.local.store import POLL
-
-if TYPE_CHECKING:
-    from podium.local.cluster import LocalCluster
-    from podium.local.experiment import ExperimentController
+from typing import Protocol
 
 
 class Supervisor(Protocol):
@@ -25,64 +17,3 @@ class Supervisor(Protocol):
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until nothing runs any more; return whether that is so."""
-
-
-class ExperimentSupervisor:
-    """An Experiment's controller, and a look at whether somebody, maybe another process, wants it deleted."""
-
-    def __init__(self, cluster: "LocalCluster", controller: "ExperimentController") -> None:
-        self._cluster, self._controller = cluster, controller
-        self._wake, self._closing, self._ended = threading.Event(), threading.Event(), threading.Event()
-        controller.at_end = self._note_end
-        name = f"podium-supervisor-{controller.name}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._controller.start()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask for the end of all trials, without waiting."""
-        self._closing.set()
-        self._controller.stop()
-
-    def wake(self) -> None:
-        """Ask for a look at the object: it may have to be deleted."""
-        self._wake.set()
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait until no trial runs any more; return whether that is so."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
-
-    def _note_end(self) -> None:
-        self._ended.set()
-        self._wake.set()
-
-    def _run(self) -> None:
-        store, name = self._cluster.store, self._controller.name
-        while not self._ended.is_set():
-            self._wake.wait(POLL)
-            self._wake.clear()
-            if store.is_deletion_asked("Experiment", name):
-                self._controller.stop()
-                self._controller.join()
-            elif self._closing.is_set():
-                self._controller.join()
-            elif (store.place("Experiment", name) / STOP).exists():
-                self._controller.stop()
-        self._controller.join()
-        if store.is_deletion_asked("Experiment", name):
-            remove_experiment(self._cluster, name)
-
-
-def remove_experiment(cluster: "LocalCluster", name: str) -> None:
-    """Remove an Experiment that nobody runs any more, with its trials and their jobs."""
-    for trial in cluster.list("Trial", {"katib.kubeflow.org/experiment": name}):
-        of_trial = trial["metadata"]["name"]
-        for kind in ("PyTorchJob", "Job"):
-            if cluster.store.exists(kind, of_trial):
-                cluster.delete(kind, of_trial)
-        cluster.store.remove("Trial", of_trial)
-    cluster.store.remove("Experiment", name)

@@ -1,37 +1,22 @@
 """What a stopped or killed engine left, and the edits Katib allows before an Experiment goes on."""
 
 import copy
-import json
 from collections.abc import Mapping
-from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, InvalidInput
+from podium.local.katib.experiment import ExperimentController
+from podium.local.katib.supervisor import STOP, ExperimentSupervisor
+from podium.local.katib.trial_status import mark, unmark
 from podium.local.store import LOST
-from podium.local.trial_status import mark, unmark
-from podium.local.trials import READINGS
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check
-from podium.metrics import Reading
 
 if TYPE_CHECKING:
     from podium.local.cluster import LocalCluster
 
-STOP = "stop"
-"""File in an Experiment's directory by which another process asks for its stop."""
-
 EDITABLE = ("maxTrialCount", "parallelTrialCount", "maxFailedTrialCount")
-
-
-def read_readings(directory: Path) -> list[Reading]:
-    """Return the values a finished trial reported; none if it failed."""
-    try:
-        rows = json.loads((directory / READINGS).read_text())
-    except FileNotFoundError:
-        return []
-    return [Reading(name, value, datetime.fromisoformat(time)) for name, value, time in rows]
 
 
 def has_ended(trial: Manifest) -> bool:
@@ -83,9 +68,6 @@ def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None
         InvalidInput: It has ended for good, or the changes break a rule.
         Conflict: Another process runs it.
     """
-    from podium.local.experiment import ExperimentController
-    from podium.local.supervisor import ExperimentSupervisor
-
     stored = cluster.store.read("Experiment", name)
     if cluster.store.is_supervised("Experiment", name) and not status_of(stored).finished:
         raise Conflict(f"Experiment {name} runs in another process", "wait for it or stop it first")

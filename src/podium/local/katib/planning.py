@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podium.local.distributions import column, decode
-from podium.local.plans import Asha, Grid, Hyperband, Plan, Seen, Sobol
-from podium.local.population import Population
+from podium.local.katib.distributions import column, decode
+from podium.local.katib.plans import Asha, Grid, Hyperband, Plan, Seen, Sobol
+from podium.local.katib.population import Population
 from podium.manifests.experiment.space import Parameter
 
 PLANS: dict[str, Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan]] = {

@@ -6,16 +6,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import Manifest
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
-from podium.local.collect import collect, metric_formats, metric_names, observe
-from podium.local.early_stopping import RuleWatch
-from podium.local.population import prepare, trial_directory
-from podium.local.trial_status import mark, trial_value
-from podium.local.wrapping import Wrapped, wrap
+from podium.local.katib.collect import collect, metric_formats, metric_names, observe
+from podium.local.katib.early_stopping import RuleWatch
+from podium.local.katib.population import prepare, trial_directory
+from podium.local.katib.trial_status import mark, trial_value
+from podium.local.katib.wrapping import Wrapped, wrap
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment.expression import matches
 from podium.manifests.experiment.status import objective_of
@@ -225,3 +226,12 @@ class TrialRun:
 def _words(reason: str, message: str, condition: Mapping[str, Any]) -> tuple[str, str]:
     said, why = condition.get("message"), condition.get("reason")
     return (f"{reason}. Job reason: {why}" if why else reason, f"{message}. Job message: {said}" if said else message)
+
+
+def read_readings(directory: Path) -> list[Reading]:
+    """Return the values a finished trial reported; none if it failed."""
+    try:
+        rows = json.loads((directory / READINGS).read_text())
+    except FileNotFoundError:
+        return []
+    return [Reading(name, value, datetime.fromisoformat(time)) for name, value, time in rows]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from podium.cluster.base import Manifest
 from podium.errors import require
 from podium.local.environment import MOST_PROCESSES
-from podium.local.population import trial_directory
+from podium.local.katib.population import trial_directory
 from podium.local.processes import cores
 from podium.manifests.experiment import render
 from podium.manifests.experiment.build import primary_containers

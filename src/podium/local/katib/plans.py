@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from podium.local.distributions import at
+from podium.local.katib.distributions import at
 from podium.manifests.experiment.space import Parameter, count_points
 
 Point = dict[str, str]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from podium.local.distributions import at
-from podium.local.plans import Plan, Point, Seen
+from podium.local.katib.distributions import at
+from podium.local.katib.plans import Plan, Point, Seen
 from podium.manifests.experiment.space import Parameter
 
 GENERATION = "pbt.suggestion.katib.kubeflow.org/generation"

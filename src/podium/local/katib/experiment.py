@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
-from podium.local.early_stopping import MedianStop
-from podium.local.reporting import StatusFile
-from podium.local.resuming import read_readings
-from podium.local.search import Search
+from podium.local.katib.early_stopping import MedianStop
+from podium.local.katib.reporting import StatusFile
+from podium.local.katib.search import Search
+from podium.local.katib.trial_status import Standing, mark, new_trial, now, stand_of, summarise, verdict, wanted
+from podium.local.katib.trials import Ended, TrialRun, read_readings
+from podium.local.katib.warm_start import earlier_trials
+from podium.local.katib.wrapping import check_trials, cores_of_a_trial
 from podium.local.store import LOST
-from podium.local.trial_status import Standing, mark, new_trial, now, stand_of, summarise, verdict, wanted
-from podium.local.trials import Ended, TrialRun
-from podium.local.warm_start import earlier_trials
-from podium.local.wrapping import check_trials, cores_of_a_trial
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check, objective_of, render
 from podium.manifests.names import random_suffix

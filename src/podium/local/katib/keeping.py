@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, require
-from podium.local.resuming import has_ended
+from podium.local.katib.resuming import has_ended
 from podium.manifests.experiment import leaderboard, objective_of
 from podium.manifests.experiment.build import primary_containers
 from podium.steps.adapt import read_flags

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.local.distributions import column, decode, distribution, encode
-from podium.local.planning import plan
-from podium.local.population import loosen
-from podium.local.warm_start import Earlier
+from podium.local.katib.distributions import column, decode, distribution, encode
+from podium.local.katib.planning import plan
+from podium.local.katib.population import loosen
+from podium.local.katib.warm_start import Earlier
 from podium.manifests.experiment import objective_of
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.settings import read_settings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
-from podium.local.distributions import encode
+from podium.local.katib.distributions import encode
 from podium.manifests.experiment import objective_of, trial_row
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.space import read_space
