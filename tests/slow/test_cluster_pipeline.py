@@ -135,7 +135,8 @@ def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster, s
     run_id = submit(epochs=4, workers=1)
     name = training(cluster, run_id)
     cluster.api.core.delete_namespaced_pod(step_pod(cluster, run_id), NAMESPACE)
-    assert "failed" in end_of(run_id)
+    ended = end_of(run_id)  # success if Argo made the pod anew before it saw that one was gone
+    assert ended == "SUCCEEDED" or "failed at train-distributed" in ended
     assert {one["metadata"]["name"] for one in jobs_of(cluster, run_id)} <= {name}
     until(lambda: not [one for one in jobs_of(cluster, run_id) if not status_of(one).finished], 120)
 
