@@ -1,5 +1,6 @@
 """Fixtures every test may use."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,12 @@ import pytest
 from s3servers import endpoint as endpoint
 
 from podium.data import artifact
+
+# Processes inherit ignored signals, and who runs the tests under nohup or in the background has these ignored; tests send
+# them to processes of theirs.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
