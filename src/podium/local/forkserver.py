@@ -33,8 +33,8 @@ def preload(modules: list[str]) -> str | None:
     for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
         # What the imports hold is the server's; torch takes a thousand operators apart otherwise, at each fork's end.
         finalizer.atexit = False
-    gc.collect()
-    # Keeps the collector from touching, and so copying, what all forks share.
+    # Keeps the collector from touching, and so copying, what all forks share. Nothing is collected before: that takes
+    # as long as a short trial, and imports leave little.
     gc.freeze()
     return None
 
