@@ -49,14 +49,15 @@ def tutorial(config: TrainConfig, classes: int) -> list[nn.Module]:
 
 
 def fast(config: TrainConfig, classes: int) -> list[nn.Module]:
-    """A small normalised network, about forty times less work an image than the tutorial's.
+    """A small normalised network, thirteen times less work an image than the tutorial's.
 
     The stride of the first layer saves three quarters of all that follows, that of the second as much again; pooling
-    before normalising saves three quarters of the normalising.
+    before normalising saves three quarters of the normalising. No padding at first: the margin of a digit is empty,
+    12x12 instead of 14x14 saves another quarter, and 6x6 is what pooling divides without a rest.
     """
     first, second, third = _widths(config, 16, 32, 64)
     return [
-        *_convolution(1, first, kernel=5, stride=2),
+        *_convolution(1, first, kernel=5, stride=2, padding=0),
         *_convolution(first, second, stride=2),
         *_convolution(second, third, pool=True),
         Flatten(), nn.Dropout(config.dropout), nn.Linear(third * 3 * 3, classes),
@@ -110,9 +111,11 @@ def _residual(channels: int) -> Residual:
     return Residual(*_convolution(channels, channels), *_convolution(channels, channels))
 
 
-def _convolution(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, pool: bool = False) -> list[nn.Module]:
+def _convolution(
+    inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, padding: int = 1, pool: bool = False
+) -> list[nn.Module]:
     """Return convolution, optional pooling by two, normalisation and ReLU; the size changes by stride and pooling."""
-    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)]
+    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)]
     return [*layers, *([nn.MaxPool2d(2)] if pool else []), nn.BatchNorm2d(outputs, momentum=0.3), nn.ReLU(inplace=True)]
 
 
