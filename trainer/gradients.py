@@ -1,4 +1,4 @@
-"""Sums of gradients over the processes of a training, made while the backward pass is still running.
+"""Sums of gradients over the processes of a training, begun while the backward pass is still running.
 
 Not DistributedDataParallel: that imports torch._dynamo (3 s a process on 2 cores, longer than a short trial) and
 averages over ranks, which is wrong when shares of a batch differ in size.
@@ -6,18 +6,101 @@ averages over ranks, which is wrong when shares of a batch differ in size.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from podium.trainer import shared_memory
 from podium.trainer.world import World, peers
 
 
-class GradientSum:
-    """Sum gradients and the loss over all processes.
+class GradientSum(Protocol):
+    """Runs a step's backward pass and leaves the sum of all processes' gradients in the parameters."""
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """Run the backward pass of this process's share of the loss; return the loss, summed like the gradients.
+
+        Raises:
+            PeerLost: Another process is gone; no weight has been changed.
+        """
+
+
+def prepare(model: nn.Module, world: World, precision: str, batch_size: int) -> GradientSum:
+    """Choose how gradients are summed.
+
+    Args:
+        model: Its parameters' gradients are replaced by their sums.
+        world: The processes; all of them have to call this.
+        precision: That of the training, fp32 or bf16.
+        batch_size: Images a step over all processes, at most.
+    """
+    if world.size == 1:
+        return Alone()
+    if world.device.type == "cpu":
+        count = sum(parameter.numel() for parameter in model.parameters())
+        if (memory := shared_memory.allocate(world, 2 * world.size * count)) is not None:
+            return InMemory(model, world, memory)
+    return ByMessages(model, world, precision, batch_size)
+
+
+class Alone:
+    """One process: its gradients are the sums."""
+
+    def backward(self, loss: Tensor) -> Tensor:
+        loss.backward()
+        return loss.detach()
+
+
+class InMemory:
+    """Sums in memory that all processes see: on one machine a message costs many times a look.
+
+    Every process lays a gradient there as soon as it is complete. When all losses have been summed, all gradients are
+    in place, and each process adds all of them up, in the same order. There are two places for each gradient, used in
+    turn: whoever reads the last step's sums is done before anybody has finished the next step.
+
+    Args:
+        model: Its parameters' gradients are replaced by their sums.
+        world: The processes.
+        memory: float32 [2 * processes * elements of all parameters], seen by all of them.
+    """
+
+    def __init__(self, model: nn.Module, world: World, memory: Tensor) -> None:
+        self.parameters = list(model.parameters())
+        self.places = memory.view(2, world.size, -1)
+        self.sums = torch.empty(self.places.shape[-1])
+        self.summed = self._views(self.sums)
+        self.mine = [self._views(places[world.rank]) for places in self.places]
+        self.turn = 0
+        for index, parameter in enumerate(self.parameters):
+            parameter.register_post_accumulate_grad_hook(partial(self._lay_down, index))
+
+    def backward(self, loss: Tensor) -> Tensor:
+        total = loss.detach()
+        self.turn = 1 - self.turn
+        with peers():
+            loss.backward()
+            dist.all_reduce(total)
+        torch.sum(self.places[self.turn], 0, out=self.sums)
+        for parameter, gradient in zip(self.parameters, self.summed, strict=True):
+            parameter.grad = gradient
+        return total
+
+    def _lay_down(self, index: int, parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        self.mine[self.turn][index].copy_(parameter.grad)
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        """Return the parts of a flat tensor in the shapes and the memory layouts of the parameters."""
+        parts = flat.split([parameter.numel() for parameter in self.parameters])
+        return [part.as_strided(parameter.shape, parameter.stride(), part.storage_offset())
+                for part, parameter in zip(parts, self.parameters, strict=True)]  # fmt: skip
+
+
+class ByMessages:
+    """Sums by messages.
 
     A large gradient is sent as soon as it is complete; the small ones go together with the loss when the last of them
     is, because a message costs half a millisecond of a core however short it is. In bf16 training the large ones travel
@@ -42,22 +125,17 @@ class GradientSum:
         self.kind = torch.bfloat16 if precision == "bf16" else torch.float32
         self.pending: list[tuple[Any, Callable[[], None]]] = []
         self.complete: list[Tensor] = []
-        if world.size > 1:
-            for layer in model.modules():
-                if isinstance(layer, nn.Linear) and layer.weight.numel() > batch_size * sum(layer.weight.shape):
-                    layer.weight.requires_grad_(False)  # not by autograd
-                    layer.register_forward_hook(self._watch)
-        summed = [parameter for parameter in model.parameters() if parameter.requires_grad and world.size > 1]
+        for layer in model.modules():
+            if isinstance(layer, nn.Linear) and layer.weight.numel() > batch_size * sum(layer.weight.shape):
+                layer.weight.requires_grad_(False)  # not by autograd
+                layer.register_forward_hook(self._watch)
+        summed = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.small = sum(parameter.numel() < self.LARGE for parameter in summed)
         for parameter in summed:
             parameter.register_post_accumulate_grad_hook(self._take)
 
     def backward(self, loss: Tensor) -> Tensor:
-        """Run the backward pass of this process's share of the loss; return the loss, summed like the gradients."""
         total = loss.detach()
-        if self.world.size == 1:
-            loss.backward()
-            return total
         self.complete = [total]
         with peers():
             loss.backward()

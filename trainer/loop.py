@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.metrics import format_metrics
-from podium.trainer import augment, data, models, processor, recipe
+from podium.trainer import augment, data, gradients, models, processor, recipe
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
-from podium.trainer.gradients import GradientSum
 from podium.trainer.world import PeerLost, World
 
 
@@ -70,7 +69,7 @@ class Training:
         self.optimizer = recipe.make_optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
         self.precision = processor.pick_precision(config, world.device)
-        self.gradients = GradientSum(self.model, world, self.precision, config.batch_size)
+        self.gradients = gradients.prepare(self.model, world, self.precision, config.batch_size)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.draws: Tensor | None = None
