@@ -86,8 +86,8 @@ def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[
 def finish(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:
     """Write the model of a finished training."""
     config, progress, model = training.config, training.progress, training.best_model()
-    best = {name: progress.best[name] for name in ("accuracy", "loss", "epoch")}
-    metrics = {**best, "epochs": progress.history, "dataset": training.dataset.digest, "fingerprint": fingerprint}
+    kept = {name: progress.kept[name] for name in ("accuracy", "loss", "epoch")}
+    metrics = {**kept, "epochs": progress.history, "dataset": training.dataset.digest, "fingerprint": fingerprint}
     environment = output.describe_environment(
         threads=threads, precision=training.precision, device=str(training.world.device),
         processes=training.world.size, backend=config.backend)  # fmt: skip

@@ -44,7 +44,10 @@ class Progress:
     """The finished epochs: epoch, accuracy, loss, train_loss, seconds."""
 
     best: dict[str, float] = field(default_factory=dict)
-    """The one of them whose weights are kept: highest accuracy, then lowest loss, on the validation part."""
+    """The best of them: highest accuracy, then lowest loss, on the validation part."""
+
+    kept: dict[str, float] = field(default_factory=dict)
+    """The one of them whose weights are kept."""
 
     weights: dict[str, Tensor] = field(default_factory=dict)
     """Those weights, on the processor."""
@@ -203,7 +206,7 @@ class Training:
             self.say(f"Train Epoch: {progress.epoch} [{seen}/{count} ({seen / count:.0%})]\ttrain_loss={loss:.4f}")
 
     def end_epoch(self, losses: Tensor) -> None:
-        """Evaluate, keep the weights if they are the best so far, report, and move on to the next epoch."""
+        """Evaluate, keep the weights if they are the best so far or wanted in any case, report, and move on."""
         progress, epoch = self.progress, self.progress.epoch
         self.require_finite_steps(losses)
         for module in {self.model, self.average.model}:
@@ -216,6 +219,8 @@ class Training:
         best = progress.best
         if not best or (accuracy, -loss) > (best["accuracy"], -best["loss"]):
             progress.best = record
+        if progress.best is record or self.config.keep == "last":
+            progress.kept = record
             progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:
             self.say(format_metrics(accuracy=accuracy, loss=loss))

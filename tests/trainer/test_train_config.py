@@ -11,7 +11,7 @@ from podium.trainer.config import RECIPES, TrainConfig, parse
 
 FLAGS = """
     data output inherit dataset model width epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
-    label-smoothing dropout shift rotate flip erase average patience no-cuda precision threads seed log-interval
+    label-smoothing dropout shift rotate flip erase average keep patience no-cuda precision threads seed log-interval
     save-model backend track track-dir
 """.split()  # noqa: SIM905
 

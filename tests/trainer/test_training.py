@@ -149,6 +149,24 @@ def test_patience_ends_a_training_that_no_longer_improves(tiny_dataset: Path, tm
     assert len(metrics["epochs"]) == metrics["epoch"] + 2 < 9
 
 
+@pytest.mark.parametrize(("keep", "epoch"), [("best", 1), ("last", 3)])
+def test_the_weights_of_the_best_or_of_the_last_epoch_are_kept(tiny_dataset: Path, keep: str, epoch: int) -> None:
+    config = TrainConfig(data=str(tiny_dataset), keep=keep, epochs=3, model="fast", no_cuda=True, threads=1)
+    training = Training(config, data.load(config), World(), lambda line: None)
+    after: list[torch.Tensor] = []
+    end = training.end_epoch
+
+    def first_is_best(losses: torch.Tensor) -> None:
+        end(losses)
+        after.append(training.average.model.state_dict()["1.weight"].clone())
+        training.dataset.validation.labels.fill_(-100)  # nobody's answer
+
+    training.end_epoch = first_is_best  # type: ignore[method-assign]
+    training.run(lambda state: None)
+    assert training.progress.kept["epoch"] == epoch
+    assert torch.equal(training.progress.weights["1.weight"], after[epoch - 1])
+
+
 def test_save_model_writes_weights_to_the_working_directory_as_the_tutorial_does(
     tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
