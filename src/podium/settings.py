@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class Settings:
     @property
     def storage(self) -> str:
         """URL of the default storage, a directory."""
-        return f"file://{self.home / 'store'}"
+        return f"file://{quote(str(self.home / 'store'))}"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":

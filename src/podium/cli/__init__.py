@@ -3,13 +3,16 @@
 Commands live in modules beside this one and are imported when they are called: `podium --help` loads none of them.
 """
 
+import os
+import select
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from podium import __version__
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 from podium.interrupts import exit_code, signals_interrupt
 
 # command -> (module in podium.cli, object in it, line shown by `podium --help`)
@@ -38,11 +41,27 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
-            return None
+            if ctx.resilient_parsing:
+                return None
+            from podium.parameters import suggestion
+
+            raise InvalidInput(f"there is no command {name!r}", suggestion(name, COMMANDS))
         module, attribute, _ = COMMANDS[name]
         command = getattr(import_module(f"podium.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader such as head that has seen enough is no failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            stdout = select.poll()
+            stdout.register(1, 0)
+            if stdout.poll(0):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                sys.exit(0)
+            raise PodiumError(f"a connection broke: {error.strerror}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -61,10 +80,7 @@ def main() -> None:
         with signals_interrupt():
             app(standalone_mode=False)
     except PodiumError as error:
-        click.secho("error: ", fg="red", nl=False, err=True)
-        click.echo(error.message, err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
+        _say(error.message, error.hint)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
@@ -74,6 +90,14 @@ def main() -> None:
         code = exit_code(error if isinstance(error, KeyboardInterrupt) else error.__cause__)
         click.echo("interrupted" if code == 130 else "terminated", err=True)
         sys.exit(code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _say(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
+        sys.exit(1)
+
+
+def _say(message: str, hint: str | None) -> None:
+    click.secho("error: ", fg="red", nl=False, err=True)
+    click.echo(message, err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)

@@ -2,9 +2,12 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
+
+from podium.errors import PodiumError
 
 FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
 
@@ -49,7 +52,7 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) 
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training, and of the step that prepares the data.")
-@click.option("--platform", multiple=True, metavar="NAME=VALUE", help="A setting for newer servers, see below.")
+@click.option("--platform", multiple=True, metavar="NAME=VALUE", help="A setting for newer servers, see above.")
 def compile_(
     pipeline: str,
     parameters: tuple[str, ...],
@@ -78,8 +81,13 @@ def compile_(
         click.echo(text, nl=False)
         return
     draft = Path(output).with_name(f".{Path(output).name}.draft")
-    draft.write_text(text)
-    draft.replace(output)
+    try:
+        draft.write_text(text)
+        draft.replace(output)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise PodiumError(f"{output} cannot be written: {error.strerror}") from None
     click.echo(f"wrote {output}", err=True)
 
 

@@ -24,7 +24,7 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 
 # What kfp.local 2.17 logs, less its colours (kfp: local/task_dispatcher.py, local/orchestrator/task_executor.py).
 _STARTED = re.compile(r"Executing task '([\w-]+)'")
@@ -124,7 +124,12 @@ def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
     pipeline = load(order["pipeline"])
     given = read_parameters(order["words"], parameters_of(pipeline.pipeline_func))
     values = {**order["defaults"], **given}
-    teller.logs.mkdir(parents=True)
+    try:
+        teller.logs.mkdir(parents=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"{teller.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
+        ) from None
     teller.tell("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
     _configure(directory, Path(order["cache"]))
     root = logging.getLogger()

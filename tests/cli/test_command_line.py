@@ -1,0 +1,106 @@
+"""What holds for every command: errors without tracebacks, suggestions, pipes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from podium.cli import main
+
+PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
+
+
+@pytest.fixture
+def podium(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Type a command that fails with a given exit code, and return what it said on stderr."""
+
+    def run(*words: str, code: int) -> str:
+        monkeypatch.setattr("sys.argv", ["podium", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        assert end.value.code == code, printed
+        assert printed.out == ""
+        assert "Traceback" not in printed.err
+        return printed.err
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file where a directory is needed: refused for root as well."""
+    place = tmp_path / "a file"
+    place.write_text("")
+    return place
+
+
+def test_a_misspelt_command_is_answered_with_the_right_one(podium: Callable[..., str]) -> None:
+    assert "did you mean doctor?" in podium("docter", code=2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("experiment", "run", "random-job", "--data", "nowhere", "--dir", "{}"),
+        ("job", "run", "examples/spirals-pytorchjob.yaml", "--dir", "{}"),
+        ("compile", "-o", "{}/pipeline.yaml"),
+    ],
+    ids=" ".join,
+)
+def test_a_place_that_cannot_be_written_is_named_without_a_traceback(
+    words: tuple[str, ...], podium: Callable[..., str], file: Path
+) -> None:
+    said = podium(*(word.format(file) for word in words), code=1)
+    assert said.startswith("error: ")
+    assert str(file) in said
+    assert "Not a directory" in said
+
+
+def test_a_run_whose_home_cannot_be_made_says_so(file: Path) -> None:
+    words = [*PODIUM, "run", "train_and_promote", "limit=100"]
+    done = subprocess.run(
+        words, env={**os.environ, "PODIUM_HOME": str(file)}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert str(file) in done.stderr
+    assert "PODIUM_HOME" in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*PODIUM, "run", "--list"], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_place_with_blanks_and_percent_signs_is_used_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from podium.settings import Settings
+    from podium.storage import connect
+
+    home = tmp_path / "a%20b c#d?é"
+    monkeypatch.setenv("PODIUM_HOME", str(home))
+    connect(Settings.from_environment().storage).put("key", b"bytes")
+    assert (home / "store" / "key").read_bytes() == b"bytes"
+
+
+def test_a_finished_run_names_the_model_by_its_path_not_by_its_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from podium.local.outcome import show
+
+    monkeypatch.chdir(tmp_path)
+    store = f"file://{quote(str(tmp_path / 'my work' / 'store'))}"
+    decision = {"model_name": "mnist", "outcome": "promoted", "version": "v1", "reasons": []}
+    test = {"accuracy": 0.5, "loss": 1.0, "count": 10}
+    places = {"report": str(tmp_path / "report.html"), "directory": str(tmp_path / "run"), "storage": store}
+    text = show({"sweep": None, "candidates": [], "test": test, "decision": decision, **places})
+    assert "  model   my work/store/models/mnist/versions/v1" in text.splitlines()
