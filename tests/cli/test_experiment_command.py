@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -160,6 +161,18 @@ def test_a_sweep_that_reaches_its_limit_of_failures_ends_badly(podium: Any, mani
     assert "warning: spec.maxTrialCounts: `maxTrialCounts is a field of spec` must hold" in ran.stderr
     assert "hint: did you mean maxTrialCount?" in ran.stderr
     assert "max failed count has reached" in ran.stderr
+
+
+def test_a_sweep_that_fails_says_what_a_trial_said_last_and_how_to_read_more(
+    podium: Any, manifest: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = podium("run", manifest(code="3", maxFailedTrialCount=1), "--no-fork-server", code=1)
+    words = re.search(r"hint: podium (job logs sweep-\w+) ", ran.stderr)
+    assert words
+    assert re.search(r"^  \| loss=[0-9.]+$", ran.stderr, re.MULTILINE)
+    monkeypatch.setattr("sys.argv", ["podium", *words[1].split()])
+    main()
+    assert capsys.readouterr().out.startswith("loss=")
 
 
 @pytest.mark.parametrize(

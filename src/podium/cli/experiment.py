@@ -36,7 +36,13 @@ def experiment() -> None:
 def _running(function: F) -> F:
     for option in reversed(
         [
-            click.option("--image-dir", "images", metavar="IMAGE=DIR", multiple=True, help="Python for an image."),
+            click.option(
+                "--image-dir",
+                "images",
+                metavar="IMAGE=DIR",
+                multiple=True,
+                help="Directory that stands for an image (its bin/ first on PATH); any other image is this Python.",
+            ),
             click.option("--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process."),
         ]
     ):
@@ -179,6 +185,18 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
         raise Failed(f"Experiment {name} was stopped", f"podium experiment resume {name} goes on")
     state = summary_of(found)
     if state["state"] != "Succeeded":
-        raise Failed(f"Experiment {name} failed: {state['message']}", f"podium experiment trials {name}")
+        raise _failure(cluster, name, state["message"])
     click.echo(state["message"], err=True)
     show_best(cluster, name, as_json)
+
+
+def _failure(cluster: "LocalCluster", name: str, message: str) -> Failed:
+    from podium.cli.experiment_view import finished
+
+    text = f"Experiment {name} failed: {message}"
+    bad = next((row.name for row in finished(cluster, name) if row.state in ("Failed", "MetricsUnavailable")), None)
+    if bad is None:
+        return Failed(text, f"podium experiment trials {name}")
+    lines = list(cluster.logs("Trial", bad))[-8:]
+    said = "\n".join([f"trial {bad} said last", *(f"  | {line}" for line in lines)])
+    return Failed(f"{text}\n{said}" if lines else text, f"podium job logs {bad} prints all it said")

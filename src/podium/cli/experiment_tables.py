@@ -173,7 +173,7 @@ def show_best(cluster: "LocalCluster", name: str, as_json: bool) -> None:
     found = cluster.get("Experiment", name)
     row = best_trial(cluster.list("Trial", {OF: name}), maximize=objective_of(found)[1])
     if row is None:
-        hint = f"podium experiment trials {name} shows why; podium doctor reads a trial's log"
+        hint = f"podium experiment trials {name} names them; podium job logs TRIAL | podium doctor - says why"
         raise NotFound(f"no trial of {name} has a result", hint)
     if as_json:
         click.echo(json.dumps({"experiment": name, **as_dict(row)}, indent=1))

@@ -78,12 +78,14 @@ def run(
 def logs(name: str, replica: str | None, follow: bool, directory: Path | None) -> None:
     """Print the log of a job's replica.
 
+    NAME is a job or a trial of an Experiment.
+
     \b
     Example:
       podium job logs spirals --replica worker-0
     """
     with open_cluster(directory) as cluster:
-        for line in cluster.logs(_kind_of(cluster, name), name, replica, follow):
+        for line in cluster.logs(_kind_of(cluster, name, (*KINDS, "Trial")), name, replica, follow):
             click.echo(line)
 
 
@@ -234,8 +236,8 @@ def _summary(cluster: "LocalCluster", manifest: "Manifest") -> dict[str, Any]:
     }
 
 
-def _kind_of(cluster: "LocalCluster", name: str) -> str:
-    for kind in KINDS:
+def _kind_of(cluster: "LocalCluster", name: str, kinds: tuple[str, ...] = KINDS) -> str:
+    for kind in kinds:
         if cluster.store.exists(kind, name):
             return kind
     raise NotFound(f"no PyTorchJob or Job {name} in {cluster.store.directory}", "podium job list shows what there is")

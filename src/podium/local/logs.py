@@ -47,7 +47,7 @@ def replica_names(manifest: Manifest, place: Path) -> list[str]:
         counts = {kind: 1 if one.get("replicas") is None else one["replicas"] for kind, one in sorted(specs.items())}
         return [f"{kind}-{index}" for kind, count in counts.items() for index in range(count)]
     found = [path.stem for path in (place / "logs").glob("*.log") if "." not in path.stem]
-    return sorted(found, key=lambda stem: -int(stem.rpartition("-")[2])) or ["pod-0"]
+    return sorted(found, key=lambda stem: (-int(stem.rpartition("-")[2]), stem)) or ["pod-0"]
 
 
 def _lines(log: Path) -> Iterator[str]:
