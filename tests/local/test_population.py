@@ -9,6 +9,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.local.cluster import LocalCluster
+from podium.local.katib.plans import Seen
 from podium.local.katib.population import GENERATION, PARENT, Population
 from podium.local.katib.resuming import resume
 from podium.local.katib.search import Search
@@ -89,6 +90,14 @@ def test_a_trial_that_failed_is_tried_again_with_the_same_parent() -> None:
     population.tell("failed", None)
     again = [(population.next(f"later{number}"), population.labels(f"later{number}")) for number in range(5)]
     assert again[-1] == (point, family)
+
+
+def test_a_seeded_population_that_goes_on_draws_nobody_twice() -> None:
+    points = [(first := Population(SPACE, SETTINGS, True)).next("t0")]
+    points += [first.next(f"t{number}") for number in range(1, 7)]
+    again = Population(SPACE, SETTINGS, True)
+    again.recall(Seen(trial=f"t{n}", point=point or {}, value=None, running=True) for n, point in enumerate(points[:6]))
+    assert again.next("t6") == points[6]
 
 
 def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:

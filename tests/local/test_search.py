@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from podium.local.katib.distributions import decode, from_quantile, to_quantile
-from podium.local.katib.search import JOURNAL, Search
+from podium.local.katib.distributions import decode, encode, from_quantile, to_quantile
+from podium.local.katib.journal import JOURNAL
+from podium.local.katib.search import Search
+from podium.local.katib.warm_start import Earlier
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.space import Parameter, read_space
 
@@ -72,7 +74,7 @@ def test_every_suggestion_lies_in_the_space_whatever_the_type_and_distribution(a
         asked.tell(f"t{count}", float(point["lr"]) if count % 4 else None)
 
 
-@pytest.mark.parametrize("algorithm", ["random", "tpe", "sobol", "hyperband"])
+@pytest.mark.parametrize("algorithm", ["random", "tpe", "sobol", "hyperband", "asha"])
 def test_a_seed_gives_the_same_points_and_going_on_gives_new_ones(algorithm: str, tmp_path: Path) -> None:
     def points(directory: Path, first: int, count: int) -> list[Any]:
         asked = search(directory, algorithm, space_of("lr", "units", "epochs"), random_state=7)
@@ -143,6 +145,65 @@ def test_hyperband_goes_on_in_the_middle_of_a_rung(tmp_path: Path) -> None:
     assert promoted == {**first[0], "epochs": "3"}
 
 
+def test_hyperband_promotes_none_of_several_equals_twice_when_it_goes_on(tmp_path: Path) -> None:
+    asked = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
+    for count in range(9):
+        asked.ask(f"t{count}")
+    for count in (1, 0, *range(2, 9)):  # equals are promoted in the order in which they ended
+        asked.tell(f"t{count}", 0.5)
+    promoted = [asked.ask("t9")]
+    again = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
+    promoted += [again.ask("t10"), again.ask("t11")]
+    assert len({point["lr"] for point in promoted if point}) == 3
+
+
+@pytest.mark.parametrize("algorithm", ["hyperband", "asha"])
+@pytest.mark.parametrize(
+    "resource",
+    [
+        whole("epochs", min="1", max="4"),
+        whole("epochs", min="4", max="81", step="2"),
+        double("epochs", min="1", max="9"),
+        {"name": "epochs", "parameterType": "discrete", "feasibleSpace": {"list": ["1", "2"]}},
+    ],
+)
+def test_a_resource_is_a_whole_number_of_the_algorithms_whatever_its_own_bounds(
+    resource: dict[str, Any], algorithm: str, tmp_path: Path
+) -> None:
+    space = read_space([double("lr", min="0.1", max="1"), resource], Findings())
+    found = set()
+    for count in range(20):
+        asked = search(tmp_path, algorithm, space, random_state=1)  # begun anew each time, as after a restart
+        point = asked.ask(f"t{count}")
+        assert point
+        found.add(point["epochs"])
+        asked.tell(f"t{count}", float(count))
+    assert found == {"1", "3", "9"}
+
+
+def test_half_a_line_at_the_end_of_a_journal_is_cut_off(tmp_path: Path) -> None:
+    first = search(tmp_path, "random", space_of("lr"))
+    first.ask("t0")
+    first.tell("t0", 1.0)
+    with (tmp_path / JOURNAL).open("ab") as file:  # a full disk leaves this
+        file.write(b'{"op_code":5,"wor')
+    for count in (1, 2):
+        again = search(tmp_path, "random", space_of("lr"))
+        again.ask(f"t{count}")
+        again.tell(f"t{count}", 1.0)
+
+
+@pytest.mark.parametrize("algorithm", ["grid", "hyperband"])
+def test_a_point_that_never_became_a_trial_is_given_again(algorithm: str, tmp_path: Path) -> None:
+    space, settings = space_of("units", "batch", "epochs"), {"r_l": 9.0, "resource_name": "epochs", "random_state": 1}
+    settings = settings if algorithm == "hyperband" else {}
+    first = Search(space, algorithm, settings, maximize=False, directory=tmp_path, name="study")
+    points = [first.ask(f"t{count}") for count in range(3)]
+    begun = ["t0", "t1"]  # the engine was killed before it could create t2
+    again = Search(space, algorithm, settings, maximize=False, directory=tmp_path, name="study", begun=begun)
+    assert again.ask("t3") == points[2]
+
+
 def test_asha_promotes_without_waiting_for_a_whole_rung(tmp_path: Path) -> None:
     asked = search(tmp_path, "asha", space_of("lr", "epochs"), random_state=1)
     points = {}
@@ -206,6 +267,18 @@ def test_a_bell_never_leaves_its_bounds_and_quantiles_go_both_ways(name: str) ->
         assert parameter.low <= value <= parameter.high
         assert to_quantile(parameter, value) == pytest.approx(quantile, abs=1e-6)
         assert inside(parameter, decode(parameter, quantile))
+
+
+@pytest.mark.parametrize(
+    ("name", "outside", "inside"),
+    [("epochs", "2", "3"), ("gain", "0.15", "0.2"), ("gain", "0.34", "0.3"), ("units", "4.4", "32"), ("lr", "2", "1")],
+)
+def test_a_value_between_the_steps_is_none_of_the_space(name: str, outside: str, inside: str, tmp_path: Path) -> None:
+    space = space_of(name)
+    with pytest.raises(ValueError, match=outside):
+        encode(space[0], outside)
+    known = [Earlier(trial="other", assignments={name: inside}, value=1.0)]
+    Search(space, "tpe", {}, maximize=False, directory=tmp_path, name="study", earlier=known)
 
 
 def test_optuna_opens_the_study_as_it_is(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def encode(parameter: Parameter, text: str) -> Any:
     """Turn what a trial saw into a column's value.
 
     Raises:
-        ValueError: It lies outside of the space.
+        ValueError: It lies outside of the space, or between its steps.
     """
     if not parameter.numeric:
         if text not in parameter.choices:
@@ -63,6 +63,11 @@ def encode(parameter: Parameter, text: str) -> Any:
         raise ValueError(text)
     if column(parameter) != parameter.name:
         return to_quantile(parameter, value)
+    if parameter.step and parameter.distribution == "uniform":
+        place = round((value - parameter.low) / parameter.step)
+        near = math.isclose(float(parameter.nth(place)), value, rel_tol=1e-9, abs_tol=1e-9 * parameter.step)
+        if place >= parameter.points or not near:
+            raise ValueError(text)
     return round(value) if parameter.kind == "int" else value
 
 

@@ -108,7 +108,9 @@ class ExperimentController:
     def _begin(self) -> None:
         self.experiment["metadata"] = self._cluster.store.read("Experiment", self.name)["metadata"]
         self._cluster.warm(self._likely_job)
-        self._search = Search.of(self.experiment, self._directory, self._earlier)
+        trials = self._cluster.store.list("Trial", {"katib.kubeflow.org/experiment": self.name})
+        begun = [trial["metadata"]["name"] for trial in trials]
+        self._search = Search.of(self.experiment, self._directory, self._earlier, begun)
         self._median = MedianStop.of(self.experiment)
         if "startTime" not in self._status:
             self._status["startTime"] = now()
@@ -116,11 +118,11 @@ class ExperimentController:
             mark(self._status, "Created", "ExperimentCreated", f"Experiment is created{warm}")
             self._status["currentOptimalTrial"] = {"observation": {}}
             self._file.write(self._status)
-        self._recall()
+        self._recall(trials)
 
-    def _recall(self) -> None:
+    def _recall(self, trials: list[Manifest]) -> None:
         """Take up the trials of an engine that was stopped or killed; those that had not ended run again."""
-        for trial in self._cluster.store.list("Trial", {"katib.kubeflow.org/experiment": self.name}):
+        for trial in trials:
             name = trial["metadata"]["name"]
             self._take_up(trial)
             self._cluster.store.claim("Trial", name)
@@ -219,6 +221,8 @@ class ExperimentController:
             events.append(self._events.get(timeout=self._file.pause(self._status)))
             while True:
                 events.append(self._events.get_nowait())
+        if self._stopping.is_set():
+            return  # what ended since may have been ended: it runs again, and its result counts then
         for name, ended in [event for event in events if event]:
             self._active.pop(name).join()
             self._learn(name, ended)

@@ -128,8 +128,8 @@ class Hyperband(Plan):
         for seen in history:
             if not self.queue and not self.open:
                 self._next_rung()
-            if self.queue:
-                self.queue.pop(0)
+            if self.queue:  # equals may have been promoted in another order
+                self.queue.remove(seen.point) if seen.point in self.queue else self.queue.pop(0)
             self.open[seen.trial] = seen.point
             if not seen.running:
                 self.tell(seen.trial, seen.value)
@@ -181,7 +181,10 @@ class Asha(Plan):
         """Put earlier trials into their rungs."""
         for seen in history:
             if seen.point[self.resource] in self.levels:
-                self._begin(seen.trial, self.levels.index(seen.point[self.resource]), seen.point)
+                level = self.levels.index(seen.point[self.resource])
+                if level == 0:
+                    _sample(self.space, self.draw)  # a seed must not give it again
+                self._begin(seen.trial, level, seen.point)
                 if not seen.running:
                     self.tell(seen.trial, seen.value)
 
@@ -191,6 +194,11 @@ class Asha(Plan):
         begun = {**point, self.resource: self.levels[level]}
         self.open[trial] = (level, begun)
         return begun
+
+
+def budget(parameter: Parameter, most: float) -> Parameter:
+    """Return the parameter of a resource as hyperband and asha give it: whole numbers, as in Katib past its bounds."""
+    return Parameter(name=parameter.name, kind="int", low=1.0, high=float(int(most)), step=1.0)
 
 
 def _sample(space: Sequence[Parameter], draw: random.Random) -> Point:

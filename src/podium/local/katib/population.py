@@ -82,6 +82,9 @@ class Population(Plan):
         latest = max((member.generation for member in self.members.values()), default=0)
         begun = [one for one in seen if self.members[one.trial].generation == latest]
         self.queue = self.queue[len(begun) :] if latest == 0 else []
+        for member in list(self.members.values())[self.size :]:
+            if member.generation == 0:
+                self._seed()  # a seed must not give it again
         for one in seen:
             if one.value is not None:
                 self.tell(one.trial, one.value)

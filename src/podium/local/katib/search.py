@@ -5,16 +5,17 @@ name as user attribute ``trial``, those of earlier sweeps as ``from``.
 """
 
 import contextlib
-import json
 import math
 import random
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.local.katib.distributions import column, decode, distribution, encode
+from podium.local.katib.journal import JOURNAL, open_journal
 from podium.local.katib.planning import plan
+from podium.local.katib.plans import budget
 from podium.local.katib.population import loosen
 from podium.local.katib.warm_start import Earlier
 from podium.manifests.experiment import objective_of
@@ -25,9 +26,6 @@ from podium.manifests.experiment.space import Parameter, read_space
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
-
-JOURNAL = "optuna.journal"
-"""File name of the study in an Experiment's directory."""
 
 
 class Search:
@@ -41,6 +39,8 @@ class Search:
         directory: Holds the journal; a study that is there goes on.
         name: Of the study.
         earlier: Finished trials of other sweeps, in this space; a study that goes on has them already.
+        begun: The trials there are. A point that was asked for before a crash, but never became one of them, is given
+            back. None: all became one.
     """
 
     def __init__(
@@ -53,15 +53,19 @@ class Search:
         directory: Path,
         name: str,
         earlier: Sequence[Earlier] = (),
+        begun: Collection[str] | None = None,
     ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
+        if algorithm in ("hyperband", "asha"):
+            most = max(settings["r_l"], settings.get("r_min", 1.0))
+            space = [budget(one, most) if one.name == settings["resource_name"] else one for one in space]
         self._space = [loosen(parameter) for parameter in space] if algorithm == "pbt" else list(space)
         self._distributions = {column(parameter): distribution(parameter) for parameter in self._space}
         directory.mkdir(parents=True, exist_ok=True)
         with _quiet():
-            storage = optuna.storages.JournalStorage(_journal(directory / JOURNAL))
+            storage = optuna.storages.JournalStorage(open_journal(directory / JOURNAL))
             self._study = optuna.create_study(
                 storage=storage,
                 study_name=name,
@@ -72,7 +76,7 @@ class Search:
         for one in earlier:
             if one.trial not in had:
                 self._add(one)
-        known = self._study.get_trials(deepcopy=False)
+        known = self._give_back(begun)
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         seed = settings.get("random_state")
         # A search that goes on must not draw its first points again.
@@ -84,7 +88,9 @@ class Search:
             self._study.sampler = self._points or _sampler(algorithm, settings, self._random.getrandbits(31), warm)
 
     @classmethod
-    def of(cls, experiment: Mapping[str, Any], directory: Path, earlier: Sequence[Earlier]) -> "Search":
+    def of(
+        cls, experiment: Mapping[str, Any], directory: Path, earlier: Sequence[Earlier], begun: Collection[str]
+    ) -> "Search":
         """Return the search that an Experiment asks for; other arguments as above."""
         algorithm, findings = experiment["spec"]["algorithm"], Findings()
         return cls(
@@ -95,6 +101,7 @@ class Search:
             directory=directory,
             name=experiment["metadata"]["name"],
             earlier=earlier,
+            begun=begun,
         )
 
     def ask(self, trial: str) -> dict[str, str] | None:
@@ -144,6 +151,17 @@ class Search:
             self._plan.tell(trial, value)
         state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
         self._study.tell(number, value, state=state, skip_if_finished=True)
+
+    def _give_back(self, begun: Collection[str] | None) -> "list[FrozenTrial]":
+        from optuna.trial import TrialState
+
+        kept = []
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.state.is_finished() or begun is None or trial.user_attrs.get("trial") in begun:
+                kept.append(trial)
+            else:
+                self._study.tell(trial.number, state=TrialState.FAIL)
+        return kept
 
     def _add(self, earlier: Earlier) -> None:
         import optuna
@@ -218,19 +236,6 @@ def _point_sampler() -> Any:
             return self.point[param_name]
 
     return Points()
-
-
-def _journal(path: Path) -> Any:
-    from optuna.storages.journal import JournalFileBackend
-
-    class Journal(JournalFileBackend):
-        """Optuna's own waits for the disk and takes a lock at each of a trial's entries; the engine writes alone."""
-
-        def append_logs(self, logs: list[dict[str, Any]]) -> None:
-            with path.open("ab") as file:
-                file.write(b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs))
-
-    return Journal(str(path))
 
 
 @contextlib.contextmanager
