@@ -118,3 +118,12 @@ def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None
     store.close()
     assert not store.is_supervised("Job", "a")
     assert not list((tmp_path / "supervisors").iterdir())
+
+
+def test_what_a_kill_left_of_a_removed_object_is_not_listed(store: Store, tmp_path: Path) -> None:
+    store.create(job("a"))
+    place = store.place("Job", "a")
+    place.rename(place.with_name(".a.0123abcd"))  # the first half of a removal
+    assert store.list("Job") == []
+    store.create(job("a"))
+    assert len(store.list("Job")) == 1

@@ -153,7 +153,7 @@ class Store:
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
         """Return the objects of a kind that carry all given labels, oldest first."""
         found = []
-        for path in self.place(kind, "any").parent.glob("*/object.json"):
+        for path in self.place(kind, "any").parent.glob("[!.]*/object.json"):
             with contextlib.suppress(FileNotFoundError):
                 found.append(json.loads(path.read_text()))
         wanted = (labels or {}).items()
