@@ -137,10 +137,14 @@ class LocalCluster(Cluster):
     def close(self) -> None:
         """Stop everything that this process supervises; returns when no process is left."""
         with self._lock:
-            self._closed = True
             supervisors, self._supervisors = self._supervisors, {}
-        # Experiments first: they would start further trials.
-        for _, supervisor in sorted(supervisors.items(), key=lambda item: item[0][0] != "Experiment"):
+            # Experiments first: they would start further trials, and take it for a failure that these are refused.
+            ordered = sorted(supervisors.items(), key=lambda item: item[0][0] != "Experiment")
+            for (kind, _), supervisor in ordered:
+                if kind == "Experiment":
+                    supervisor.stop()
+            self._closed = True
+        for _, supervisor in ordered:
             supervisor.stop()
         self._runtime.starter.give_up()
         for supervisor in supervisors.values():

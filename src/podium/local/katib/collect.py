@@ -64,7 +64,8 @@ def _lines(path: Path | None) -> list[str]:
             f"the program wrote no metrics file {path.name if path else ''}".rstrip(),
             "its path must stand in the container's command, args or env: that is where it is made a local one",
         )
-    return path.read_text(errors="replace").split("\n")
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:  # a carriage return ends no line
+        return file.read().split("\n")
 
 
 def _read_events(directory: Path | None, names: Sequence[str]) -> list[Reading]:

@@ -13,7 +13,7 @@ from podium.errors import Failed
 from podium.manifests.experiment import objective_of
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.settings import read_settings
-from podium.metrics import DEFAULT_FORMAT, Reading, compile_format, in_order, number, read_json
+from podium.metrics import DEFAULT_FORMAT, Reading, compile_format, in_order, number
 
 
 class MedianStop:
@@ -92,7 +92,8 @@ class RuleWatch:
         """
         if not any(rule["name"] in line for rule in self._rules):
             return False
-        for name, value in _read_object(line) if self._as_json else _read_matches(line, self._formats):
+        found = self._read_object(line) if self._as_json else _read_matches(line, self._formats)
+        for name, value in found:
             if value is None:
                 raise Failed(
                     f"{name}= has no number while an early-stopping rule is in force, in the line {line[:100]!r}",
@@ -100,6 +101,16 @@ class RuleWatch:
                 )
             self._rules = [rule for rule in self._rules if rule["name"] != name or not self._met(rule, value)]
         return not self._rules
+
+    def _read_object(self, line: str) -> list[tuple[str, float | None]]:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise Failed(f"a line of the metrics file is no JSON object: {line[:80]!r}")
+        names = [rule["name"] for rule in self._rules]
+        return [(name, number(row[name].strip())) for name in names if isinstance(row.get(name), str)]
 
     def _met(self, rule: Mapping[str, Any], value: float) -> bool:
         if rule["name"] == self._objective:
@@ -118,7 +129,3 @@ def _read_matches(line: str, formats: Sequence[str] | None) -> list[tuple[str, f
         for pattern in formats or (DEFAULT_FORMAT,)
         for match in compile_format(pattern).finditer(line)
     ]
-
-
-def _read_object(line: str) -> list[tuple[str, float | None]]:
-    return [(reading.name, number(reading.value)) for reading in read_json([line], list(json.loads(line)))]

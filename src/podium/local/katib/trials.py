@@ -87,6 +87,8 @@ class TrialRun:
         try:
             self._cluster.create(wrapped.job)
         except PodiumError as error:
+            if self._stopping.is_set():
+                return Ended(readings=[])
             self._mark("Failed", "TrialFailed", f"Trial has failed. Its job was refused: {error.message}")
             return Ended(readings=[], refused=str(error) if isinstance(error, InvalidInput) else None)
         self._mark("Running", "TrialRunning", "Trial is running")

@@ -8,6 +8,7 @@ anything a shell would read runs as it is: the outcome is the same, and no shell
 import copy
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -66,9 +67,14 @@ def wrap(
     collecting = experiment["spec"]["metricsCollectorSpec"]
     kind = collecting["collector"]["kind"]
     metrics: Path | None = None
+    local, printed = directory / "metrics", directory / "metrics.log"
+    shutil.rmtree(local, ignore_errors=True)  # of a run that was stopped
+    printed.unlink(missing_ok=True)
     trial = {
         "spec": {**experiment["spec"], "trialTemplate": {**experiment["spec"]["trialTemplate"], "trialSpec": wrapped}}
     }
+    # The engine removes the job itself, but has to read it first.
+    (wrapped["spec"].get("runPolicy") or wrapped["spec"]).pop("ttlSecondsAfterFinished", None)
     for pod in _pod_templates(wrapped):
         _merge(pod.setdefault("metadata", {}), "labels", labels)
     for container, reports in primary_containers(trial):
@@ -80,12 +86,11 @@ def wrap(
         script, shell = _joined(container)
         argv = plain_argv(script) if shell is None else None
         if kind == "StdOut" and argv is None:
-            metrics = directory / "metrics.log"
+            metrics = printed
             script += f" 1>{shlex.quote(str(metrics))} 2>&1"
         elif kind != "StdOut":
             path = PurePosixPath(collecting["source"]["fileSystemPath"]["path"])
             folder = path.parent if kind == "File" else path
-            local = directory / "metrics"
             metrics = local / path.name if kind == "File" else local
             _mount(wrapped, container, "metrics-volume", str(folder), local)
         container.pop("args", None)
@@ -107,6 +112,8 @@ def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path)
     job = render(experiment, f"{experiment['metadata']['name']}-trial", values)
     checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
     wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment["spec"]), checkpoints).job
+    suspended = (wrapped["spec"].get("runPolicy") or wrapped["spec"]).get("suspend")
+    require(not suspended, "a trial's job is not suspended", "remove suspend: nobody starts it here", suspend=suspended)
     cluster.plan(wrapped)
     return wrapped
 

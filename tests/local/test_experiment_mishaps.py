@@ -1,0 +1,157 @@
+"""What goes wrong at a bad moment: a stop in the middle of a start or a suggestion, leftovers of a run that was killed."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_experiment_engine import experiment, run
+from test_experiment_resume import finish, points
+
+from podium.errors import Failed, InvalidInput
+from podium.local.cluster import LocalCluster
+from podium.local.katib.collect import collect
+from podium.local.katib.early_stopping import RuleWatch
+from podium.local.katib.journal import JOURNAL
+from podium.local.katib.resuming import resume
+
+
+def until(holds: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_trial_whose_start_meets_the_end_of_the_engine_has_not_failed(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        supervise, reached, go_on = cluster.supervise, threading.Event(), threading.Event()
+
+        def late(kind: str, *rest: Any) -> None:
+            if kind == "Job":
+                reached.set()
+                go_on.wait(20)
+            supervise(kind, *rest)
+
+        cluster.supervise = late  # type: ignore[method-assign]
+        cluster.create(experiment(maxTrialCount=1))
+        assert reached.wait(20)
+        closing = threading.Thread(target=cluster.close)
+        closing.start()
+        until(lambda: cluster._closed)
+        go_on.set()
+        closing.join(30)
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        resume(cluster, "e")
+        assert finish(cluster, "e")["status"]["trialsSucceeded"] == 1
+
+
+def test_a_trial_ended_by_a_stop_during_a_long_suggestion_still_counts_for_the_search(tmp_path: Path) -> None:
+    import optuna
+
+    script = "import sys, time; time.sleep(1); print('loss=' + sys.argv[1])"
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment(script, maxTrialCount=2))
+        until(lambda: cluster.get("Experiment", "e").get("status", {}).get("trialsRunning") == 1)
+        controller = cluster._supervisors["Experiment", "e"]._controller  # type: ignore[attr-defined]
+        suggesting = threading.Event()
+
+        def slow() -> None:
+            suggesting.set()
+            time.sleep(0.6)
+
+        controller._reconcile = slow
+        controller._events.put(None)
+        assert suggesting.wait(10)
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        resume(cluster, "e")
+        assert finish(cluster, "e")["status"]["trialsSucceeded"] == 2
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "experiments/e" / JOURNAL))
+    study = optuna.load_study(study_name="e", storage=optuna.storages.JournalStorage(backend))
+    assert [trial.state.name for trial in study.get_trials()] == ["COMPLETE", "COMPLETE"]
+
+
+def test_a_trial_that_runs_again_reports_nothing_of_the_run_before(tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    script = (
+        "import os, sys, time; again = os.path.exists(sys.argv[3]); file = open(sys.argv[2], 'a')\n"
+        "print('loss=' + ('0.7' if again else '0.1'), file=file, flush=True); time.sleep(0 if again else 60)"
+    )
+    collector = {"collector": {"kind": "File"}, "source": {"fileSystemPath": {"path": "/m/x.log", "format": "TEXT"}}}
+    words = ("${trialParameters.x}", "/m/x.log", str(again))
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment(script, words=words, maxTrialCount=1, metricsCollectorSpec=collector))
+        until(lambda: any(path.stat().st_size for path in tmp_path.glob("trials/*/metrics/x.log")))
+    again.touch()
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        resume(cluster, "e")
+        finish(cluster, "e")
+        (trial,) = cluster.list("Trial")
+    assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
+
+
+def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> None:
+    whole = {"name": "x", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "3"}}
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        create = cluster.store.create
+
+        def interrupted(manifest: dict[str, Any]) -> dict[str, Any]:
+            if manifest["kind"] == "Trial" and cluster.list("Trial"):
+                cluster._supervisors["Experiment", "e"].stop()
+                raise Failed("killed")
+            return create(manifest)
+
+        cluster.store.create = interrupted  # type: ignore[method-assign]
+        spec = {"algorithm": {"algorithmName": "grid"}, "parameters": [whole], "maxTrialCount": 3}
+        cluster.create(experiment(**spec))
+        assert cluster.join("Experiment", "e", 30)
+        cluster.store.update("Experiment", "e", _forget_the_failure)
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        resume(cluster, "e")
+        finish(cluster, "e")
+        assert sorted(points(cluster, "e")) == ["1", "2", "3"]
+
+
+def _forget_the_failure(manifest: dict[str, Any]) -> None:
+    conditions = manifest["status"]["conditions"]
+    manifest["status"]["conditions"] = [one for one in conditions if one["type"] == "Created"]
+
+
+def test_a_job_that_would_be_removed_at_once_is_read_first(tmp_path: Path) -> None:
+    manifest = experiment(maxTrialCount=3)
+    manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["ttlSecondsAfterFinished"] = 0
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        assert run(cluster, manifest)[0]["status"]["trialsSucceeded"] == 3
+
+
+def test_a_suspended_trial_is_refused_for_nobody_would_start_it(tmp_path: Path) -> None:
+    manifest = experiment()
+    manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["suspend"] = True
+    with LocalCluster(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match="not suspended"):
+        cluster.create(manifest)
+
+
+def test_a_carriage_return_ends_no_line_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.log"
+    path.write_bytes(b"2026-01-01T00:00:09Z loss=0.5\r2026-01-01T00:00:01Z loss=0.9\n2026-01-01T00:00:05Z loss=0.7\n")
+    spec = {"objective": {"objectiveMetricName": "loss"}, "metricsCollectorSpec": {"collector": {"kind": "StdOut"}}}
+    observation, _ = collect(spec, path, list)
+    assert observation["metrics"][0]["latest"] == "0.9", "both values of the first line have its time"
+
+
+def watch() -> RuleWatch:
+    rule = {"name": "loss", "value": "0.5", "comparison": "greater", "startStep": 1}
+    return RuleWatch([rule], "loss", maximize=False, formats=None, as_json=True)
+
+
+def test_a_rule_reads_its_own_metric_of_a_json_line_and_nothing_else() -> None:
+    assert watch().sees('{"timestamp": "2026-01-01T00:00:00Z", "note": "loss", "loss": "0.9"}')
+    assert not watch().sees('{"note": "loss"}')
+    assert not watch().sees('{"loss": 0.9}'), "values are texts there"
+
+
+@pytest.mark.parametrize("line", ["loss is high", '["loss"]', '"loss"'])
+def test_a_line_that_is_no_json_object_fails_the_trial_under_a_rule(line: str) -> None:
+    with pytest.raises(Failed, match="no JSON object"):
+        watch().sees(line)
