@@ -18,6 +18,7 @@ from podium.data import artifact
 from podium.trainer import processor, recipe
 from podium.trainer.config import TrainConfig
 from podium.trainer.models import build
+from podium.trainer.world import World
 
 BLOCK = 10  # steps of 64 images between two looks at the clock
 WARM = 2  # blocks before the first that counts
@@ -33,7 +34,7 @@ def main(data: Path, precision: str) -> None:
     model = build(TrainConfig(), classes=10, mean=0.1307, std=0.3081)
     optimizer = recipe.make_optimizer(TrainConfig(), model)
     cpu = torch.device("cpu")
-    kind = processor.pick_precision(TrainConfig(precision=precision), cpu)
+    kind = processor.pick_precision(TrainConfig(precision=precision), World())
     seen = []
     for step, batch in enumerate(torch.randperm(len(labels)).split(64)[: (WARM + BLOCKS) * BLOCK + 1]):
         if step % BLOCK == 0:

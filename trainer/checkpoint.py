@@ -68,7 +68,9 @@ def legacy(config: TrainConfig) -> dict[str, Any] | None:
     """
     try:
         blob = connect(config.inherit).get(LEGACY) if config.inherit else b""
-        found: dict[str, Any] | None = torch.load(io.BytesIO(blob), weights_only=True) if blob else None
+        if not blob:
+            return None
+        found: dict[str, Any] = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
     except NotFound:
         return None
     except Exception as error:  # torch.load raises anything on damaged bytes
@@ -80,5 +82,6 @@ def refuse(storage: Storage, told: dict[str, Any], config: TrainConfig) -> None:
     """Raise InvalidInput that names what differs between a stored training and this one."""
     pairs = {name: (told.get(name), value) for name, value in config.decisive.items() if told.get(name) != value}
     changes = ", ".join(f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items()) or "the dataset's digest"
-    raise InvalidInput(f"--output {storage.url} holds another training: {changes}",
-                       "choose another --output, delete that one, or repeat its flags to resume it")  # fmt: skip
+    is_ours = all(name in told for name in pairs)  # else no flag can say what was never told
+    hint = "choose another --output, delete that one" + (", or repeat its flags to resume it" if is_ours else "")
+    raise InvalidInput(f"--output {storage.url} holds another training: {changes}", hint)

@@ -149,7 +149,7 @@ class TrainConfig:
     # Where the learning rate ends at zero the last epoch is the best one, and a small validation part that says
     # otherwise says so by chance.
     keep: str = "best"
-    """Whose weights are kept: those of the best epoch on the validation part, or of the last one."""
+    """Keep the weights of the best epoch on the validation part (in any case with patience), or of the last one."""
 
     patience: int = 0
     """Stop after so many epochs without a better one on the validation part; 0: never."""

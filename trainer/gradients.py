@@ -39,7 +39,7 @@ def prepare(model: nn.Module, world: World, precision: str, batch_size: int) -> 
     """
     if world.size == 1:
         return Alone()
-    if world.device.type == "cpu":
+    if world.all(world.device.type == "cpu") and world.size <= InMemory.MOST:
         count = sum(parameter.numel() for parameter in model.parameters())
         if (memory := shared_memory.allocate(world, 2 * world.size * count)) is not None:
             return InMemory(model, world, memory)
@@ -59,13 +59,16 @@ class InMemory:
 
     Every process lays a gradient there as soon as it is complete. When all losses have been summed, all gradients are
     in place, and each process adds all of them up, in the same order. There are two places for each gradient, used in
-    turn: whoever reads the last step's sums is done before anybody has finished the next step.
+    turn: nobody begins with the step after the next before all have summed the losses of the next, that is, have read
+    the gradients of this one.
 
     Args:
         model: Its parameters' gradients are replaced by their sums.
         world: The processes.
         memory: float32 [2 * processes * elements of all parameters], seen by all of them.
     """
+
+    MOST = 8  # processes: each of them reads the gradients of all
 
     def __init__(self, model: nn.Module, world: World, memory: Tensor) -> None:
         self.parameters = list(model.parameters())

@@ -71,7 +71,7 @@ class Training:
         self.model.to(world.device)
         self.optimizer = recipe.make_optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
-        self.precision = processor.pick_precision(config, world.device)
+        self.precision = processor.pick_precision(config, world)
         self.gradients = gradients.prepare(self.model, world, self.precision, config.batch_size)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
@@ -209,7 +209,7 @@ class Training:
         """Evaluate, keep the weights if they are the best so far or wanted in any case, report, and move on."""
         progress, epoch = self.progress, self.progress.epoch
         self.require_finite_steps(losses)
-        for module in {self.model, self.average.model}:
+        for module in dict.fromkeys((self.model, self.average.model)):  # in the same order everywhere, unlike a set
             self.world.mean_buffers(module)
         accuracy, loss = evaluate(self.average.model, self.dataset.validation, self.config.test_batch_size, self.world)
         self.require_finite(loss, f"the validation after epoch {epoch}")
@@ -219,7 +219,7 @@ class Training:
         best = progress.best
         if not best or (accuracy, -loss) > (best["accuracy"], -best["loss"]):
             progress.best = record
-        if progress.best is record or self.config.keep == "last":
+        if progress.best is record or (self.config.keep == "last" and not self.config.patience):
             progress.kept = record
             progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:

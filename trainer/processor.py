@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from podium.trainer.config import TrainConfig
+from podium.trainer.world import World
 
 
 def set_threads(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> int:
@@ -53,11 +54,11 @@ def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
         return cores
 
 
-def pick_precision(config: TrainConfig, device: torch.device) -> str:
-    """Return fp32 or bf16."""
+def pick_precision(config: TrainConfig, world: World) -> str:
+    """Return fp32 or bf16, the same in all processes; all of them have to call this."""
     if config.precision != "auto":
         return config.precision
-    return "bf16" if has_bf16(device) else "fp32"
+    return "bf16" if world.all(has_bf16(world.device)) else "fp32"
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -47,6 +47,10 @@ class World:
                 dist.all_reduce(values)
         return values
 
+    def all(self, true: bool) -> bool:
+        """Return whether something is true in all processes."""
+        return int(self.sum(torch.tensor(int(true), device=self.device))) == self.size
+
     def mean_buffers(self, model: nn.Module) -> None:
         """Replace running statistics, which each process took from its own images, by their mean."""
         for buffer in model.buffers():

@@ -7,6 +7,7 @@ import torch
 
 from podium.trainer import processor
 from podium.trainer.config import TrainConfig
+from podium.trainer.world import World
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def test_a_containers_quota_limits_the_cores(tmp_path: Path, text: str, most: in
 
 
 def test_precision_is_what_was_asked_for_or_what_the_hardware_has() -> None:
-    cpu = torch.device("cpu")
-    assert processor.pick_precision(TrainConfig(precision="fp32"), cpu) == "fp32"
-    assert processor.pick_precision(TrainConfig(precision="bf16"), cpu) == "bf16"
-    assert processor.pick_precision(TrainConfig(), cpu) == ("bf16" if processor.has_bf16(cpu) else "fp32")
+    alone = World()
+    assert processor.pick_precision(TrainConfig(precision="fp32"), alone) == "fp32"
+    assert processor.pick_precision(TrainConfig(precision="bf16"), alone) == "bf16"
+    assert processor.pick_precision(TrainConfig(), alone) == ("bf16" if processor.has_bf16(alone.device) else "fp32")

@@ -149,9 +149,13 @@ def test_patience_ends_a_training_that_no_longer_improves(tiny_dataset: Path, tm
     assert len(metrics["epochs"]) == metrics["epoch"] + 2 < 9
 
 
-@pytest.mark.parametrize(("keep", "epoch"), [("best", 1), ("last", 3)])
-def test_the_weights_of_the_best_or_of_the_last_epoch_are_kept(tiny_dataset: Path, keep: str, epoch: int) -> None:
-    config = TrainConfig(data=str(tiny_dataset), keep=keep, epochs=3, model="fast", no_cuda=True, threads=1)
+@pytest.mark.parametrize(("keep", "patience", "epoch"), [("best", 0, 1), ("last", 0, 3), ("last", 9, 1)])
+def test_the_weights_of_the_best_epoch_are_kept_or_of_the_last_unless_it_may_come_early(
+    tiny_dataset: Path, keep: str, patience: int, epoch: int
+) -> None:
+    config = TrainConfig(
+        data=str(tiny_dataset), keep=keep, patience=patience, epochs=3, model="fast", no_cuda=True, threads=1
+    )
     training = Training(config, data.load(config), World(), lambda line: None)
     after: list[torch.Tensor] = []
     end = training.end_epoch
