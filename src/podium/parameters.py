@@ -99,9 +99,9 @@ def _pairs(words: Iterable[str]) -> Iterable[tuple[str, str]]:
     for word in waiting:
         name, equals, text = word.partition("=")
         if not equals:
-            require(word.startswith("--"), "a parameter is written name=value", "for example max_trials=6", got=word)
+            require(word.startswith("--"), "a parameter is written name=value", "for example max_trials=6", word=word)
             following = next(waiting, None)
-            require(following is not None, f"{word} is followed by its value", f"{name}=VALUE works too", got=word)
+            require(following is not None, f"{word} is followed by its value", f"{name}=VALUE works too", word=word)
             text = following or ""
         yield name.removeprefix("--").replace("-", "_"), text
 

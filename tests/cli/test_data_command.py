@@ -38,6 +38,7 @@ def test_inspect_prints_json_and_nothing_else_on_stdout(tiny_dataset: Path, tmp_
         (["prepare", "--dataset", "fasion-mnist"], 2, "did you mean fashion-mnist?"),
         (["prepare", "--validation", "2"], 2, "`0 < validation < 1` must hold, but got validation=2.0"),
         (["prepare", "--source", "nowhere"], 1, "there is no train-images-idx3-ubyte"),
+        (["inspect", "s3:/bucket/mnist"], 2, "`a URL begins with s3://` must hold"),
     ],
 )
 def test_mistakes_get_two_lines_and_leave_nothing(tmp_path: Path, words: list[str], code: int, said: str) -> None:

@@ -194,6 +194,14 @@ def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, registry: R
 
 
 @pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("grace", ["-5", "nan", "1e30"])
+def test_a_grace_that_is_no_time_is_refused(typed: Typed, grace: str) -> None:
+    code, out, err = typed("models", "gc", "--grace", grace)
+    assert (code, out) == (2, "")
+    assert "0 <= grace" in err
+
+
+@pytest.mark.usefixtures("registry")
 def test_export_writes_the_version(typed: Typed, tmp_path: Path) -> None:
     assert typed("models", "export", "mnist", "best", str(tmp_path / "out")) == (0, f"{tmp_path / 'out'}\n", "")
     assert (tmp_path / "out/model.onnx").read_bytes() == b"graph best"

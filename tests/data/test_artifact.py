@@ -73,6 +73,9 @@ def test_an_edited_dataset_json_is_refused(tmp_path: Path, parts: dict[str, arti
     file.write_text(file.read_text()[:100])
     with pytest.raises(Damaged, match="cannot be read"):
         artifact.describe(tmp_path / "d")
+    file.write_text("[]")
+    with pytest.raises(InvalidInput, match=r"podium\.dataset/1"):
+        artifact.describe(tmp_path / "d")
     file.write_text('{"format": "something/2"}')
     with pytest.raises(InvalidInput, match="something/2"):
         artifact.describe(tmp_path / "d")

@@ -141,6 +141,8 @@ def test_a_full_target_is_refused(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(InvalidInput, match="target is empty"):
         registry.fetch("mnist", "v1", tmp_path)
+    with pytest.raises(InvalidInput, match="target is empty"):
+        registry.fetch("mnist", "v1", tmp_path / "mine")
 
 
 def test_the_first_promotion_needs_no_champion(registry: Registry) -> None:

@@ -24,7 +24,9 @@ def test_every_spelling_of_a_directory_opens_it(tmp_path: Path, monkeypatch: pyt
         assert connect(url).get("key") == b"1", url
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "file://host/dir", "s3:/bucket/x://", "gs://bucket"])
+@pytest.mark.parametrize(
+    "url", ["", "ftp://x", "file://host/dir", "s3:/bucket/x://", "gs://bucket", "s3:/bucket", "minio:x"]
+)
 def test_what_is_no_storage_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput):
         connect(url)

@@ -10,6 +10,7 @@ import click
 
 from podium.cli import model_tables as draw
 from podium.cli.registry_options import names, open_registry, output, progress_bar, registry_options
+from podium.errors import require
 
 if TYPE_CHECKING:
     from podium.registry import Record
@@ -135,6 +136,7 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
       podium models gc
       podium models gc mnist --keep 20 --delete
     """
+    require(0 <= grace <= 1e6, "0 <= grace <= 1000000", "hours", grace=grace)
     registry, hours = open_registry(storage), timedelta(hours=grace)
     found = []
     for model in names(registry, name):

@@ -41,6 +41,10 @@ def predict(
     """
     from podium.steps import predict as step
 
+    if dataset:
+        from podium.data.known import known_dataset
+
+        known_dataset(dataset)
     model: bytes | Path
     known: dict[str, Any] = {}
     if file:

@@ -45,7 +45,9 @@ def load_configuration(context: str | None = None) -> "tuple[Configuration, str]
         config.load_kube_config(files, context=context, client_configuration=configuration)
         contexts, active = config.list_kube_config_contexts(files)
     except config.ConfigException as error:
-        raise PodiumError(f"no cluster is configured: {error}", "set KUBECONFIG, or use local:///dir") from error
+        raise PodiumError(
+            f"no cluster is configured: {error}", "set KUBECONFIG; podium run needs no cluster"
+        ) from error
     chosen = next((one for one in contexts if one["name"] == context), active)
     return configuration, chosen["context"].get("namespace") or "default"
 

@@ -40,7 +40,7 @@ def describe(uri: str | Path) -> DatasetInfo:
     where = f"{uri}/dataset.json"
     try:
         value = json.loads(_read(uri, "dataset.json"))
-        known = value.get("format")
+        known = value.get("format") if isinstance(value, dict) else None
         require(known == FORMAT, f"format is {FORMAT!r}", PREPARE_HINT, format=known, file=where)
         info = DatasetInfo.from_json(value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -125,7 +125,9 @@ def local_path(uri: str | Path) -> Path | None:
     url = urlsplit(str(uri))
     if url.scheme == "file":
         return Path(unquote(url.path))
-    return Path(uri) if "://" not in str(uri) else None
+    from podium.storage import is_slip
+
+    return None if "://" in str(uri) or is_slip(str(uri)) else Path(uri)
 
 
 def _read(uri: str | Path, file: str) -> bytearray:

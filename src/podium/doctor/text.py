@@ -36,13 +36,17 @@ def verdict(report: Report) -> str:
 
 def _show_metrics(details: dict[str, Any], console: "Console") -> None:
     rows = details["readings"]
-    about = f"{details['lines']} lines, objective {details['objective']}, {details['type']}"
-    console.print(f"  {about}; {details['readings_total']} readings", highlight=False, markup=False)
+    about = f"{_counted(details['lines'], 'line')}, objective {details['objective']}, {details['type']}"
+    console.print(f"  {about}; {_counted(details['readings_total'], 'reading')}", highlight=False, markup=False)
     if rows:
         short = rows if len(rows) <= HEAD + TAIL + 1 else [*rows[:HEAD], None, *rows[-TAIL:]]
         _table(console, ("line", "time", "metric", "value"), short)
     console.print("  Katib would store", highlight=False, markup=False)
     _table(console, ("metric", "min", "max", "latest", "strategy", "value"), details["stored"])
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _table(console: "Console", columns: Sequence[str], rows: Sequence[dict[str, Any] | None]) -> None:

@@ -82,8 +82,9 @@ def check_name(what: str, name: str) -> str:
         InvalidInput: It is not letters, digits, dots, dashes and underscores, at most 100.
     """
     if not _NAME.fullmatch(name):
+        article = "an" if what[0] in "aeiou" else "a"
         raise InvalidInput(
-            f"a {what} must be letters, digits, '.', '_' and '-' and begin with a letter or digit, but got {name!r}"
+            f"{article} {what} must be letters, digits, '.', '_' and '-' and begin with a letter or digit, but got {name!r}"
         )
     return name
 

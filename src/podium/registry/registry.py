@@ -125,7 +125,8 @@ class Registry:
             Damaged: A file does not match its sha256; the target is not touched.
         """
         version = self.resolve(name, ref)
-        require(not target.exists() or not any(target.iterdir()), "the target is empty", target=str(target))
+        free = not target.exists() or (target.is_dir() and not any(target.iterdir()))
+        require(free, "the target is empty, or not there yet", "name another directory", target=str(target))
         for file in files or ():
             content.require_part(version, file)
         target.parent.mkdir(parents=True, exist_ok=True)

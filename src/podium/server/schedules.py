@@ -97,7 +97,9 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
             try:
                 content = yaml.safe_load(file.read_text())
             except (OSError, yaml.YAMLError) as error:
-                raise InvalidInput(f"{file} cannot be read: {error}") from error
+                said = (error.strerror if isinstance(error, OSError) else None) or error
+                hint = "name a YAML file with schedules, or a directory of them; see docs/cluster.md"
+                raise InvalidInput(f"{file} cannot be read: {said}", hint) from error
             for one in content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]:
                 schedule = _parse(file, one)
                 require(schedule.name not in found, f"{file}: every schedule has a name of its own", name=schedule.name)

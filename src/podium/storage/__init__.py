@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from podium.errors import InvalidInput, require
 from podium.storage.base import Entry, Storage, check_key
 
-__all__ = ["Entry", "Storage", "check_key", "connect"]
+__all__ = ["Entry", "Storage", "check_key", "connect", "is_slip"]
 
 
 def connect(url: str | Path, *, create: bool = False) -> Storage:
@@ -27,6 +27,8 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
     """
     text = str(url)
     if "://" not in text:
+        scheme = text.partition(":")[0]
+        require(not is_slip(text), f"a URL begins with {scheme}://", f"a directory of that name is ./{text}", url=text)
         return _files(text)
     parts = urlsplit(text)
     if parts.scheme == "file":
@@ -42,6 +44,12 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
         f"a storage URL must start with file://, s3:// or minio://, but got {text!r}",
         "a plain path is fine too",
     )
+
+
+def is_slip(text: str) -> bool:
+    """Tell whether somebody seems to have meant a URL: ``s3:/bucket``, ``minio:bucket``."""
+    scheme, colon, rest = text.partition(":")
+    return scheme in ("file", "s3", "minio") and bool(colon) and not rest.startswith("//")
 
 
 def _files(path: str) -> Storage:
