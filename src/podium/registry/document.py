@@ -84,7 +84,8 @@ def check_name(what: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         article = "an" if what[0] in "aeiou" else "a"
         raise InvalidInput(
-            f"{article} {what} must be letters, digits, '.', '_' and '-' and begin with a letter or digit, but got {name!r}"
+            f"{article} {what} must be letters, digits, '.', '_' and '-' and begin with a letter or digit, "
+            f"but got {name!r}"
         )
     return name
 
