@@ -1,5 +1,10 @@
 """What goes wrong at a bad moment: a stop in the middle of a start or a suggestion, leftovers of a run that was killed."""
 
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -9,7 +14,7 @@ import pytest
 from test_experiment_engine import experiment, run
 from test_experiment_resume import finish, points
 
-from podium.errors import Failed, InvalidInput
+from podium.errors import Conflict, Failed, InvalidInput
 from podium.local.cluster import LocalCluster
 from podium.local.katib.collect import collect
 from podium.local.katib.early_stopping import RuleWatch
@@ -155,3 +160,70 @@ def test_a_rule_reads_its_own_metric_of_a_json_line_and_nothing_else() -> None:
 def test_a_line_that_is_no_json_object_fails_the_trial_under_a_rule(line: str) -> None:
     with pytest.raises(Failed, match="no JSON object"):
         watch().sees(line)
+
+
+def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, fork_server=False) as cluster:
+        cluster.create(experiment("import time; time.sleep(60)", maxTrialCount=1))
+        until(lambda: cluster.get("Experiment", "e").get("status", {}).get("trialsRunning") == 1)
+    refused: list[Conflict] = []
+    together = threading.Barrier(2)
+
+    def go_on(cluster: LocalCluster) -> None:
+        together.wait(10)
+        try:
+            resume(cluster, "e")
+        except Conflict as error:
+            refused.append(error)
+
+    with LocalCluster(tmp_path, fork_server=False) as one, LocalCluster(tmp_path, fork_server=False) as other:
+        threads = [threading.Thread(target=go_on, args=(cluster,)) for cluster in (one, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(refused) == 1
+
+
+ON_A_SMALL_DISK = """
+import json, sys
+from pathlib import Path
+from podium.local.cluster import LocalCluster
+with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
+    cluster.create(json.loads(sys.argv[2]))
+    assert cluster.join("Experiment", "e", 30), "it waits for ever"
+Path(sys.argv[1], "big").unlink()
+with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
+    from podium.local.katib.resuming import resume
+    print(cluster.get("Experiment", "e")["status"]["conditions"][-1])
+    resume(cluster, "e")
+    assert cluster.join("Experiment", "e", 30)
+    print(cluster.get("Experiment", "e")["status"]["trialsSucceeded"])
+"""
+MOUNT = 'mount -t tmpfs -o size=600k none "$0" && exec "$@"'
+
+
+def in_mount(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(directory), *command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=100)
+
+
+def test_a_full_disk_stops_an_experiment_which_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None or in_mount(tmp_path, "true").returncode:
+        pytest.skip("this user may not mount a small disk")
+    script = (
+        "import os, sys, time; first = not os.path.exists(sys.argv[2])\n"
+        "open(sys.argv[2], 'a').close()\n"
+        "file = open(sys.argv[3] + '/big', 'wb', buffering=0) if first else None\n"
+        "try:\n"
+        "    while file: file.write(b'x' * 256)\n"
+        "except OSError: time.sleep(1)\n"
+        "print('loss=' + sys.argv[1])"
+    )
+    with tempfile.TemporaryDirectory() as beside:
+        manifest = experiment(script, words=("${trialParameters.x}", f"{beside}/seen", str(tmp_path)), maxTrialCount=2)
+        ended = in_mount(tmp_path, sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), json.dumps(manifest))
+    assert ended.returncode == 0, ended.stderr
+    assert "No space left" in ended.stdout or "Lost" in ended.stdout
+    assert ended.stdout.splitlines()[-1] == "2"
+    assert "Traceback" not in ended.stderr

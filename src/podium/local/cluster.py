@@ -16,10 +16,11 @@ from podium.local.environment import PodIdentity, container_environment, expand
 from podium.local.images import check_images
 from podium.local.katib.supervisor import ExperimentSupervisor, remove_experiment
 from podium.local.logs import read_log
+from podium.local.metadata import timestamp
 from podium.local.pods import PodPlan
 from podium.local.processes import Command
 from podium.local.starter import Starter
-from podium.local.store import POLL, Store, timestamp
+from podium.local.store import POLL, Store
 from podium.local.supervisor import Supervisor
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of

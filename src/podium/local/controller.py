@@ -1,6 +1,5 @@
 """What the controllers of PyTorchJobs and Jobs share: a thread that reconciles, its end, its replicas' records."""
 
-import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -96,6 +95,14 @@ class Controller(ABC):
             written = self._written
             self.runtime.store.update(self.kind, self.name, lambda one: one.update(status=written))
 
+    def _write_at_last(self) -> None:
+        try:
+            self._write()
+        except NotFound:
+            pass
+        except OSError:  # a full disk: nobody must wait for what cannot be written
+            self.runtime.store.disown(self.kind, self.name)
+
     def _run(self) -> None:
         try:
             while not self._step(time.monotonic()):
@@ -106,8 +113,8 @@ class Controller(ABC):
         except Exception as error:
             message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
             self.fail("ControllerError", message)
-            with contextlib.suppress(NotFound):
-                self._write()
+            self._end_replicas()
+            self._write_at_last()
         finally:
             self._end_replicas()
 

@@ -7,9 +7,9 @@ from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
 from podium.local.controller import Controller, Runtime, past
 from podium.local.environment import PodIdentity, threads_per_process
+from podium.local.metadata import timestamp
 from podium.local.pods import PodPlan, plan_pod
 from podium.local.replica import Replica, Setting, backoff
-from podium.local.store import timestamp
 
 _KNOWN = {
     "parallelism",

@@ -8,8 +8,12 @@ from pathlib import Path
 def write_json(path: Path, value: object) -> None:
     """Replace a file atomically with JSON whose outer levels are indented."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    beside.write_text(_indented(value, 2, "\n ") + "\n")
-    beside.replace(path)
+    try:
+        beside.write_text(_indented(value, 2, "\n ") + "\n")
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)  # a full disk needs the room
+        raise
 
 
 def _indented(value: object, levels: int, separator: str) -> str:

@@ -3,6 +3,8 @@
 import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -32,3 +34,12 @@ def is_held(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Hold a directory's one lock, waiting for whoever has it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

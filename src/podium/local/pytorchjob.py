@@ -17,9 +17,9 @@ from podium.local.environment import (
     processes_per_replica,
     threads_per_process,
 )
+from podium.local.metadata import timestamp
 from podium.local.pods import PodPlan, plan_pod
 from podium.local.replica import Replica, Setting, backoff
-from podium.local.store import timestamp
 from podium.manifests.conditions import set_condition
 
 _LABEL = "training.kubeflow.org"

@@ -11,15 +11,15 @@ import secrets
 import shutil
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, Failed, NotFound, require
 from podium.local.jsonfile import write_json
-from podium.local.lease import Lease, is_held
+from podium.local.lease import Lease, alone, is_held
+from podium.local.metadata import new_metadata, timestamp
 from podium.manifests.conditions import set_condition, status_of
 
 PLURALS = {"PyTorchJob": "pytorchjobs", "Job": "jobs", "Experiment": "experiments", "Trial": "trials"}
@@ -32,11 +32,6 @@ POLL = 0.2
 """Seconds between looks at a file that another process may change."""
 
 Token = tuple[int, int] | None
-
-
-def timestamp() -> str:
-    """Return the present time as Kubernetes writes it, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Store:
@@ -63,9 +58,9 @@ class Store:
             Conflict: An object of this kind and name exists.
         """
         kind, metadata = manifest["kind"], manifest["metadata"]
-        stored = manifest | {"metadata": metadata | _new_metadata(metadata)}
+        stored = manifest | {"metadata": metadata | new_metadata(metadata)}
         place = self.place(kind, metadata["name"])
-        with self._changed:
+        with self.alone(), self._changed:
             if (place / "object.json").exists():
                 raise Conflict(
                     f"{kind} {metadata['name']} exists in {self.directory}", "choose another name, or delete it first"
@@ -81,6 +76,14 @@ class Store:
         with self._changed:
             self._lease = self._lease or Lease(self.directory / "supervisors")
             write_json(self.place(kind, name) / "supervisor.json", {"lease": self._lease.name, "pid": os.getpid()})
+
+    def disown(self, kind: str, name: str) -> None:
+        """Take that record back: whoever waits for the object sees it lost. Possible even on a full disk."""
+        (self.place(kind, name) / "supervisor.json").unlink(missing_ok=True)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other processes and threads from taking an object over meanwhile; not to be entered twice."""
+        return alone(self.directory)
 
     def is_supervised(self, kind: str, name: str) -> bool:
         """Return whether the process that supervises an object is alive."""
@@ -231,18 +234,6 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_ino, found.st_mtime_ns
-
-
-def _new_metadata(metadata: Manifest) -> Manifest:
-    # The uid begins with the time, so that objects of the same second still sort by age.
-    uid = uuid.UUID(int=time.time_ns() << 64 | secrets.randbits(64))
-    return {
-        "namespace": metadata.get("namespace") or "default",
-        "uid": str(uid),
-        "resourceVersion": "1",
-        "generation": 1,
-        "creationTimestamp": timestamp(),
-    }
 
 
 def _names_hint(store: Store, kind: str) -> str:

@@ -55,7 +55,7 @@ class ExperimentController:
         self._trials: dict[str, Manifest] = {}  # those that have not ended
         self._active: dict[str, threading.Thread] = {}
         self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
-        self._stopping = threading.Event()
+        self._stopping, self._why = threading.Event(), ""
         self.at_end: Callable[[], None] = lambda: None  # called when nothing of it runs any more
         self._maximize = objective_of(self.experiment)[1]
         self._search: Search | None = None
@@ -89,20 +89,20 @@ class ExperimentController:
                 self._take_events()
         except NotFound:
             pass  # Somebody removed the files: there is nobody to report to.
+        except OSError as error:  # a full disk: nothing that the Experiment did
+            self._why = f": {error}"
+            self._stopping.set()
         except Exception as error:
             message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
             mark(self._status, "Failed", "ExperimentFailed", f"Experiment has failed: {message}")
-            with suppress(NotFound):
-                self._file.write(self._status)
         finally:
             self._stop_trials()
             if self._stopping.is_set():
                 self._count()
                 if not self._completed:
-                    message = f"Experiment was stopped; podium experiment resume {self.name} goes on"
+                    message = f"Experiment was stopped{self._why}; podium experiment resume {self.name} goes on"
                     mark(self._status, "Stopped", "ExperimentStopped", message)
-                with suppress(NotFound):
-                    self._file.write(self._status)
+            self._file.close(self._status)
             self.at_end()
 
     def _begin(self) -> None:
@@ -205,8 +205,10 @@ class ExperimentController:
             if not self._stopping.is_set():
                 message = f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
                 mark(run.trial["status"], "Failed", "TrialFailed", message)
-                with suppress(NotFound):
+                try:
                     self._save_trial(run.trial)
+                except (NotFound, OSError) as unsaved:
+                    ended.unsaved = unsaved
         self._events.put((name, ended))
 
     def _save_trial(self, trial: Manifest) -> None:
@@ -224,6 +226,8 @@ class ExperimentController:
         if self._stopping.is_set():
             return  # what ended since may have been ended: it runs again, and its result counts then
         for name, ended in [event for event in events if event]:
+            if ended.unsaved:
+                raise ended.unsaved
             self._active.pop(name).join()
             self._learn(name, ended)
             if ended.refused:

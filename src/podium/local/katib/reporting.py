@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from podium.cluster.base import Manifest
+from podium.errors import NotFound
 from podium.local.store import Store
 
 PAUSE = 0.2
@@ -40,7 +41,16 @@ class StatusFile:
             NotFound: Somebody removed the Experiment.
         """
         if status != self._written:
-            self._at, self._written = time.monotonic(), copy.deepcopy(status)
-            written, spec = self._written, self._experiment["spec"]
-            name = self._experiment["metadata"]["name"]
+            self._at, written = time.monotonic(), copy.deepcopy(status)
+            name, spec = self._experiment["metadata"]["name"], self._experiment["spec"]
             self._store.update("Experiment", name, lambda one: one.update(status=written, spec=spec))
+            self._written = written
+
+    def close(self, status: dict[str, Any]) -> None:
+        """Write the status for the last time; where there is no room, the Experiment reads as one left behind."""
+        try:
+            self.write(status)
+        except NotFound:
+            pass
+        except OSError:
+            self._store.disown("Experiment", self._experiment["metadata"]["name"])

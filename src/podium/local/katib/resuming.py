@@ -68,21 +68,22 @@ def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None
         InvalidInput: It has ended for good, or the changes break a rule.
         Conflict: Another process runs it.
     """
-    stored = cluster.store.read("Experiment", name)
-    if cluster.store.is_supervised("Experiment", name) and not status_of(stored).finished:
-        raise Conflict(f"Experiment {name} runs in another process", "wait for it or stop it first")
-    status = stored.get("status") or {}
-    if status_of(stored).reason.endswith(LOST):
-        unmark(status, "Failed")
-    unmark(status, "Stopped")
-    (cluster.store.place("Experiment", name) / STOP).unlink(missing_ok=True)
-    edited = edit(stored, changes or {})
-    if status_of(stored).finished and changes:
-        restart(edited["status"])
-    controller = ExperimentController(cluster, edited, cluster.store.place("Experiment", name))
-    cluster.store.claim("Experiment", name)
-    fresh, spec = edited["status"], edited["spec"]
-    resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=fresh, spec=spec))
+    with cluster.store.alone():  # else two processes could both find it free
+        stored = cluster.store.read("Experiment", name)
+        if cluster.store.is_supervised("Experiment", name) and not status_of(stored).finished:
+            raise Conflict(f"Experiment {name} runs in another process", "wait for it or stop it first")
+        status = stored.get("status") or {}
+        if status_of(stored).reason.endswith(LOST):
+            unmark(status, "Failed")
+        unmark(status, "Stopped")
+        (cluster.store.place("Experiment", name) / STOP).unlink(missing_ok=True)
+        edited = edit(stored, changes or {})
+        if status_of(stored).finished and changes:
+            restart(edited["status"])
+        controller = ExperimentController(cluster, edited, cluster.store.place("Experiment", name))
+        cluster.store.claim("Experiment", name)
+        fresh, spec = edited["status"], edited["spec"]
+        resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=fresh, spec=spec))
     cluster.supervise("Experiment", name, ExperimentSupervisor(cluster, controller))
     return resumed
 

@@ -43,6 +43,9 @@ class Ended:
     refused: str | None = None
     """Why its job could not even be created."""
 
+    unsaved: Exception | None = None
+    """Why its end could not be written."""
+
 
 class TrialRun:
     """Runs one trial in the calling thread.

@@ -1,0 +1,26 @@
+"""What an API server fills in."""
+
+import secrets
+import time
+import uuid
+from datetime import UTC, datetime
+
+from podium.cluster.base import Manifest
+
+
+def timestamp() -> str:
+    """Return the present time as Kubernetes writes it, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_metadata(metadata: Manifest) -> Manifest:
+    """Return the metadata that a new object has beside its own."""
+    # The uid begins with the time, so that objects of the same second still sort by age.
+    uid = uuid.UUID(int=time.time_ns() << 64 | secrets.randbits(64))
+    return {
+        "namespace": metadata.get("namespace") or "default",
+        "uid": str(uid),
+        "resourceVersion": "1",
+        "generation": 1,
+        "creationTimestamp": timestamp(),
+    }
