@@ -133,8 +133,9 @@ def test_what_cannot_run_is_refused(podium: Any, documents: Any, words: str) -> 
     assert words in str(error)
 
 
-def test_what_is_not_yaml_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "bad.yaml").write_text("a: [1\nb: }")
+@pytest.mark.parametrize("content", [b"a: [1\nb: }", b"\xff\xfe\x00"])
+def test_what_is_not_yaml_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_bytes(content)
     result = CliRunner().invoke(app, ["job", "run", str(tmp_path / "bad.yaml")])
     assert "is not YAML" in str(error_of(result))
 

@@ -71,6 +71,7 @@ def test_the_split_of_a_seed_never_changes() -> None:
         ({"validation": 0}, "0 < validation < 1"),
         ({"validation": float("nan")}, "0 < validation < 1"),
         ({"limit": 19}, "limit >= 20"),
+        ({"seed": -1}, "0 <= seed"),
     ],
 )
 def test_arguments_that_break_a_rule_are_refused(tmp_path: Path, options: dict[str, float], law: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from podium.local.pipeline import from_here
 from podium.registry import open_registry
 
 LINUX = sys.platform == "linux"
@@ -79,6 +80,20 @@ def test_what_is_refused_leaves_nothing_behind(home: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == ["error: there is no parameter 'max_trails'", "hint: did you mean max_trials?"]
     assert not home.exists()
+
+
+def test_a_rule_that_the_last_step_would_refuse_is_refused_at_once(home: Path) -> None:
+    done = podium(home, "rule=beter")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "one of better, not-worse, significant" in done.stderr
+    assert not home.exists()
+
+
+def test_a_relative_storage_lies_below_the_users_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert from_here("models/mine") == str(tmp_path / "models/mine")
+    for url in ("s3://bucket/models", "file:///models", "/models", ""):
+        assert from_here(url) == url
 
 
 def test_a_failing_step_is_named_with_its_error_and_its_log(home: Path, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def _read(file: Any, name: str | None) -> "list[Manifest]":
 
     try:
         documents = [one for one in yaml.safe_load_all(file) if one is not None]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file.name} is not YAML: {' '.join(str(error).split())}") from None
     for at, one in enumerate(documents):
         _check_document(one, at + 1, file.name)

@@ -124,6 +124,7 @@ def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
     pipeline = load(order["pipeline"])
     given = read_parameters(order["words"], parameters_of(pipeline.pipeline_func))
     values = {**order["defaults"], **given}
+    values["storage"] = from_here(values["storage"])
     try:
         teller.logs.mkdir(parents=True)
     except OSError as error:
@@ -139,6 +140,13 @@ def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
         os.dup2(noise.fileno(), 1)
         os.dup2(noise.fileno(), 2)
         pipeline(**values)
+
+
+def from_here(storage: str) -> str:
+    """Make a relative directory absolute: every job has a working directory of its own. URLs stay as they are."""
+    from podium.storage import is_slip
+
+    return storage if not storage or "://" in storage or is_slip(storage) else str(Path(storage).absolute())
 
 
 def _configure(directory: Path, cache: Path) -> None:

@@ -60,6 +60,7 @@ def prepare_data(
                               seed=prepared.seed, limit=prepared.limit)  # fmt: skip
     known = known_dataset(dataset)
     require(0 < validation < 1, "0 < validation < 1", "the share of the training images", validation=validation)
+    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)
     least = 2 * len(known.classes)
     require(limit is None or limit >= least, f"limit >= {least}", "train and validation together", limit=limit)
     found = fetch(known, cache=cache or Settings.from_environment().cache, source=source)

@@ -67,8 +67,13 @@ def parse(text: str, origin: str) -> dict[str, Any]:
         InvalidInput: Not YAML, not one object, or it holds what JSON cannot say.
     """
     documents = parse_all(text, origin)
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise InvalidInput(f"`one object` must hold, but {origin} has {len(documents)} documents", "split the file")
+    if len(documents) != 1:
+        hint = "split the file" if documents else "it must hold one Kubernetes object"
+        raise InvalidInput(f"`one object` must hold, but {origin} has {len(documents)}", hint)
+    if not isinstance(documents[0], dict):
+        raise InvalidInput(
+            f"`one object` must hold, but {origin} is something else", "it must hold one Kubernetes object"
+        )
     return dict(documents[0])
 
 
