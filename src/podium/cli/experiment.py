@@ -169,6 +169,7 @@ def _free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
 def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str, str] | None = None) -> None:
     from podium.cli.experiment_view import progress
     from podium.local.katib.resuming import is_stopped
+    from podium.manifests.conditions import status_of
 
     try:
         with progress(cluster, name, told or {}) as view:
@@ -182,7 +183,8 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
         raise
     found = cluster.get("Experiment", name)
     if is_stopped(found):
-        raise Failed(f"Experiment {name} was stopped", f"podium experiment resume {name} goes on")
+        why = status_of(found).message.partition(";")[0].removeprefix("Experiment was stopped")
+        raise Failed(f"Experiment {name} was stopped{why}", f"podium experiment resume {name} goes on")
     state = summary_of(found)
     if state["state"] != "Succeeded":
         raise _failure(cluster, name, state["message"])
