@@ -108,6 +108,16 @@ def test_a_failing_step_is_named_with_its_error_and_its_log(home: Path, tmp_path
     assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
 
 
+def test_modules_in_the_users_directory_are_not_taken_for_those_of_podium(home: Path, tmp_path: Path) -> None:
+    for name in ("json", "random", "kfp"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
+    command = [PODIUM, "run", "dataset=mnits"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment(home), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "did you mean mnist?" in done.stderr
+    assert "the wrong one" not in done.stderr
+
+
 def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) -> None:
     done = podium(
         home, "train_and_promote", f"source={tiny_dataset}", "workers=0", 'hyperparameters={"learning-rate": 1}'

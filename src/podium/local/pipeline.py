@@ -158,7 +158,7 @@ def _configure(directory: Path, cache: Path) -> None:
     warnings.filterwarnings("ignore", message=r".*\['display_name'\] have no effect")
     # kfp.local puts sys.executable unquoted into a shell line: a path with blanks needs to be found by name.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    sys.executable = "python3"
+    sys.executable = "python3 -P"  # a json.py in the user's directory is none of our business
     local.init(
         runner=local.SubprocessRunner(use_venv=False),
         pipeline_root=str(directory / "artifacts"),

@@ -126,8 +126,8 @@ def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
     """Start the child; however this ends, nothing of its process group is left."""
     with signals_interrupt():
         child = subprocess.Popen(
-            [sys.executable, "-m", "podium.local.pipeline"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, RUN_ID: run}, start_new_session=True, encoding="utf-8",
+            [sys.executable, "-P", "-m", "podium.local.pipeline"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env={**os.environ, RUN_ID: run}, start_new_session=True, encoding="utf-8",
         )  # fmt: skip
         try:
             assert child.stdin is not None
@@ -193,7 +193,8 @@ def _end(run: Run, code: int) -> None:
         run.save()
         return
     run.state = "failed"
-    run.save()
+    if run.directory.is_dir():
+        run.save()
     failed = next((name for name, step in run.steps.items() if step.state in ("failed", "running")), None)
     if failed is None:
         raise PodiumError(f"run {run.id} broke off (exit code {code})", f"see {run.log('kfp')}")
