@@ -79,7 +79,8 @@ def test_json_tells_how_each_job_ended(podium: Any) -> None:
     result = podium("run", "--json", documents=[batch("echo one")])
     (job,) = json.loads(result.stdout)
     assert (job["name"], job["state"]) == ("job", "Succeeded")
-    assert job["replicas"][0] == {"replica": "pod-0", "phase": "Succeeded", "restarts": 0, "exitCode": 0, "pid": None}
+    ended = {"replica": "pod-0", "phase": "Succeeded", "restarts": 0, "exitCode": 0, "pid": None, "logFrom": 0}
+    assert job["replicas"][0] == ended
 
 
 def test_a_second_run_takes_the_next_free_name(podium: Any) -> None:

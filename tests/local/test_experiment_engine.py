@@ -71,6 +71,23 @@ def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalCl
     ]
 
 
+@pytest.mark.parametrize("words", [(), ("$NOTHING",)], ids=["without a shell", "by a shell"])
+def test_what_a_container_printed_before_its_restart_is_no_metric(
+    words: tuple[str, ...], cluster: LocalCluster, tmp_path: Path
+) -> None:
+    program, seen = tmp_path / "program.py", tmp_path / "seen"
+    program.write_text(
+        f"import os, sys\nagain = os.path.exists({str(seen)!r})\nopen({str(seen)!r}, 'a')\n"
+        "print('loss=' + ('0.7' if again else '0.1'))\nsys.exit(not again)"
+    )
+    manifest = experiment(maxTrialCount=1)
+    job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    job["template"]["spec"]["containers"][0]["command"] = [sys.executable, str(program), "${trialParameters.x}", *words]
+    job["template"]["spec"]["restartPolicy"], job["backoffLimit"] = "OnFailure", 3
+    _, (trial,) = run(cluster, manifest)
+    assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
+
+
 def test_a_failed_trials_traceback_is_in_its_log_though_a_shell_caught_it(cluster: LocalCluster) -> None:
     _, trials = run(cluster, experiment("print(1); raise SystemExit('broken')", maxTrialCount=1))
     assert sorted(cluster.logs("Trial", trials[0]["metadata"]["name"])) == ["1", "broken"]

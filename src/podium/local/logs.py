@@ -40,6 +40,18 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
     return _follow(store, kind, name, log) if follow else _lines(log)
 
 
+def read_last_run(store: Store, kind: str, name: str) -> Iterator[str]:
+    """Yield the lines that the reporting replica of a PyTorchJob or Job printed since its last start.
+
+    Katib's collector sees no others: the shell around the command begins its file anew.
+    """
+    place = store.place(kind, name)
+    chosen = replica_names(store.read(kind, name), place)[0]
+    records = json.loads((place / "pods.json").read_text())
+    start = next((one["logFrom"] for one in records if one["replica"] == chosen), 0)
+    return _lines(place / "logs" / f"{chosen}.log", start)
+
+
 def replica_names(manifest: Manifest, place: Path) -> list[str]:
     """Return the replicas of an object; the one that reports metrics is first."""
     if manifest["kind"] == "PyTorchJob":
@@ -50,9 +62,10 @@ def replica_names(manifest: Manifest, place: Path) -> list[str]:
     return sorted(found, key=lambda stem: (-int(stem.rpartition("-")[2]), stem)) or ["pod-0"]
 
 
-def _lines(log: Path) -> Iterator[str]:
+def _lines(log: Path, start: int = 0) -> Iterator[str]:
     if log.exists():
         with log.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            file.seek(start)
             for line in file:
                 yield line.rstrip("\n")
 

@@ -80,6 +80,7 @@ class Replica:
         self._started_at = 0.0
         self._failures = 0
         self._restarting = False
+        self._log_from = 0
         self._kill_at: float | None = None
         self._stopping = False
 
@@ -130,6 +131,7 @@ class Replica:
             "restarts": self.restarts,
             "exitCode": self.exit_code,
             "pid": self.pid,
+            "logFrom": self._log_from,
         }
 
     def _ended(self, code: int, now: float) -> None:
@@ -157,6 +159,7 @@ class Replica:
         self._started_at = now
         self.phase = "Running"
         stage = self._stages[0]
+        self._log_from = self.setting.log.stat().st_size if self.setting.log.exists() else 0
         try:
             self._process = self._starter.start(self._command(stage), self._wake)
         except PodiumError as error:

@@ -16,8 +16,6 @@ from podium.manifests.experiment import check
 if TYPE_CHECKING:
     from podium.local.cluster import LocalCluster
 
-EDITABLE = ("maxTrialCount", "parallelTrialCount", "maxFailedTrialCount")
-
 
 def has_ended(trial: Manifest) -> bool:
     """Tell whether a trial ended for good; one whose engine was stopped or killed runs again."""

@@ -17,6 +17,7 @@ from podium.local.katib.early_stopping import RuleWatch
 from podium.local.katib.population import prepare, trial_directory
 from podium.local.katib.trial_status import mark, trial_value
 from podium.local.katib.wrapping import Wrapped, wrap
+from podium.local.logs import read_last_run
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment.expression import matches
 from podium.manifests.experiment.status import objective_of
@@ -172,7 +173,7 @@ class TrialRun:
         return readings
 
     def _log(self) -> Iterator[str]:
-        return self._cluster.logs(self._kind, self._name)
+        return read_last_run(self._cluster.store, self._kind, self._name)
 
     def _watch_rules(self, wrapped: Wrapped) -> threading.Thread | None:
         rules = self.trial["spec"].get("earlyStoppingRules")
