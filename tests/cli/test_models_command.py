@@ -194,6 +194,12 @@ def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, registry: R
 
 
 @pytest.mark.usefixtures("registry")
+def test_what_an_alias_points_at_can_be_promoted(typed: Typed) -> None:
+    typed("models", "alias", "mnist", "staging", "good")
+    assert typed("models", "promote", "mnist", "staging")[1] == "champion of mnist: good, instead of bad\n"
+
+
+@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("grace", ["-5", "nan", "1e30"])
 def test_a_grace_that_is_no_time_is_refused(typed: Typed, grace: str) -> None:
     code, out, err = typed("models", "gc", "--grace", grace)

@@ -25,8 +25,8 @@ def job() -> None:
 @click.argument("file", type=click.File())
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
 @click.option(
-    "--image",
     "--image-dir",
+    "--image",
     "images",
     metavar="IMAGE=DIR",
     multiple=True,
@@ -53,7 +53,7 @@ def run(
     \b
     Examples:
       podium job run examples/spirals-pytorchjob.yaml
-      podium job run train.yaml --image example/trainer=. --no-logs --json
+      podium job run train.yaml --image-dir example/trainer=. --no-logs --json
     """
     from podium.cli.job_view import follow
 
@@ -184,7 +184,9 @@ def _check_document(document: Any, number: int, file: str) -> None:
 def _pairs(images: tuple[str, ...]) -> tuple[str, ...]:
     for text in images:
         if not all(text.partition("=")[::2]):
-            raise InvalidInput(f"`--image IMAGE=DIR` must hold, but got {text!r}", "for example --image trainer:1=.")
+            raise InvalidInput(
+                f"`--image-dir IMAGE=DIR` must hold, but got {text!r}", "for example --image-dir trainer:1=."
+            )
     return images
 
 

@@ -35,6 +35,8 @@ def promote(
 ) -> None:
     """Make a version champion: because you say so, or if a rule holds against the champion of now.
 
+    VERSION may be an alias, for what it points at.
+
     \b
     Examples:
       podium models promote mnist RUN-ID --reason "better at sevens"
@@ -44,6 +46,7 @@ def promote(
     from podium.steps.compare import contest
 
     registry = open_registry(storage)
+    version = registry.resolve(name, version).version
     if rule is None:
         champion = registry.champion(name)
         expect = champion.version if champion else None
