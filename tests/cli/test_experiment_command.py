@@ -156,6 +156,10 @@ def test_a_sweep_whose_trials_all_fail_ends_badly_though_katib_says_succeeded(po
     assert "Succeeded" in podium("status", "sweep").stdout
 
 
+def test_an_image_without_its_directory_is_refused(podium: Any, manifest: Any) -> None:
+    assert "`--image-dir IMAGE=DIR` must hold" in podium("run", manifest(), "--image-dir", "python", code=2).stderr
+
+
 def test_a_sweep_that_reaches_its_limit_of_failures_ends_badly(podium: Any, manifest: Any) -> None:
     ran = podium("run", manifest(code="3", maxFailedTrialCount=1, maxTrialCounts=1), "--no-fork-server", code=1)
     assert "warning: spec.maxTrialCounts: `maxTrialCounts is a field of spec` must hold" in ran.stderr

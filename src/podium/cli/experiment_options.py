@@ -122,10 +122,18 @@ def _uri(text: str) -> str:
 
 
 def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_server: bool = True) -> "LocalCluster":
-    """Open the local cluster the options name."""
+    """Open the local cluster the options name.
+
+    Raises:
+        InvalidInput: An image is not written IMAGE=DIR.
+    """
     from podium.local.cluster import LocalCluster
     from podium.settings import Settings
 
+    for text in images:
+        if not all(text.partition("=")[::2]):
+            law = f"`--image-dir IMAGE=DIR` must hold, but got {text!r}"
+            raise InvalidInput(law, "for example --image-dir trainer:1=.")
     mapped: dict[str, str | Path] = dict(text.partition("=")[::2] for text in images)
     place = directory or Settings.from_environment().home / "cluster"
     return LocalCluster(place.absolute(), images=mapped, fork_server=fork_server)

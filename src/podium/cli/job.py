@@ -58,7 +58,7 @@ def run(
     from podium.cli.job_view import follow
 
     manifests = _read(file, name)
-    with open_cluster(directory, _pairs(images), fork_server) as cluster:
+    with open_cluster(directory, images, fork_server) as cluster:
         started = [cluster.create(_with_free_name(cluster, one)) for one in manifests]
         for one in started:
             _say_where(cluster, one)
@@ -179,15 +179,6 @@ def _check_document(document: Any, number: int, file: str) -> None:
     parts = [spec, spec.get("runPolicy")] if isinstance(spec, dict) else []
     if any(isinstance(part, dict) and part.get("suspend") for part in parts):
         raise InvalidInput(f"document {number} is suspended: it would wait for ever", "remove suspend: true")
-
-
-def _pairs(images: tuple[str, ...]) -> tuple[str, ...]:
-    for text in images:
-        if not all(text.partition("=")[::2]):
-            raise InvalidInput(
-                f"`--image-dir IMAGE=DIR` must hold, but got {text!r}", "for example --image-dir trainer:1=."
-            )
-    return images
 
 
 def _with_free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
