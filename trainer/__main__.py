@@ -85,7 +85,7 @@ def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[
 
 def finish(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:
     """Write the model of a finished training."""
-    config, progress, model = training.config, training.progress, training.best_model()
+    config, progress, model = training.config, training.progress, training.kept_model()
     kept = {name: progress.kept[name] for name in ("accuracy", "loss", "epoch")}
     metrics = {**kept, "epochs": progress.history, "dataset": training.dataset.digest, "fingerprint": fingerprint}
     environment = output.describe_environment(

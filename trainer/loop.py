@@ -239,9 +239,8 @@ class Training:
             raise Failed(f"the loss must be finite, but is {loss} at {where} with --lr {self.config.lr:g}",
                          "try a smaller --lr, or --precision fp32")  # fmt: skip
 
-    def best_model(self) -> nn.Sequential:
-        """Return the network with the weights that are kept, on the processor, in evaluation mode."""
-        dataset = self.dataset
-        model = models.build(self.config, classes=dataset.classes, mean=dataset.mean, std=dataset.std)
+    def kept_model(self) -> nn.Sequential:
+        """Return the network with the weights that are kept, on the processor, in evaluation mode; nothing trains on."""
+        model = self.average.model
         model.load_state_dict(self.progress.weights)
-        return model.eval()
+        return model.cpu().eval()
