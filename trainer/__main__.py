@@ -23,6 +23,7 @@ from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
 from podium.trainer.tracking import Tracking
 
+FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network was right in 37 %, after 80 in 95 %
 PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
 
 
@@ -59,6 +60,8 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
             training.resume(state)
         elif (legacy := here.from_first(lambda: checkpoint.legacy(config))) is not None:
             training.inherit(legacy)
+        if here.rank == 0:
+            warn_of_few_steps(config, training.steps * config.epochs)
         here.share_first([*training.model.parameters(), *training.model.buffers()])
         signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
         training.run(lambda state: checkpoint.save(storage, {**state, **told}) if storage else None)
@@ -81,6 +84,13 @@ def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[
         if known is None:
             output.try_to_write(storage)
         return known, checkpoint.load(storage, config, digest)
+
+
+def warn_of_few_steps(config: TrainConfig, steps: int) -> None:
+    """Say so if a recipe made for hundreds of steps gets but a few."""
+    if config.schedule == "onecycle" and steps < FEW_STEPS:
+        print(f"notice: {steps} steps in all are too few for the learning rate of --model {config.model} to rise and "
+              "fall: more images, more --epochs or a smaller --batch-size help", file=sys.stderr)  # fmt: skip
 
 
 def finish(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:

@@ -240,7 +240,7 @@ class Training:
                          "try a smaller --lr, or --precision fp32")  # fmt: skip
 
     def kept_model(self) -> nn.Sequential:
-        """Return the network with the weights that are kept, on the processor, in evaluation mode; nothing trains on."""
+        """Return the network with the weights that are kept, on the processor and for good in evaluation mode."""
         model = self.average.model
         model.load_state_dict(self.progress.weights)
         return model.cpu().eval()

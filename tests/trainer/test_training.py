@@ -171,6 +171,15 @@ def test_the_weights_of_the_best_epoch_are_kept_or_of_the_last_unless_it_may_com
     assert torch.equal(training.progress.weights["1.weight"], after[epoch - 1])
 
 
+@pytest.mark.parametrize(("flags", "told"), [(["--model", "fast"], True), (["--model", "tutorial"], False),
+                                             (["--model", "fast", "--batch-size", "8"], False)])  # fmt: skip
+def test_a_recipe_that_gets_too_few_steps_says_so(
+    tiny_dataset: Path, capsys: pytest.CaptureFixture[str], flags: list[str], told: bool
+) -> None:
+    assert main(["--data", str(tiny_dataset), "--epochs", "1", *flags, *FAST]) == 0
+    assert ("too few for the learning rate" in capsys.readouterr().err) is told
+
+
 def test_save_model_writes_weights_to_the_working_directory_as_the_tutorial_does(
     tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
