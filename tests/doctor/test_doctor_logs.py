@@ -229,3 +229,10 @@ def test_a_large_log_is_read_in_seconds_and_shown_in_part() -> None:
     report = examine_log(lines, Reader(objective="accuracy", kind="maximize"), "log")
     assert report.details["readings_total"] == 20_000
     assert len(report.details["readings"]) == 1000
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", ["x" * 1_000_000, "|" * 1_000_000, "x|" * 500_000, "-" * 500_000 + " " * 500_000])
+def test_a_line_of_a_million_letters_is_read_like_any_other(text: str) -> None:
+    assert not examine(text + " accuracy", *TIMED)
+    assert examine(text + " accuracy", "val_accuracy=0.9")["longer-name"].where == "line 2"

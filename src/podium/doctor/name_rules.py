@@ -111,7 +111,7 @@ def letter_case(log: Log) -> Iterator[Hit]:
 
 @rule("warn", "| belongs to names in Katib's pattern: `epoch|loss=0.3` is a metric called `epoch|loss`.")
 def bar_before_name(log: Log) -> Iterator[Hit]:
-    yield from _glued(log, r"[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
+    yield from _glued(log, r"(?<![\w|-])[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
 
 
 @rule("warn", "The m that ends a colour code is a letter and becomes part of the name: `32maccuracy`.")
