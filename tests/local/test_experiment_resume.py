@@ -14,6 +14,7 @@ import pytest
 from podium.errors import Conflict, InvalidInput
 from podium.local.cluster import LocalCluster
 from podium.local.katib.resuming import ask_to_stop, is_stopped, resume
+from podium.manifests.conditions import status_of
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 
@@ -134,6 +135,7 @@ def test_an_engine_that_was_killed_leaves_what_another_can_go_on_with(tmp_path: 
         deadline = time.monotonic() + 10
         while cluster.store.is_supervised("Experiment", "e") and time.monotonic() < deadline:
             time.sleep(0.05)
+        assert status_of(cluster.get("Experiment", "e")).message.endswith("podium experiment resume e goes on.")
         resume(cluster, "e")
         found_now = finish(cluster, "e")
         assert types(found_now) == ["Created=True", "Running=False", "Succeeded=True"]

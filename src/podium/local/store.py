@@ -120,6 +120,8 @@ class Store:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if not status_of(manifest).finished and not self.is_supervised(kind, name):
             message = f"{kind} {name} was stopped: the process that ran it ended."
+            if kind == "Experiment":
+                message += f" podium experiment resume {name} goes on."
             now = timestamp()
             set_condition(manifest.setdefault("status", {}), "Failed", True, f"{kind}{LOST}", message, now)
         return manifest
