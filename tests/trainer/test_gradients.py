@@ -1,13 +1,11 @@
 """Two processes compute the gradients of one: real processes, real gloo. This file is also their program."""
 
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from ranks import run_two_ranks
 
 from podium.trainer import data, gradients
 from podium.trainer import world as worlds
@@ -50,14 +48,7 @@ def find_gradients(dataset: str, here: worlds.World, memory: bool, batch_size: i
 @pytest.fixture(scope="module")
 def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[Gradients]]:
     """What each of two processes found in each case."""
-    target = tmp_path_factory.mktemp("ranks")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    place = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    command = [sys.executable, __file__, str(tiny_dataset), str(target)]
-    running = [subprocess.Popen(command, env={**place, "RANK": str(rank)}) for rank in range(2)]
-    assert [process.wait(120) for process in running] == [0, 0]
-    return [torch.load(target / str(rank), weights_only=True) for rank in range(2)]
+    return run_two_ranks(__file__, tiny_dataset, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("case", CASES)

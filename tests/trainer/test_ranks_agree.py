@@ -1,14 +1,12 @@
 """What each process decides or computes for itself is the same in all of them. This file is also their program."""
 
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ranks import run_two_ranks
 from torch import nn
 
 from podium.trainer import data, processor
@@ -36,14 +34,7 @@ def train(dataset: str, here: worlds.World) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What came out of each of two processes."""
-    target = tmp_path_factory.mktemp("ranks")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    place = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    command = [sys.executable, __file__, str(tiny_dataset), str(target)]
-    running = [subprocess.Popen(command, env={**place, "RANK": str(rank)}) for rank in range(2)]
-    assert [process.wait(120) for process in running] == [0, 0]
-    return [torch.load(target / str(rank), weights_only=True) for rank in range(2)]
+    return run_two_ranks(__file__, tiny_dataset, tmp_path_factory.mktemp("ranks"))
 
 
 def test_bf16_is_used_only_if_all_processors_have_it(together: list[dict[str, Any]]) -> None:
