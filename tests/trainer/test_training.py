@@ -189,6 +189,21 @@ def test_save_model_writes_weights_to_the_working_directory_as_the_tutorial_does
     assert len(torch.load("mnist_model.pt", weights_only=True)) == 8
 
 
+def test_a_training_of_another_version_is_refused_without_advice_that_no_flag_can_follow(
+    tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *FAST]
+    assert main(argv) == 0
+    for name, change in (("hyperparameters", {"keep"}), ("metrics", {"fingerprint"})):
+        told = json.loads((tmp_path / f"{name}.json").read_text())
+        (tmp_path / f"{name}.json").write_text(json.dumps({key: told[key] for key in told.keys() - change}))
+    assert main(argv) == 2
+    err = capsys.readouterr().err
+    assert "keep None -> 'best'" in err
+    assert "delete that one" in err
+    assert "repeat its flags" not in err
+
+
 def test_a_finished_training_is_not_repeated_but_reported_again(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,13 +65,12 @@ def prepare_data(
     require(limit is None or limit >= least, f"limit >= {least}", "train and validation together", limit=limit)
     found = fetch(known, cache=cache or Settings.from_environment().cache, source=source)
     images, labels = found.array("train-images-idx3-ubyte"), found.array("train-labels-idx1-ubyte")
+    test_images, test_labels = found.array("t10k-images-idx3-ubyte"), found.array("t10k-labels-idx1-ubyte")
     train, held_out = split(labels, validation=validation, limit=limit, seed=seed)
     parts = {
         "train": artifact.Part(images=images[train], labels=labels[train]),
         "validation": artifact.Part(images=images[held_out], labels=labels[held_out]),
-        "test": artifact.Part(
-            images=found.array("t10k-images-idx3-ubyte"), labels=found.array("t10k-labels-idx1-ubyte")
-        ),
+        "test": artifact.Part(images=test_images, labels=test_labels),
     }
     return artifact.write(
         target, parts, name=known.name, classes=known.classes, source=found.source, seed=seed, limit=limit
