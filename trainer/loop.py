@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.metrics import format_metrics
-from podium.trainer import augment, data, gradients, models, processor, recipe
+from podium.trainer import augment, data, exchange, models, processor, recipe
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
-from podium.trainer.world import PeerLost, World
+from podium.trainer.world import PeerLost, Torn, World
 
 
 class Stopped(PodiumError):
@@ -72,7 +72,7 @@ class Training:
         self.optimizer = recipe.make_optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
         self.precision = processor.pick_precision(config, world)
-        self.gradients = gradients.prepare(self.model, world, self.precision, config.batch_size)
+        self.exchange = exchange.prepare(self.model, self.optimizer, world, self.precision, config.batch_size)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.draws: Tensor | None = None
@@ -120,6 +120,8 @@ class Training:
         while not self.is_done():
             try:
                 self.run_epoch()
+            except Torn:
+                raise
             except (Stopped, PeerLost):
                 if self.world.rank == 0:
                     save(self.state())
@@ -178,8 +180,8 @@ class Training:
             logits = self.model(images)
         loss = weight * F.cross_entropy(logits.float(), labels, reduction="sum",
                                         label_smoothing=config.label_smoothing)  # fmt: skip
-        loss = self.gradients.backward(loss)
-        recipe.apply(self.optimizer)
+        loss = self.exchange.backward(loss)
+        self.exchange.update()
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss
 

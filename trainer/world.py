@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,16 @@ class PeerLost(PodiumError):
     """Another process of the training went away; starting again resumes from the checkpoint."""
 
     exit_code = 144  # 128..255: restartPolicy ExitCode starts such a replica again
+
+    @classmethod
+    def because(cls, why: str) -> Self:
+        """Return the error with what showed that the other one is gone."""
+        hint = "start the job again: it resumes from its last checkpoint"
+        return cls(f"another process of the training is gone ({why})", hint)
+
+
+class Torn(PeerLost):
+    """It went away while weights were changed: part of them are those after the step, part may be those before."""
 
 
 @dataclass(kw_only=True)
@@ -89,8 +99,7 @@ def peers() -> Iterator[None]:
     except RuntimeError as error:
         text = str(error)
         if isinstance(error, dist.DistError) or "gloo" in text.lower() or "NCCL" in text:
-            hint = "start the job again: it resumes from its last checkpoint"
-            raise PeerLost(f"another process of the training is gone ({text.splitlines()[0][:200]})", hint) from error
+            raise PeerLost.because(text.splitlines()[0][:200]) from error
         raise
 
 

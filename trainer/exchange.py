@@ -1,4 +1,4 @@
-"""Sums of gradients over the processes of a training, begun while the backward pass is still running.
+"""How the processes of a training make a step together; gradients are on their way while the backward pass still runs.
 
 Not DistributedDataParallel: that imports torch._dynamo (3 s a process on 2 cores, longer than a short trial) and
 averages over ranks, which is wrong when shares of a batch differ in size.
@@ -11,99 +11,65 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 
-from podium.trainer import shared_memory
+from podium.trainer import in_memory, recipe
 from podium.trainer.world import World, peers
 
 
-class GradientSum(Protocol):
-    """Runs a step's backward pass and leaves the sum of all processes' gradients in the parameters."""
+class Exchange(Protocol):
+    """Makes one step of what the processes did, each with its share of a batch."""
 
     def backward(self, loss: Tensor) -> Tensor:
-        """Run the backward pass of this process's share of the loss; return the loss, summed like the gradients.
+        """Run the backward pass of this process's share of the loss, and sum gradients over all processes.
+
+        Returns:
+            The loss, summed as well.
 
         Raises:
             PeerLost: Another process is gone; no weight has been changed.
         """
 
+    def update(self) -> None:
+        """Change the weights.
 
-def prepare(model: nn.Module, world: World, precision: str, batch_size: int) -> GradientSum:
-    """Choose how gradients are summed.
+        Raises:
+            Torn: Another process is gone; some weights have been changed.
+        """
+
+
+def prepare(model: nn.Module, optimizer: optim.Optimizer, world: World, precision: str, batch_size: int) -> Exchange:
+    """Choose how processes make a step together.
 
     Args:
-        model: Its parameters' gradients are replaced by their sums.
+        model: To be trained.
+        optimizer: That of its parameters, not used so far.
         world: The processes; all of them have to call this.
         precision: That of the training, fp32 or bf16.
         batch_size: Images a step over all processes, at most.
     """
     if world.size == 1:
-        return Alone()
-    if world.all(world.device.type == "cpu") and world.size <= InMemory.MOST:
-        count = sum(parameter.numel() for parameter in model.parameters())
-        if (memory := shared_memory.allocate(world, 2 * world.size * count)) is not None:
-            return InMemory(model, world, memory)
-    return ByMessages(model, world, precision, batch_size)
+        return Alone(optimizer)
+    shared = in_memory.share(model, optimizer, world, precision, batch_size)
+    return shared or ByMessages(model, optimizer, world, precision, batch_size)
 
 
 class Alone:
     """One process: its gradients are the sums."""
 
+    def __init__(self, optimizer: optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
     def backward(self, loss: Tensor) -> Tensor:
         loss.backward()
         return loss.detach()
 
-
-class InMemory:
-    """Sums in memory that all processes see: on one machine a message costs many times a look.
-
-    Every process lays a gradient there as soon as it is complete. When all losses have been summed, all gradients are
-    in place, and each process adds all of them up, in the same order. There are two places for each gradient, used in
-    turn: nobody begins with the step after the next before all have summed the losses of the next, that is, have read
-    the gradients of this one.
-
-    Args:
-        model: Its parameters' gradients are replaced by their sums.
-        world: The processes.
-        memory: float32 [2 * processes * elements of all parameters], seen by all of them.
-    """
-
-    MOST = 8  # processes: each of them reads the gradients of all
-
-    def __init__(self, model: nn.Module, world: World, memory: Tensor) -> None:
-        self.parameters = list(model.parameters())
-        self.places = memory.view(2, world.size, -1)
-        self.sums = torch.empty(self.places.shape[-1])
-        self.summed = self._views(self.sums)
-        self.mine = [self._views(places[world.rank]) for places in self.places]
-        self.turn = 0
-        for index, parameter in enumerate(self.parameters):
-            parameter.register_post_accumulate_grad_hook(partial(self._lay_down, index))
-
-    def backward(self, loss: Tensor) -> Tensor:
-        total = loss.detach()
-        self.turn = 1 - self.turn
-        with peers():
-            loss.backward()
-            dist.all_reduce(total)
-        torch.sum(self.places[self.turn], 0, out=self.sums)
-        for parameter, gradient in zip(self.parameters, self.summed, strict=True):
-            parameter.grad = gradient
-        return total
-
-    def _lay_down(self, index: int, parameter: Tensor) -> None:
-        assert parameter.grad is not None
-        self.mine[self.turn][index].copy_(parameter.grad)
-
-    def _views(self, flat: Tensor) -> list[Tensor]:
-        """Return the parts of a flat tensor in the shapes and the memory layouts of the parameters."""
-        parts = flat.split([parameter.numel() for parameter in self.parameters])
-        return [part.as_strided(parameter.shape, parameter.stride(), part.storage_offset())
-                for part, parameter in zip(parts, self.parameters, strict=True)]  # fmt: skip
+    def update(self) -> None:
+        recipe.apply(self.optimizer)
 
 
 class ByMessages:
-    """Sums by messages.
+    """Sums gradients by messages.
 
     A large gradient is sent as soon as it is complete; the small ones go together with the loss when the last of them
     is, because a message costs half a millisecond of a core however short it is. In bf16 training the large ones travel
@@ -115,6 +81,7 @@ class ByMessages:
 
     Args:
         model: Its parameters' gradients are replaced by their sums.
+        optimizer: Changes the weights, in each process all of them.
         world: The processes.
         precision: That of the training, fp32 or bf16.
         batch_size: Images a step over all processes, at most.
@@ -122,8 +89,9 @@ class ByMessages:
 
     LARGE = 1 << 16  # elements
 
-    def __init__(self, model: nn.Module, world: World, precision: str, batch_size: int) -> None:
-        self.world = world
+    def __init__(self, model: nn.Module, optimizer: optim.Optimizer, world: World, precision: str, batch_size: int
+                 ) -> None:  # fmt: skip
+        self.optimizer, self.world = optimizer, world
         self.rows = -(-batch_size // world.size)  # images of the largest share
         self.kind = torch.bfloat16 if precision == "bf16" else torch.float32
         self.pending: list[tuple[Any, Callable[[], None]]] = []
@@ -147,6 +115,9 @@ class ByMessages:
                 finish()
         self.pending.clear()
         return total
+
+    def update(self) -> None:
+        recipe.apply(self.optimizer)
 
     def _take(self, parameter: Tensor) -> None:
         assert parameter.grad is not None
