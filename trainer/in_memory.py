@@ -112,14 +112,6 @@ class DividedLayer:
         self._take_place()
 
     @staticmethod
-    def is_worth_it(layer: nn.Module, world: World, batch_size: int) -> bool:
-        """Return whether inputs and gradients of all images are no more than what the division spares."""
-        if not isinstance(layer, nn.Linear):
-            return False
-        count, (outputs, inputs) = layer.weight.numel(), layer.weight.shape
-        return count >= LARGE and outputs >= world.size and batch_size * (inputs + outputs) <= 4 * count
-
-    @staticmethod
     def count(layer: nn.Linear, world: World, images: int) -> int:
         """Return the numbers of shared memory it takes: weights, two of the optimizer for each, inputs, gradients."""
         return 3 * layer.weight.numel() + world.size * images * (layer.in_features + layer.out_features)
@@ -175,6 +167,13 @@ class DividedLayer:
         mine[len(values) :].zero_()  # shares differ: a row of zeros adds nothing
 
 
+def worth_dividing(model: nn.Module, world: World, batch_size: int) -> list[nn.Linear]:
+    """Return the large dense layers; not those for which a batch is much more to lay down and read than the weights."""
+    return [layer for layer in model.modules() if isinstance(layer, nn.Linear)
+            and layer.weight.numel() >= LARGE and layer.out_features >= world.size
+            and batch_size * (layer.in_features + layer.out_features) <= 4 * layer.weight.numel()]  # fmt: skip
+
+
 def share(
     model: nn.Module, optimizer: optim.Optimizer, world: World, precision: str, batch_size: int
 ) -> InMemory | None:
@@ -190,7 +189,7 @@ def share(
     if not world.all(world.device.type == "cpu") or world.size > MOST:
         return None
     images = -(-batch_size // world.size)
-    large = [layer for layer in model.modules() if DividedLayer.is_worth_it(layer, world, batch_size)]
+    large = worth_dividing(model, world, batch_size)
     small = sum(parameter.numel() for parameter in model.parameters()) - sum(layer.weight.numel() for layer in large)
     count = sum(DividedLayer.count(layer, world, images) for layer in large) + world.size * (1 + small)
     memory = shared_memory.allocate(world, count)

@@ -5,8 +5,8 @@ import os
 import platform
 import secrets
 import time
+import weakref
 from contextlib import suppress
-from io import FileIO
 from pathlib import Path
 from stat import S_ISREG
 
@@ -31,18 +31,19 @@ class SharedMemory:
     """Memory that all processes see.
 
     Args:
-        file: The opened memory: a line that tells it from any other, a line for each process, the numbers. Each process
-            holds the lock on the byte of its rank: whatever ends the process gives it back.
+        file: Number of the opened memory: a line that tells it from any other, a line for each process, the numbers.
+            Each process holds the lock on the byte of its rank: whatever ends the process gives it back.
         world: The processes.
 
     Raises:
         OSError: The lock cannot be had.
     """
 
-    def __init__(self, file: FileIO, world: World) -> None:
+    def __init__(self, file: int, world: World) -> None:
         self.file, self.rank, self.size, self.meetings = file, world.rank, world.size, 0
+        weakref.finalize(self, os.close, file)
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, world.rank)
-        shared = mmap.mmap(file.fileno(), 0)
+        shared = mmap.mmap(file, 0)
         lines = memoryview(shared)[LINE : LINE * (1 + world.size)].cast("q")
         self.arrived = lines[:: LINE // 8]  # how many meetings each process has come to
         self.numbers = torch.frombuffer(shared, dtype=torch.float32, offset=LINE * (1 + world.size))
@@ -113,20 +114,26 @@ def allocate(world: World, count: int) -> SharedMemory | None:
     finally:
         if number >= 0:
             os.close(number)  # all who could have opened it by now; this gives locks back, too
-    if everybody and file is not None:
+    if file is not None and everybody:
         with suppress(OSError):
             memory = SharedMemory(file, world)
+    elif file is not None:
+        os.close(file)
     return memory if world.all(memory is not None) else None  # and nobody looks for locks before all have theirs
 
 
-def _open(size: int, process: int, number: int, token: bytes) -> FileIO | None:
-    """Open another process's memory; None if it is elsewhere, where these numbers mean nothing or something else."""
+def _open(size: int, process: int, number: int, token: bytes) -> int | None:
+    """Open another process's memory and return its number here.
+
+    Returns:
+        None if that process is elsewhere, where these numbers mean nothing or something else.
+    """
     path = Path(f"/proc/{process}/fd/{number}")
     with suppress(OSError, ValueError):
         status = path.stat()
         if S_ISREG(status.st_mode) and status.st_size == size:
-            file = FileIO(path, "r+")
-            if os.pread(file.fileno(), LINE, 0) == token:
+            file = os.open(path, os.O_RDWR)
+            if os.pread(file, LINE, 0) == token:
                 return file
-            file.close()
+            os.close(file)
     return None

@@ -1,7 +1,9 @@
 """Two processes make the steps of one: real processes, real gloo. This file is also their program."""
 
+import copy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +26,7 @@ CASES = {
     "by messages, its gradient travels": ("messages", 300, "fp32", 1e-5),
     "by messages, its gradient travels as bf16": ("messages", 300, "bf16", 3e-2),
 }
+OPTIMIZERS = {"adadelta": 1.0, "adamw": 0.01, "sgd": 0.05}
 # Even shares, uneven shares, fewer images than processes.
 BATCHES = torch.arange(16).split([8, 7, 1])
 
@@ -51,21 +54,44 @@ def find_changes(dataset: str, here: worlds.World, way: str, batch_size: int, pr
     return found
 
 
+def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Changes, Any]:
+    """Take three steps, and three more as a training that goes on there; return the weights and all the rest."""
+    torch.set_num_threads(1)
+    in_memory.LARGE, in_memory.MOST = 1 << 16, 8
+    config = TrainConfig(data=dataset, dropout=0.0, batch_size=8, no_cuda=True, precision="fp32",
+                         optimizer=optimizer, lr=OPTIMIZERS[optimizer], weight_decay=0.01)  # fmt: skip
+    first, second = (Training(config, data.load(config), here, print) for _ in range(2))
+    for batch in BATCHES:
+        first.step(batch)
+    state = copy.deepcopy(first.state())
+    here.all(True)
+    second.resume(state)
+    for batch in BATCHES:
+        first.step(batch)
+        second.step(batch)
+    one, other = (training.optimizer.state_dict()["state"] for training in (first, second))
+    for index, values in one.items():
+        for name, value in values.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(other[index][name])), f"{index} {name}"
+    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True))
+    return [dict(second.model.state_dict())], {index: dict(values) for index, values in other.items()}
+
+
 @pytest.fixture(scope="module")
-def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[Changes]]:
-    """What each of two processes found in each case."""
+def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What each of two processes found in each case, and how each went on."""
     return run_two_ranks(__file__, tiny_dataset, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_change_weights_as_one_does_however_a_batch_is_shared(
-    tiny_dataset: Path, together: list[list[Changes]], case: str
+    tiny_dataset: Path, together: list[Any], case: str
 ) -> None:
     *how, tolerance = CASES[case]
     before = torch.get_num_threads()
     alone = find_changes(str(tiny_dataset), worlds.World(), *how)
     torch.set_num_threads(before)
-    ranks = [found[list(CASES).index(case)] for found in together]
+    ranks = [found[list(CASES).index(case)] for found, _ in together]
     for one, first, second in zip(alone, *ranks, strict=True):
         assert one.keys() == first.keys() == second.keys()
         for name, value in one.items():
@@ -74,7 +100,25 @@ def test_two_processes_change_weights_as_one_does_however_a_batch_is_shared(
             assert (first[name] - value).abs().max().item() <= tolerance * scale, name
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_what_the_optimizer_remembers_is_that_of_one_process_and_whole_in_each(
+    tiny_dataset: Path, together: list[Any], optimizer: str
+) -> None:
+    before = torch.get_num_threads()
+    [weights], memory = go_on(str(tiny_dataset), worlds.World(), optimizer)
+    torch.set_num_threads(before)
+    for _, went_on in together:
+        [theirs], remembered = went_on[list(OPTIMIZERS).index(optimizer)]
+        for name, value in weights.items():
+            torch.testing.assert_close(theirs[name], value, rtol=1e-3, atol=1e-4, msg=name)
+        assert remembered.keys() == memory.keys()
+        for index, values in memory.items():
+            for name, value in values.items():
+                torch.testing.assert_close(remembered[index][name], value, rtol=1e-3, atol=1e-4, msg=f"{index} {name}")
+
+
 if __name__ == "__main__":
     with worlds.join(TrainConfig(no_cuda=True)) as here:
         cases = [find_changes(sys.argv[1], here, *how) for *how, _ in CASES.values()]
-        torch.save(cases, f"{sys.argv[2]}/{here.rank}")
+        went_on = [go_on(sys.argv[1], here, optimizer) for optimizer in OPTIMIZERS]
+        torch.save((cases, went_on), f"{sys.argv[2]}/{here.rank}")

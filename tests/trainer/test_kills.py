@@ -122,6 +122,22 @@ def test_a_job_whose_worker_was_killed_ends_as_one_process_alone_would(
         assert mine == pytest.approx(other, rel=1e-3)
 
 
+def test_a_job_stopped_in_the_middle_of_an_epoch_goes_on_to_the_very_numbers_of_one_that_was_not(
+    tiny_dataset: Path, tmp_path: Path, ranks: Ranks
+) -> None:
+    stopped, straight = flags(tiny_dataset, tmp_path / "stopped"), flags(tiny_dataset, tmp_path / "straight")
+    (master, log), (worker, _) = ranks.job(stopped, 2)
+    wait_for("Train Epoch: 2 [120/400", master, log)
+    for process in (worker, master):
+        os.kill(process.pid, signal.SIGTERM)
+    assert {master.wait(60), worker.wait(60)} <= {143, 144}, log.read_text()
+    for argv in (stopped, straight):
+        (master, log), (worker, _) = ranks.job(argv, 2)
+        assert (worker.wait(120), master.wait(60)) == (0, 0), log.read_text()
+        assert ("Train Epoch: 2 [0/400" in log.read_text()) == (argv == straight)
+    assert results(tmp_path / "stopped") == results(tmp_path / "straight")
+
+
 def test_a_damaged_checkpoint_is_named_and_the_training_starts_anew(
     tiny_dataset: Path, tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
