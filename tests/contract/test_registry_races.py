@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium.registry import PromotionRule, Registry, open_registry
+from podium.registry import PromotionRule, Registry, challenge, open_registry
 from podium.storage import Storage
 
 LABELS = np.arange(500) % 10
@@ -25,7 +25,7 @@ def run(url: str, environ: dict[str, str], number: int, barrier: Any) -> None:
     registry, name = open_registry(url), f"runner-{number}"
     barrier.wait(120)
     registry.upload("mnist", {"model.onnx": name.encode() * 1000}, {"run_id": name})
-    registry.contest("mnist", name, PromotionRule(), lambda one: predictions(one.version), LABELS)
+    challenge(registry, "mnist", name, PromotionRule(), lambda one: predictions(one.version), LABELS)
 
 
 def look_on(url: str, environ: dict[str, str], stop: Any, seen: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
-from podium.registry import PromotionRule, Registry, open_registry
+from podium.registry import PromotionRule, Registry, challenge, open_registry
 from podium.registry import pointer as pointers
 from podium.storage import Storage
 
@@ -300,14 +300,14 @@ def test_a_contest_promotes_the_better_and_keeps_the_champion_from_the_worse(reg
     for version in ("bad", "good"):
         add(registry, version)
     predict = predicting(bad=BAD, good=GOOD)
-    first = registry.contest("mnist", "bad", PromotionRule(), predict, LABELS)
+    first = challenge(registry, "mnist", "bad", PromotionRule(), predict, LABELS)
     assert first.record
     assert first.champion is None
-    second = registry.contest("mnist", "good", PromotionRule(), predict, LABELS, {"run_id": "r2"})
+    second = challenge(registry, "mnist", "good", PromotionRule(), predict, LABELS, {"run_id": "r2"})
     assert second.record
     assert second.record.evidence["run_id"] == "r2"
     assert second.record.evidence["only_challenger_right"] == 20
-    third = registry.contest("mnist", "bad", PromotionRule(), predict, LABELS)
+    third = challenge(registry, "mnist", "bad", PromotionRule(), predict, LABELS)
     assert third.record is None
     assert registry.resolve("mnist").version == "good"
     refusal = registry.history("mnist")[-1]
@@ -319,9 +319,9 @@ def test_a_refusal_repeated_is_recorded_once_and_another_one_is_another(registry
     for version in ("bad", "good"):
         add(registry, version)
     predict = predicting(bad=BAD, good=GOOD)
-    registry.contest("mnist", "good", PromotionRule(), predict, LABELS)
+    challenge(registry, "mnist", "good", PromotionRule(), predict, LABELS)
     for rule in (PromotionRule(), PromotionRule(), PromotionRule(criterion="significant")):
-        registry.contest("mnist", "bad", rule, predict, LABELS)
+        challenge(registry, "mnist", "bad", rule, predict, LABELS)
     assert [event.event for event in registry.history("mnist")] == ["promotion", "refusal", "refusal"]
     assert list(registry.verify("mnist")) == []
 
@@ -338,7 +338,7 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(registry: Registry)
             registry.promote("mnist", "best", {}, expect="bad")
         return {"bad": BAD, "good": GOOD, "best": BEST}[version.version]
 
-    ended = registry.contest("mnist", "good", PromotionRule(), predict, LABELS)
+    ended = challenge(registry, "mnist", "good", PromotionRule(), predict, LABELS)
     assert asked == ["good", "bad", "best"]
     assert ended.record is None
     assert ended.champion == "best"
@@ -347,6 +347,8 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(registry: Registry)
 
 def test_a_promotion_step_fired_twice_makes_one_promotion(registry: Registry) -> None:
     add(registry, "good")
-    first, again = (registry.contest("mnist", "good", PromotionRule(), predicting(good=GOOD), LABELS) for _ in range(2))
+    first, again = (
+        challenge(registry, "mnist", "good", PromotionRule(), predicting(good=GOOD), LABELS) for _ in range(2)
+    )
     assert first.record == again.record
     assert len(registry.history("mnist")) == 1

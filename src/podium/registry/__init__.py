@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from podium.registry.contest import Contest
+from podium.registry.contest import Contest, challenge
 from podium.registry.index import Summary
 from podium.registry.pointer import CHAMPION, Record
 from podium.registry.registry import Registry
@@ -20,6 +20,7 @@ __all__ = [
     "Registry",
     "Summary",
     "Version",
+    "challenge",
     "decide",
     "open_registry",
 ]

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import Conflict
 from podium.registry import moves
 from podium.registry.pointer import Record
+from podium.registry.registry import Registry
 from podium.registry.rule import Decision, PromotionRule, decide
 from podium.registry.version import Version
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from podium.registry.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +29,8 @@ class Contest:
     """The version it was compared with; None if there was none."""
 
 
-def contest(
-    registry: "Registry",
+def challenge(
+    registry: Registry,
     name: str,
     version: str,
     rule: PromotionRule,
@@ -39,7 +38,21 @@ def contest(
     labels: "np.ndarray",
     evidence: Mapping[str, Any] | None = None,
 ) -> Contest:
-    """Promote a version if the rule says so; see Registry.contest."""
+    """Promote a version if the rule says so, comparing with whoever is champion at the moment of promotion.
+
+    Args:
+        registry: Holds both.
+        name: The model.
+        version: The challenger, already uploaded.
+        rule: What it must show.
+        predict: Gives the classes ``[n]`` that a version predicts for the test images; called once a version.
+        labels: The truth ``[n]``.
+        evidence: Kept in the history beside the decision: run id, dataset digest, ….
+
+    Raises:
+        NotFound: The challenger is not there.
+        Damaged: The challenger's or the champion's files are.
+    """
     seen: dict[str, np.ndarray] = {}
 
     def predictions(of: Version) -> "np.ndarray":

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import require
 from podium.registry import content, index, moves, pointer
 from podium.registry.collect import GRACE, Garbage, garbage, remove, retired
-from podium.registry.contest import Contest, contest
 from podium.registry.document import check_name
 from podium.registry.index import Summary
 from podium.registry.pointer import CHAMPION, Record
-from podium.registry.rule import PromotionRule
 from podium.registry.upload import upload
 from podium.registry.verify import Finding, verify
 from podium.registry.version import METADATA, Version, load
@@ -22,7 +20,7 @@ from podium.storage import Storage
 from podium.storage.base import Progress
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 
 class Registry:
@@ -158,31 +156,6 @@ class Registry:
         """
         found = content.whole(self.storage, name, version)
         return moves.move(self.storage, "promotion", name, CHAMPION, found.version, evidence=evidence, expect=(expect,))
-
-    def contest(
-        self,
-        name: str,
-        version: str,
-        rule: PromotionRule,
-        predict: "Callable[[Version], np.ndarray]",
-        labels: "np.ndarray",
-        evidence: Mapping[str, Any] | None = None,
-    ) -> Contest:
-        """Promote a version if the rule says so, comparing with whoever is champion at the moment of promotion.
-
-        Args:
-            name: The model.
-            version: The challenger, already uploaded.
-            rule: What it must show.
-            predict: Gives the classes ``[n]`` that a version predicts for the test images; called once a version.
-            labels: The truth ``[n]``.
-            evidence: Kept in the history beside the decision: run id, dataset digest, ….
-
-        Raises:
-            NotFound: The challenger is not there.
-            Damaged: The challenger's or the champion's files are.
-        """
-        return contest(self, name, version, rule, predict, labels, evidence)
 
     def alias(self, name: str, alias: str, ref: str, reason: str = "") -> Record:
         """Point an alias of your own at a version (or at what another alias points at).

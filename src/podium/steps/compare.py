@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
-from podium.registry import Contest, PromotionRule, Registry, Version
+from podium.registry import Contest, PromotionRule, Registry, Version, challenge
 from podium.steps.evaluate import LABELS, PREDICTIONS
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def contest(
             known[one.version] if one.version in known else predictions(registry, (challenger, one), data).predicted[1]
         )
 
-    return registry.contest(name, challenger.version, PromotionRule.parse(rule), predict, seen.labels, evidence)
+    return challenge(registry, name, challenger.version, PromotionRule.parse(rule), predict, seen.labels, evidence)
 
 
 def _stored(registry: Registry, version: Version, file: str) -> "np.ndarray":

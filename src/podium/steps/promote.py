@@ -63,7 +63,7 @@ def promote(
         Damaged: The challenger's or the champion's files are.
     """
     from podium.data.artifact import describe, load
-    from podium.registry import PromotionRule, open_registry
+    from podium.registry import PromotionRule, challenge, open_registry
     from podium.report import render
 
     parsed = PromotionRule.parse(rule)
@@ -71,7 +71,7 @@ def promote(
     info, part = describe(data), load(data, "test")
     predictor = Predictor(registry, info, part.images)
     evidence = {"run_id": current_run().id, "dataset": info.digest}
-    ended = registry.contest(model_name, version, parsed, predictor, part.labels, evidence)
+    ended = challenge(registry, model_name, version, parsed, predictor, part.labels, evidence)
     told = _told(ended, model_name, version, registry.storage.url)
     Path(decision).write_text(json.dumps(told, indent=1) + "\n")
     Path(report).write_text(render(json.loads(Path(evaluation).read_text()), told))

@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
+from podium.local.jobs import LocalJobs
 from podium.local.katib.early_stopping import MedianStop
 from podium.local.katib.reporting import StatusFile
 from podium.local.katib.search import Search
@@ -26,9 +27,6 @@ from podium.local.store import LOST
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check, objective_of, render
 from podium.manifests.names import random_suffix
-
-if TYPE_CHECKING:
-    from podium.local.cluster import LocalCluster
 
 
 class ExperimentController:
@@ -43,7 +41,7 @@ class ExperimentController:
         InvalidInput: Katib would refuse it, or could never end it.
     """
 
-    def __init__(self, cluster: "LocalCluster", manifest: Manifest, directory: Path) -> None:
+    def __init__(self, cluster: LocalJobs, manifest: Manifest, directory: Path) -> None:
         self.experiment = check(manifest)
         self._cluster = cluster
         self._directory = directory

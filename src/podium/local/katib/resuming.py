@@ -2,19 +2,17 @@
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, InvalidInput
+from podium.local.jobs import LocalJobs
 from podium.local.katib.experiment import ExperimentController
 from podium.local.katib.supervisor import STOP, ExperimentSupervisor
 from podium.local.katib.trial_status import mark, unmark
 from podium.local.store import LOST
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import check
-
-if TYPE_CHECKING:
-    from podium.local.cluster import LocalCluster
 
 
 def has_ended(trial: Manifest) -> bool:
@@ -53,7 +51,7 @@ def edit(experiment: Manifest, changes: Mapping[str, int]) -> Manifest:
     return check(edited) | {"status": edited.get("status") or {}}
 
 
-def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None = None) -> Manifest:
+def resume(cluster: LocalJobs, name: str, changes: Mapping[str, int] | None = None) -> Manifest:
     """Let a stored Experiment go on in this process: one whose engine was stopped, or a finished one with more trials.
 
     Args:
@@ -86,7 +84,7 @@ def resume(cluster: "LocalCluster", name: str, changes: Mapping[str, int] | None
     return resumed
 
 
-def ask_to_stop(cluster: "LocalCluster", name: str) -> None:
+def ask_to_stop(cluster: LocalJobs, name: str) -> None:
     """Ask the process that runs an Experiment, whichever it is, to stop it.
 
     Raises:

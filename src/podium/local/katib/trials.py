@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.local.jobs import LocalJobs
 from podium.local.katib.collect import collect, metric_formats, metric_names, observe
 from podium.local.katib.early_stopping import RuleWatch
 from podium.local.katib.population import prepare, trial_directory
@@ -22,9 +23,6 @@ from podium.manifests.conditions import status_of
 from podium.manifests.experiment.expression import matches
 from podium.manifests.experiment.status import objective_of
 from podium.metrics import Reading
-
-if TYPE_CHECKING:
-    from podium.local.cluster import LocalCluster
 
 READINGS = "readings.json"
 """Every value a trial reported, as [name, value, time]; in the trial's directory."""
@@ -62,7 +60,7 @@ class TrialRun:
 
     def __init__(
         self,
-        cluster: "LocalCluster",
+        cluster: LocalJobs,
         experiment: Manifest,
         trial: Manifest,
         *,

@@ -12,20 +12,18 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import require
 from podium.local.environment import MOST_PROCESSES
+from podium.local.jobs import LocalJobs
 from podium.local.katib.population import trial_directory
 from podium.local.processes import cores
 from podium.manifests.experiment import render
 from podium.manifests.experiment.build import primary_containers
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.space import first_values, read_space
-
-if TYPE_CHECKING:
-    from podium.local.cluster import LocalCluster
 
 _SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
 _WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
@@ -98,7 +96,7 @@ def wrap(
     return Wrapped(job=wrapped, metrics=metrics)
 
 
-def check_trials(cluster: "LocalCluster", experiment: Manifest, directory: Path) -> Manifest:
+def check_trials(cluster: LocalJobs, experiment: Manifest, directory: Path) -> Manifest:
     """Refuse what no trial could run as here, before anything is stored; return the job of a trial that could be.
 
     Raises:
