@@ -145,8 +145,8 @@ def score(
         raise InvalidInput(f"{opened.name} has {found} classes, but the data has {needed}", hint)
     probable = probabilities(logits)
     predictions = logits.argmax(1).astype(np.uint8)
-    confusion = np.bincount(labels.astype(np.int64) * found + predictions, minlength=found * found)
-    confusion = confusion.reshape(found, found)
+    pairs = np.bincount(labels.astype(np.int64) * found + predictions, minlength=found * found)
+    confusion = pairs.reshape(found, found)
     counts = confusion.sum(1).tolist()
     hits = confusion.diagonal().tolist()
     return Scores(
