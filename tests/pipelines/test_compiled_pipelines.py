@@ -47,7 +47,7 @@ def test_steps_depend_on_each_other_in_the_order_of_the_docstring(compiled: tupl
     tasks = tasks_of(text)
     order = topological_sort({task: one.get("dependentTasks", []) for task, one in tasks.items()})[::-1]
     assert order == ORDER[name]
-    numbered = re.findall(r"^ +\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
+    numbered = re.findall(r"^ *\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
     assert len(numbered) == len(order)
 
 
