@@ -34,9 +34,12 @@ def compile_pipeline(
     from podium.parameters import parameters_of, read_parameters
     from podium.pipelines import load
     from podium.platforms import configured, read_settings
+    from podium.values import check_values
 
     pipeline = load(name)
-    values = read_parameters(words, parameters_of(pipeline.pipeline_func))
+    known = parameters_of(pipeline.pipeline_func)
+    values = read_parameters(words, known)
+    check_values({**{one.name: one.default for one in known}, **values})
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
     if trainer_image:

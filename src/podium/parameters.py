@@ -84,19 +84,7 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
             raise InvalidInput(f"there is no parameter {name!r}", suggestion(name, table))
         require(name not in values, f"{name} is given once", **{name: text})
         values[name] = table[name].parse(text)
-    _check(values)
     return values
-
-
-def _check(values: dict[str, Any]) -> None:
-    """Refuse now what only the last steps look at, after hours of training."""
-    from podium.registry import PromotionRule
-    from podium.registry.document import check_name
-
-    if "rule" in values:
-        PromotionRule.parse(values["rule"])
-    if "model_name" in values:
-        check_name("model name", values["model_name"])
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -82,10 +82,13 @@ def test_what_is_refused_leaves_nothing_behind(home: Path) -> None:
     assert not home.exists()
 
 
-def test_a_rule_that_the_last_step_would_refuse_is_refused_at_once(home: Path) -> None:
-    done = podium(home, "rule=beter")
+@pytest.mark.parametrize(
+    ("word", "told"), [("rule=beter", "one of better, not-worse, significant"), ("network=bset", "did you mean best?")]
+)
+def test_what_a_later_step_would_refuse_is_refused_at_once(home: Path, word: str, told: str) -> None:
+    done = podium(home, word)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "one of better, not-worse, significant" in done.stderr
+    assert told in done.stderr
     assert not home.exists()
 
 
@@ -120,11 +123,15 @@ def test_modules_in_the_users_directory_are_not_taken_for_those_of_podium(home: 
 
 def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) -> None:
     done = podium(
-        home, "train_and_promote", f"source={tiny_dataset}", "workers=0", 'hyperparameters={"learning-rate": 1}'
+        home,
+        "train_and_promote",
+        f"source={tiny_dataset}",
+        "workers=0",
+        'hyperparameters={"batch-size": 5000}',
     )
     assert done.returncode == 1
     assert 'step "Train the model" failed' in done.stderr
-    assert "--learning-rate=1" in done.stderr
+    assert "--batch-size <= training images" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -127,6 +127,17 @@ def details(**states: str) -> dict[str, object]:
     return {"task_details": [workflow, *tasks]}
 
 
+def test_values_that_a_step_would_refuse_are_refused_before_the_run_of_our_own_pipelines(
+    server: Server, world: KfpWorld
+) -> None:
+    version = upload(server, compile_pipeline("tune_and_promote"))
+    with pytest.raises(InvalidInput, match="max_trials >= 1"):
+        runs.submit(server, version, ["max_trials=0"], group="podium")
+    assert world.runs == {}
+    another = upload(server, HELLO.replace("rounds", "max_trials"))
+    runs.submit(server, another, ["max_trials=0"], group="podium")
+
+
 def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "POLL", 0.01)
     run = runs.submit(server, upload(server, HELLO), [], group="podium")

@@ -6,7 +6,20 @@ from pathlib import Path
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput
 
-__all__ = ["Cluster", "connect"]
+__all__ = ["Cluster", "check_url", "connect"]
+
+SCHEMES = ("kubernetes", "local")
+
+
+def check_url(url: str) -> None:
+    """Refuse a URL that cannot be a cluster's, without looking for the cluster.
+
+    Raises:
+        InvalidInput: The scheme is unknown.
+    """
+    scheme, colon, _ = url.partition("://")
+    if not colon or scheme not in SCHEMES:
+        raise InvalidInput(f"no cluster has the scheme {scheme!r}: {url}", "use kubernetes://namespace or local:///dir")
 
 
 def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster:
@@ -20,13 +33,11 @@ def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster
     Raises:
         InvalidInput: The scheme is unknown.
     """
-    scheme = url.partition("://")[0]
-    if scheme == "kubernetes":
+    check_url(url)
+    if url.startswith("kubernetes:"):
         from podium.cluster.kubernetes import KubernetesCluster
 
         return KubernetesCluster(url)
-    if scheme == "local":
-        from podium.local.cluster import open_local
+    from podium.local.cluster import open_local
 
-        return open_local(url, images=images)
-    raise InvalidInput(f"no cluster has the scheme {scheme!r}: {url}", "use kubernetes://namespace or local:///dir")
+    return open_local(url, images=images)

@@ -118,13 +118,16 @@ def _end_with_caller(stdin: int) -> None:
 
 
 def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
+    from podium.local.refusals import check_here
     from podium.parameters import parameters_of, read_parameters
     from podium.pipelines import load
 
     pipeline = load(order["pipeline"])
-    given = read_parameters(order["words"], parameters_of(pipeline.pipeline_func))
-    values = {**order["defaults"], **given}
+    known = parameters_of(pipeline.pipeline_func)
+    given = read_parameters(order["words"], known)
+    values = {**given, **{name: given.get(name) or default for name, default in order["defaults"].items()}}
     values["storage"] = from_here(values["storage"])
+    check_here({**{one.name: one.default for one in known}, **values})
     try:
         teller.logs.mkdir(parents=True)
     except OSError as error:

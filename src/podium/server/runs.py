@@ -9,6 +9,7 @@ from podium.errors import Failed, PodiumError
 from podium.parameters import read_parameters
 from podium.server.client import Server
 from podium.server.versions import Version
+from podium.values import check_values
 
 POLL = 2.0
 """Seconds between looks: the server has no watch."""
@@ -56,9 +57,12 @@ def submit(
         service_account: Account of the steps; the server's default if None.
 
     Raises:
-        InvalidInput: A parameter is unknown or of another type; nothing was started.
+        InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline; nothing was started.
     """
-    values = read_parameters(words, version.parameters())
+    known = version.parameters()
+    values = read_parameters(words, known)
+    if version.ours:
+        check_values({**{one.name: one.default for one in known}, **values})
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(
         f"run {version.pipeline}",

@@ -11,6 +11,7 @@ from typing import Any
 from podium.errors import Conflict, InvalidInput, NotFound, require
 from podium.parameters import Parameter, suggestion
 from podium.server.client import Server
+from podium.values import PIPELINES
 
 TYPES: dict[str, type] = {
     "NUMBER_INTEGER": int,
@@ -49,6 +50,11 @@ class Version:
 
     new: bool = False
     """Whether this upload made it."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether podium compiled it: another pipeline may mean anything by a parameter's name."""
+        return self.spec.get("pipeline_spec", self.spec)["pipelineInfo"].get("name") in PIPELINES
 
     def parameters(self) -> list[Parameter]:
         """Return the parameters the pipeline takes."""

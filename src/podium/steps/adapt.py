@@ -14,6 +14,12 @@ OURS = ("data", "output")
 """Flags the run decides, never the Experiment."""
 
 
+def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any]:
+    """Return the trainer's flags that a run decides: 0 and empty text leave one to whoever else has a say."""
+    flags = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus else ""}
+    return {name: value for name, value in flags.items() if value}
+
+
 def adapt(
     template: Manifest, *, data: str, root: str, fixed: Mapping[str, Any], gpus: int = 0, **changes: Any
 ) -> Manifest:

@@ -13,7 +13,7 @@ from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import TrialRow, best_trial, leaderboard, load, news, objective_of, trial_row
 from podium.manifests.placement import Pods, place
-from podium.steps.adapt import adapt, flags_of
+from podium.steps.adapt import adapt, decided, flags_of
 from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
@@ -91,7 +91,7 @@ def sweep(
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = model_url(storage_url(storage, data), run, "trials")
-    fixed = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus_per_worker else ""}
+    fixed = decided(epochs=epochs, network=network, seed=seed, gpus=gpus_per_worker)
     manifest = adapt(
         load(experiment), data=data, root=root, fixed=fixed, gpus=gpus_per_worker, name=name,
         image=image, labels=run.labels, owner=run.owner, max_trials=max_trials, workers=workers,

@@ -15,6 +15,7 @@ from podium.manifests.conditions import status_of
 from podium.manifests.placement import Pods, place
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.metrics import parse_line
+from podium.steps.adapt import decided
 from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
@@ -82,8 +83,7 @@ def train(
     run = current_run()
     name = object_name("train", run.id, task)
     output = model_url(storage_url(storage, data), run, name)
-    chosen = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus_per_worker else ""}
-    flags = {**hyperparameters, **{flag: value for flag, value in chosen.items() if value}}
+    flags = {**hyperparameters, **decided(epochs=epochs, network=network, seed=seed, gpus=gpus_per_worker)}
     manifest = build(
         PyTorchJobSpec(
             name=name, image=image, command=TRAINER, args=as_arguments({**flags, "data": data, "output": output}),

@@ -1,0 +1,65 @@
+"""What podium's own pipelines demand of their parameters' values, beyond a type: said before anything is launched."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from podium.errors import require
+
+PIPELINES = ("tune-and-promote", "train-and-promote")
+"""Names in the compiled pipelines; another pipeline may mean anything by the same parameters."""
+
+LEAST = {
+    "max_trials": 1, "parallel_trials": 1, "trial_epochs": 0, "trial_workers": 0, "epochs": 0, "workers": 0,
+    "gpus_per_worker": 0,
+}  # fmt: skip
+
+SWEEP = frozenset(("experiment", "max_trials", "parallel_trials", "trial_epochs", "trial_workers", "network", "seed",
+                   "gpus_per_worker"))  # fmt: skip
+
+
+def check_values(values: Mapping[str, Any]) -> None:
+    """Refuse now what a later step would, after hours of training.
+
+    Args:
+        values: The parameters of one of our pipelines; those that a version of it on a server lacks are passed over.
+
+    Raises:
+        InvalidInput: A value breaks its rule.
+        NotFound: There is no such Experiment.
+    """
+    from podium.cluster import check_url
+    from podium.manifests.placement import Pods
+    from podium.registry import PromotionRule
+    from podium.registry.document import check_name
+
+    for name, least in LEAST.items():
+        require(values.get(name, least) >= least, f"{name} >= {least}", **{name: values.get(name)})
+    require(0 <= values.get("seed", 0) < 2**32, "0 <= seed < 2**32", seed=values.get("seed"))
+    require(values.get("trainer_image") != "", "trainer_image is a name like host/name:tag", trainer_image="")
+    Pods.read(values.get("pods", {}))
+    if values.get("cluster"):
+        check_url(values["cluster"])
+    if values.keys() >= SWEEP:
+        adapted(values)
+    if "rule" in values:
+        PromotionRule.parse(values["rule"])
+    if "model_name" in values:
+        check_name("model name", values["model_name"])
+
+
+def adapted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Experiment that tune_and_promote will run, but for what only its step knows: name, data and output.
+
+    Raises:
+        InvalidInput: A count makes no sense for this Experiment, or it is none.
+        NotFound: There is none of this name.
+    """
+    from podium.manifests.experiment import load
+    from podium.steps.adapt import adapt, decided
+
+    flags = {"epochs": values["trial_epochs"], "network": values["network"], "seed": values["seed"]}
+    most = values["max_trials"]
+    changes = {"max_trials": most, "parallel_trials": min(values["parallel_trials"], most),
+               "workers": values["trial_workers"]}  # fmt: skip
+    fixed = decided(**flags, gpus=values["gpus_per_worker"])
+    return adapt(load(values["experiment"]), data="data", root="output", fixed=fixed, name="sweep", **changes)

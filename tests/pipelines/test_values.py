@@ -1,0 +1,69 @@
+"""What pipelines demand of their values, told before anything runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.compiling import compile_pipeline
+from podium.errors import PodiumError
+from podium.local.refusals import check_here
+from podium.parameters import parameters_of, read_parameters
+from podium.pipelines import load
+
+LATER = [
+    ("tune_and_promote", "rule=beter", "one of better, not-worse, significant"),
+    ("tune_and_promote", "model_name=a/b", "model name"),
+    ("tune_and_promote", "seed=-1", "0 <= seed < 2\\*\\*32"),
+    ("tune_and_promote", "max_trials=0", "max_trials >= 1"),
+    ("tune_and_promote", "parallel_trials=0", "parallel_trials >= 1"),
+    ("tune_and_promote", "trial_epochs=-1", "trial_epochs >= 0"),
+    ("train_and_promote", "epochs=-1", "epochs >= 0"),
+    ("train_and_promote", "workers=-1", "workers >= 0"),
+    ("train_and_promote", "gpus_per_worker=-1", "gpus_per_worker >= 0"),
+    ("train_and_promote", "trainer_image=", "trainer_image is a name"),
+    ("train_and_promote", 'pods={"gpu":1}', "GPUs are gpus_per_worker"),
+    ("train_and_promote", "cluster=cloud://nine", "use kubernetes://namespace or local:///dir"),
+    ("tune_and_promote", "experiment=rndom", "did you mean random"),
+    ("tune_and_promote", "experiment=random-job trial_workers=1", "a trial with workers is a PyTorchJob"),
+]
+HERE = [
+    ("tune_and_promote", "network=bset", "did you mean best"),
+    ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
+    ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
+    ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),
+    ("train_and_promote", "storage=ftp://models", "must start with file://, s3:// or minio://"),
+    ("train_and_promote", "cluster=local://here", "local:///absolute/dir"),
+]
+
+
+def values_of(pipeline: str, words: str, home: Path) -> dict[str, Any]:
+    known = parameters_of(load(pipeline).pipeline_func)
+    places = {"storage": str(home / "store"), "cluster": f"local://{home / 'cluster'}"}
+    return {**{one.name: one.default for one in known}, **places, **read_parameters(words.split(" "), known)}
+
+
+@pytest.mark.parametrize(("pipeline", "words", "told"), LATER + HERE)
+def test_what_a_later_step_would_refuse_is_refused_before_a_run_here(
+    tmp_path: Path, pipeline: str, words: str, told: str
+) -> None:
+    with pytest.raises(PodiumError, match=told) as caught:
+        check_here(values_of(pipeline, words, tmp_path / "home"))
+    assert type(caught.value) is not PodiumError
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(("pipeline", "words", "told"), LATER)
+def test_a_pipeline_is_not_compiled_with_values_its_steps_would_refuse(pipeline: str, words: str, told: str) -> None:
+    with pytest.raises(PodiumError, match=told):
+        compile_pipeline(pipeline, words.split(" "))
+
+
+def test_an_image_of_ones_own_may_know_networks_that_this_trainer_does_not() -> None:
+    assert "resnet" in compile_pipeline("train_and_promote", ["network=resnet"], trainer_image="example/trainer:1")
+
+
+@pytest.mark.parametrize("words", ["experiment=random", "experiment=random-job", "experiment=medianstop max_trials=12"])
+def test_values_that_every_step_takes_pass_and_leave_nothing(tmp_path: Path, words: str) -> None:
+    check_here(values_of("tune_and_promote", words, tmp_path / "home"))
+    assert not (tmp_path / "home").exists()
