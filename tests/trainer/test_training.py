@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from podium.data import artifact
-from podium.trainer import data, models
+from podium.storage import connect
+from podium.trainer import data, models, output
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
@@ -82,6 +83,16 @@ def test_a_training_leaves_a_model_directory_that_says_what_the_model_does(
 
     shown = [(float(accuracy), float(loss)) for accuracy, loss in LINE.findall(capsys.readouterr().out)]
     assert shown == [(round(e["accuracy"], 4), round(e["loss"], 4)) for e in metrics["epochs"]]
+
+
+def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
+    config = TrainConfig(model="fast")
+    model = models.build(config, classes=10, mean=0.1, std=0.3).eval()
+    images = torch.zeros(2, 28, 28, dtype=torch.uint8)
+    for number in range(8):
+        output.write(connect(tmp_path / str(number)), model, images, config, {}, {})
+    for name in ("model.safetensors", "model.onnx"):
+        assert len({(tmp_path / str(number) / name).read_bytes() for number in range(8)}) == 1
 
 
 def test_the_kept_weights_are_those_of_the_best_epoch_not_of_the_last(tiny_dataset: Path, tmp_path: Path) -> None:
