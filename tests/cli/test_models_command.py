@@ -264,6 +264,11 @@ def test_storage_check_of_a_directory_passes(typed: Typed, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_storage_check_leaves_no_directory_that_was_not_there(typed: Typed, tmp_path: Path) -> None:
+    code, _, _ = typed("storage", "check", str(tmp_path / "new" / "store"))
+    assert (code, list(tmp_path.iterdir())) == (0, [])
+
+
 def test_storage_check_says_what_to_mend(typed: Typed, monkeypatch: pytest.MonkeyPatch, unused_port: int) -> None:
     monkeypatch.setenv("MINIO_ENDPOINT", f"http://127.0.0.1:{unused_port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")

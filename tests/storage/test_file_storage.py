@@ -119,3 +119,17 @@ def test_deleting_and_writing_the_same_directory_at_once_loses_nothing(tmp_path:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(churn, range(4)))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_the_last_delete_takes_away_the_directories_that_were_not_there_before(tmp_path: Path, there: bool) -> None:
+    if there:
+        (tmp_path / "a").mkdir()
+    storage = connect(tmp_path / "a" / "b")
+    for _ in range(2):
+        storage.put("deep/key", b"x")
+        storage.put("other", b"x")
+        storage.delete("deep/key")
+        assert storage.get("other") == b"x"
+        storage.delete("other")
+        assert list(tmp_path.rglob("*")) == ([tmp_path / "a"] if there else [])

@@ -32,6 +32,8 @@ class FileStorage(Storage):
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
         self.url = f"file://{quote(str(self.root))}".removesuffix("/")
+        self._new = [one for one in (self.root, *self.root.parents) if not os.path.exists(one)]
+        """What put makes and delete, once empty, takes away again; a directory that was there stays."""
 
     def put(
         self,
@@ -108,7 +110,7 @@ class FileStorage(Storage):
             with _locked(target.parent):
                 target.unlink()
             with suppress(OSError):
-                for parent in target.parents[: len(key.split("/")) - 1]:
+                for parent in [*target.parents[: len(key.split("/")) - 1], *self._new]:
                     parent.rmdir()  # goes on upwards until a directory is not empty
 
     def conditions(self) -> str:
