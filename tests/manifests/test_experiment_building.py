@@ -33,6 +33,13 @@ def test_master_and_worker_run_the_same_program() -> None:
     assert replicas["Master"]["template"] == replicas["Worker"]["template"]
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_trials_are_refused_in_the_users_own_words_and_nothing_else_is(count: int) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        customise(load("random"), max_trials=count)
+    assert caught.value.message == f"`max_trials >= 1` must hold, but got max_trials={count}"
+
+
 def test_customising_changes_what_was_asked_and_nothing_else() -> None:
     template = load("tpe")
     before = copy.deepcopy(template)

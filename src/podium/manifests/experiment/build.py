@@ -170,6 +170,7 @@ def _set_all_flags(experiment: dict[str, Any], flags: Mapping[str, str | None]) 
 
 
 def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, failed: int | None) -> None:
+    require(most is None or most >= 1, "max_trials >= 1", max_trials=most)  # the others are lowered to it
     given = {"maxTrialCount": most, "parallelTrialCount": parallel, "maxFailedTrialCount": failed}
     spec.update({field: value for field, value in given.items() if value is not None})
     if most is not None:
