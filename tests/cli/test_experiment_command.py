@@ -267,7 +267,7 @@ def test_every_command_can_print_json() -> None:
         (["run", "random"], "podium data prepare", 2),
         (["run", "no-such-file.yaml"], "no file and no bundled experiment", 1),
         (["render", "random", "--set", "epochs"], "--set FLAG=VALUE", 2),
-        (["render", "random", "--max-trials", "0"], "maxTrialCount > 0", 2),
+        (["render", "random", "--max-trials", "0"], "max_trials >= 1", 2),
         (["status", "nobody"], "no Experiment nobody", 1),
         (["best", "nobody"], "no Experiment nobody", 1),
         (["trials", "nobody"], "no Experiment nobody", 1),

@@ -102,6 +102,15 @@ def test_logs_status_and_delete_work_afterwards(podium: Any) -> None:
     assert "no PyTorchJob or Job train" in str(error_of(podium("status", "train")))
 
 
+@pytest.mark.parametrize("file", ["object.json", "pods.json"])
+def test_a_damaged_file_is_named_by_every_command_that_meets_it(podium: Any, tmp_path: Path, file: str) -> None:
+    podium("run", documents=[batch("true")])
+    damaged = tmp_path / "cluster" / "jobs" / "job" / file
+    damaged.write_text(damaged.read_text()[:20])
+    for words in (["list"], ["status", "job"]):
+        assert error_of(podium(*words)).message == f"{damaged} is damaged"
+
+
 def test_ignored_fields_are_named_once(podium: Any) -> None:
     job = training("true", resources={"limits": {"cpu": "1"}}, imagePullPolicy="Always")
     err = podium("run", documents=[job]).stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import Conflict, Failed, InvalidInput, NotFound
+from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
 from podium.local.store import Store
 
 
@@ -127,3 +127,22 @@ def test_what_a_kill_left_of_a_removed_object_is_not_listed(store: Store, tmp_pa
     assert store.list("Job") == []
     store.create(job("a"))
     assert len(store.list("Job")) == 1
+
+
+@pytest.mark.parametrize("file", ["object.json", "supervisor.json"])
+@pytest.mark.parametrize("content", [b"", b'{"kind": "Job", "meta', b"[]", b"null", b"\xff\xfe"])
+def test_a_damaged_file_is_named_with_the_mend(store: Store, file: str, content: bytes) -> None:
+    store.create(job("a"))
+    store.close()
+    (store.place("Job", "a") / file).write_bytes(content)
+    for look in (lambda: store.read("Job", "a"), lambda: store.list("Job")):
+        with pytest.raises(Damaged, match=f"jobs/a/{file} is damaged\nhint: put back"):
+            look()
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"kind": "Job", "metadata": {"name": "a"}}'])
+def test_half_an_object_is_damaged_too(store: Store, content: bytes) -> None:
+    store.create(job("a"))
+    (store.place("Job", "a") / "object.json").write_bytes(content)
+    with pytest.raises(Damaged, match=r"a/object\.json is damaged"):
+        store.list("Job")

@@ -1,6 +1,5 @@
 """How jobs are shown while they run: a live table on a terminal, a line at each change everywhere else."""
 
-import json
 import queue
 import sys
 import threading
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.model_tables import table
+from podium.local.jsonfile import read_json
 from podium.manifests.conditions import status_of
 
 if TYPE_CHECKING:
@@ -31,10 +31,9 @@ Pods = list[dict[str, Any]]
 def read_pods(place: Path) -> Pods:
     """Read the records of a job's replicas."""
     try:
-        found: Pods = json.loads((place / "pods.json").read_text())
+        return read_json(place / "pods.json", list)
     except FileNotFoundError:
         return []
-    return found
 
 
 def draw_pods(pods: Pods) -> str:

@@ -3,6 +3,60 @@
 import json
 import secrets
 from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from podium.cluster.base import KINDS
+from podium.errors import Damaged
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Read a file that holds JSON of one type.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: There is none.
+        Damaged: It holds something else.
+    """
+    try:
+        value = json.loads(path.read_text())
+    except ValueError:  # also bytes that are no UTF-8
+        value = None
+    return value if isinstance(value, kind) else _refuse(path)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file that holds an object as Kubernetes would show it, with all that whoever lists objects looks at.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: There is none.
+        Damaged: It holds something else.
+    """
+    value = read_json(path, dict)
+    return value if _is_object(value) else _refuse(path)
+
+
+_NEEDED = {"objective": {"type", "objectiveMetricName"}, "algorithm": {"algorithmName"}, "trialTemplate": set[str]()}
+
+
+def _is_object(value: dict[str, Any]) -> bool:
+    metadata, spec, status = value.get("metadata"), value.get("spec"), value.get("status", {})
+    if not all(isinstance(one, dict) for one in (metadata, spec, status)) or value.get("kind") not in KINDS:
+        return False
+    assert isinstance(metadata, dict)
+    assert isinstance(spec, dict)
+    told = all(isinstance(metadata.get(name), str) for name in ("name", "uid", "creationTimestamp"))
+    conditions = status.get("conditions", [])
+    whole = isinstance(conditions, list) and all(
+        isinstance(one, dict) and {"type", "status"} <= one.keys() for one in conditions
+    )
+    needed = _NEEDED if value["kind"] == "Experiment" else {}
+    parts = [(spec.get(part), names) for part, names in needed.items()]
+    return told and whole and all(isinstance(one, dict) and names <= one.keys() for one, names in parts)
+
+
+def _refuse(path: Path) -> NoReturn:
+    raise Damaged(f"{path} is damaged", f"put back what it held, or remove {path.parent}")
 
 
 def write_json(path: Path, value: object) -> None:

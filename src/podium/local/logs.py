@@ -1,12 +1,12 @@
 """Logs of replicas: files, readable while they grow and from any process."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from podium.cluster.base import Manifest
 from podium.errors import NotFound
+from podium.local.jsonfile import read_json
 from podium.local.store import Store
 from podium.manifests.conditions import status_of
 
@@ -47,7 +47,7 @@ def read_last_run(store: Store, kind: str, name: str) -> Iterator[str]:
     """
     place = store.place(kind, name)
     chosen = replica_names(store.read(kind, name), place)[0]
-    records = json.loads((place / "pods.json").read_text())
+    records = read_json(place / "pods.json", list)
     start = next((one["logFrom"] for one in records if one["replica"] == chosen), 0)
     return _lines(place / "logs" / f"{chosen}.log", start)
 
@@ -93,7 +93,7 @@ def _follow(store: Store, kind: str, name: str, log: Path) -> Iterator[str]:
 def _has_ended(store: Store, kind: str, name: str, replica: str) -> bool:
     try:
         finished = status_of(store.read(kind, name)).finished
-        records = json.loads((store.place(kind, name) / "pods.json").read_text())
+        records = read_json(store.place(kind, name) / "pods.json", list)
     except NotFound:
         return True
     except FileNotFoundError:

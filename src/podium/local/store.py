@@ -17,7 +17,7 @@ from pathlib import Path
 
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, Failed, NotFound, require
-from podium.local.jsonfile import write_json
+from podium.local.jsonfile import read_json, read_object, write_json
 from podium.local.lease import Lease, alone, is_held
 from podium.local.metadata import new_metadata, timestamp
 from podium.manifests.conditions import set_condition, status_of
@@ -99,10 +99,10 @@ class Store:
 
     def _lease_of(self, kind: str, name: str) -> str | None:
         try:
-            record: dict[str, str] = json.loads((self.place(kind, name) / "supervisor.json").read_text())
+            record = read_json(self.place(kind, name) / "supervisor.json", dict)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return record["lease"]
+        return str(record.get("lease"))
 
     def exists(self, kind: str, name: str) -> bool:
         """Return whether there is such an object."""
@@ -113,6 +113,7 @@ class Store:
 
         Raises:
             NotFound: There is none.
+            Damaged: Its file is.
         """
         return self._settle(self._load(kind, name))
 
@@ -128,10 +129,9 @@ class Store:
 
     def _load(self, kind: str, name: str) -> Manifest:
         try:
-            manifest: Manifest = json.loads((self.place(kind, name) / "object.json").read_text())
+            return read_object(self.place(kind, name) / "object.json")
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(f"no {kind} {name} in {self.directory}", _names_hint(self, kind)) from None
-        return manifest
 
     def update(self, kind: str, name: str, change: Callable[[Manifest], None]) -> Manifest:
         """Apply a change to an object, write it and wake everyone who watches.
@@ -160,7 +160,7 @@ class Store:
         found = []
         for path in self.place(kind, "any").parent.glob("[!.]*/object.json"):
             with contextlib.suppress(FileNotFoundError):
-                found.append(json.loads(path.read_text()))
+                found.append(read_object(path))
         wanted = (labels or {}).items()
         found = [self._settle(one) for one in found if wanted <= (one["metadata"].get("labels") or {}).items()]
         return sorted(found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["uid"]))
