@@ -56,7 +56,7 @@ def _table(console: "Console", columns: Sequence[str], rows: Sequence[dict[str, 
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in columns:
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, overflow="fold")  # rich narrows the widest columns first
     for row in rows:
         cells = [row[column] if row else "…" for column in columns]
         table.add_row(*(Text("–" if cell is None else repr(cell) if cell == "" else str(cell)) for cell in cells))
