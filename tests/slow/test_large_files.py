@@ -13,7 +13,7 @@ import s3servers
 
 SIZE = 2 << 30
 SCRIPT = """if True:
-    import json, resource, sys
+    import json, sys
     from pathlib import Path
     from podium.registry import open_registry
     from podium.storage import connect
@@ -22,11 +22,14 @@ SCRIPT = """if True:
     registry = open_registry(connect(url, create=True).url)
     registry.upload("big", {"model.bin": Path(source)}, {}, "v1")
     registry.fetch("big", "v1", Path(target))
-    print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+    # Not ru_maxrss, which begins with the size of the process that started this one: pytest with torch has 700 MB.
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(json.dumps({"peak": int(peak.split()[1])}))
 """
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["files", "minio"])
 def test_two_gigabytes_go_there_and_back_within_200_megabytes_of_memory(
@@ -42,5 +45,5 @@ def test_two_gigabytes_go_there_and_back_within_200_megabytes_of_memory(
             file.write(block.to_bytes(4, "big") * (1 << 18))
     command = [sys.executable, "-c", SCRIPT, url, str(source), str(tmp_path / "target")]
     done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True, timeout=850)
-    assert json.loads(done.stdout)["peak"] < 200 << 10  # ru_maxrss is in KiB
+    assert json.loads(done.stdout)["peak"] < 200 << 10  # in KiB
     assert (tmp_path / "target/model.bin").stat().st_size == SIZE
