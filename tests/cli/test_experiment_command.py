@@ -125,9 +125,15 @@ def test_a_terminal_shows_a_table_that_keeps_the_best_trial_in_sight(
     with LocalCluster(tmp_path / "podium-home" / "cluster") as cluster:
         view = Screen(cluster, "sweep")
         view.look()
-        console = Console(width=80, file=io.StringIO())
-        console.print(view)
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        drawn: dict[int, str] = {}
+        for width in (80, 50, 40):
+            console = Console(width=width, file=(file := io.StringIO()))
+            console.print(view)
+            drawn[width] = file.getvalue()
+    assert all("…" not in text and best["name"] in text for text in drawn.values()), "columns go, no cell is cut"
+    assert "too narrow for lr, SECONDS)" in drawn[50].replace("\n", " ")
+    assert "STATE" in drawn[40].partition("TRIAL")[0]
+    lines = drawn[80].splitlines()
     assert lines[0].startswith("sweep: 27 trials")
     assert lines[1].split() == ["TRIAL", "STATE", "lr", "loss", "SECONDS"]
     rows = [line.split() for line in lines[2:]]

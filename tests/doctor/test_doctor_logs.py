@@ -1,8 +1,12 @@
 """What the doctor finds in logs. Values in comments were observed on a real Katib 0.19."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from podium.doctor import Finding, Reader, examine_log, guess_reader
+from podium.doctor.text import show
 from podium.errors import InvalidInput
 
 STRICT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
@@ -236,3 +240,11 @@ def test_a_large_log_is_read_in_seconds_and_shown_in_part() -> None:
 def test_a_line_of_a_million_letters_is_read_like_any_other(text: str) -> None:
     assert not examine(text + " accuracy", *TIMED)
     assert examine(text + " accuracy", "val_accuracy=0.9")["longer-name"].where == "line 2"
+
+
+def test_in_a_narrow_terminal_a_table_folds_and_loses_nothing() -> None:
+    lines = [f"2026-01-02T03:04:0{at}.678901Z validation_accuracy=0.965{at}" for at in range(3)]
+    console = Console(width=60, file=(file := io.StringIO()))
+    show(examine_log(lines, guess_reader(lines, "validation_accuracy", None), "train.log"), console)
+    assert "…" not in file.getvalue()
+    assert all(f"0.965{at}" in file.getvalue() for at in range(3))

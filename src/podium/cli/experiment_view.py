@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from podium.manifests.experiment import TrialRow, leaderboard, news, objective_o
 from podium.metrics import fold, read_text
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
 OF = "katib.kubeflow.org/experiment"
@@ -176,43 +177,69 @@ class Lines(View):
 
 
 class Screen(View):
-    """A table that rich draws anew several times a second."""
+    """A table that rich draws anew several times a second, as wide as the terminal is then."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
-        self._drawn: Any = "starting …"
+        self._seen: tuple[Manifest, list[TrialRow]] | None = None
 
     def look(self) -> None:
-        """Draw what there is now."""
+        """Take in what there is now."""
         with suppress(NotFound):
-            self._drawn = self._table(self._cluster.get("Experiment", self._name))
+            experiment = self._cluster.get("Experiment", self._name)
+            self._seen = experiment, trials_of(self._cluster, experiment)
 
-    def __rich__(self) -> Any:
-        return self._drawn
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """Draw; where the terminal is narrow without the last parameters and the least important numbers."""
+        if not self._seen:
+            yield "starting …"
+            return
+        experiment, rows = self._seen
+        names, metrics = _columns(rows), metric_names(experiment)
+        heads = ["TRIAL", "STATE", *names, *metrics, "SECONDS"]
+        last = len(heads) - 1
+        objective = 2 + len(names)
+        droppable = [last, *range(last - 1, objective, -1), *range(objective - 1, 0, -1)]  # the mark tells the state
+        dropped: set[int] = set()
+        table = self._table(experiment, rows, heads, dropped)
+        for column in droppable:
+            if console.measure(table, options=options.update(width=1000)).maximum <= options.max_width:
+                break
+            dropped.add(column)
+            table = self._table(experiment, rows, heads, dropped)
+        yield table
 
-    def _table(self, experiment: Manifest) -> "Table":
+    def _table(
+        self, experiment: Manifest, rows: Sequence[TrialRow], heads: Sequence[str], dropped: Set[int]
+    ) -> "Table":
         from rich.table import Table
 
-        rows, metrics = trials_of(self._cluster, experiment), metric_names(experiment)
-        _, maximize, _ = objective_of(experiment)
-        ended = [row for row in rows if row.value is not None]
-        best = (max if maximize else min)(ended, key=lambda row: row.value or 0.0).name if ended else ""
+        names, metrics = _columns(rows), metric_names(experiment)
+        best = _best(rows, experiment)
         hidden = [row for row in rows[:-_SHOWN] if row.name != best]
-        title = f"{self._name}: {len(rows)} trials, {time.monotonic() - self._began:.0f} s"
+        shown = Table(box=None, pad_edge=False, title_justify="left", title_style="bold")
+        shown.title = f"{self._name}: {len(rows)} trials, {time.monotonic() - self._began:.0f} s"
         if hidden:
-            title += f" ({len(hidden)} earlier ones not shown)"
-        names = _columns(rows)
-        shown = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
-        for head in ("", "TRIAL", "STATE"):
-            shown.add_column(head, no_wrap=True)
-        for head in (*names, *metrics, "SECONDS"):
-            shown.add_column(head, justify="right", no_wrap=True)
+            shown.title += f" ({len(hidden)} earlier ones not shown)"
+        if dropped:
+            shown.title += f" (too narrow for {', '.join(heads[at] for at in sorted(dropped))})"
+        shown.add_column("")
+        for at, head in enumerate(heads):
+            if at not in dropped:
+                shown.add_column(head, justify="left" if at < 2 else "right", no_wrap=True)
         for row in rows:
             if row not in hidden:
                 mark, style = _MARKS.get(row.state, ("·", ""))
-                cells = _cells(row, names, metrics, experiment)
+                cells = [cell for at, cell in enumerate(_cells(row, names, metrics, experiment)) if at not in dropped]
                 shown.add_row(f"[{style}]{mark}[/]", *cells, style="bold" if row.name == best else "")
         return shown
+
+
+def _best(rows: Sequence[TrialRow], experiment: Manifest) -> str:
+    """Return the name of the best trial so far, or nothing."""
+    _, maximize, _ = objective_of(experiment)
+    ended = [row for row in rows if row.value is not None]
+    return (max if maximize else min)(ended, key=lambda row: row.value or 0.0).name if ended else ""
 
 
 def ranked(rows: Sequence[Manifest], experiment: Manifest) -> list[TrialRow]:
