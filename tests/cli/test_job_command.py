@@ -102,6 +102,18 @@ def test_logs_status_and_delete_work_afterwards(podium: Any) -> None:
     assert "no PyTorchJob or Job train" in str(error_of(podium("status", "train")))
 
 
+@pytest.mark.parametrize("policy", ["None", "Running"])
+def test_a_worker_that_the_masters_success_ended_is_not_shown_as_running(podium: Any, policy: str) -> None:
+    job = training("test $RANK = 0 || sleep 600")
+    job["spec"]["runPolicy"] = {"cleanPodPolicy": policy}
+    (told,) = json.loads(podium("run", "--json", documents=[job]).stdout)
+    (shown,) = json.loads(podium("list", "--json").stdout)
+    assert told == shown
+    assert told["state"] == "Succeeded"
+    assert [(one["phase"], one["pid"]) for one in told["replicas"]] == [("Succeeded", None), ("Stopped", None)]
+    assert podium("status", "train").stdout.splitlines()[-1].split()[:2] == ["worker-0", "Stopped"]
+
+
 @pytest.mark.parametrize("file", ["object.json", "pods.json"])
 def test_a_damaged_file_is_named_by_every_command_that_meets_it(podium: Any, tmp_path: Path, file: str) -> None:
     podium("run", documents=[batch("true")])
@@ -170,3 +182,19 @@ def test_an_interrupt_stops_everything(number: signal.Signals, code: int, tmp_pa
         time.sleep(0.05)
     assert len(started) == 2
     assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+
+
+def test_what_a_killed_process_ran_is_not_shown_as_running(tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(batch("sleep 600")))
+    words = [sys.executable, "-c", "from podium.cli import main; main()", "job"]
+    place = ["--dir", str(tmp_path / "cluster")]
+    with subprocess.Popen(
+        [*words, "run", str(tmp_path / "jobs.yaml"), *place], stderr=subprocess.PIPE, text=True
+    ) as one:
+        assert one.stderr is not None
+        while "running" not in one.stderr.readline():
+            assert one.poll() is None
+        one.kill()
+    done = CliRunner().invoke(app, ["job", "status", "job", *place])
+    assert done.stdout.startswith("Job job: Failed. Job job was stopped")
+    assert done.stdout.splitlines()[-1].split()[:2] == ["pod-0", "Stopped"]

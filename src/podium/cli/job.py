@@ -64,6 +64,7 @@ def run(
             _say_where(cluster, one)
         names = [(one["kind"], one["metadata"]["name"]) for one in started]
         follow(cluster, names, logs=logs and not as_json)
+        cluster.close()  # Workers may outlive a Master that succeeded, but not this command
         ended = [cluster.get(*one) for one in names]
         if as_json:
             click.echo(json.dumps([_summary(cluster, one) for one in ended], indent=1))
@@ -213,11 +214,12 @@ def _raise_for(cluster: "Cluster", ended: "list[Manifest]", shown: bool) -> None
 
 
 def _summary(cluster: "LocalCluster", manifest: "Manifest") -> dict[str, Any]:
-    from podium.cli.job_view import read_pods
+    from podium.cli.job_view import read_pods, without_living
     from podium.manifests.conditions import status_of
 
     kind, metadata, state = manifest["kind"], manifest["metadata"], status_of(manifest)
     place = cluster.store.place(kind, metadata["name"])
+    pods = read_pods(place)
     return {
         "kind": kind,
         "name": metadata["name"],
@@ -225,7 +227,7 @@ def _summary(cluster: "LocalCluster", manifest: "Manifest") -> dict[str, Any]:
         "message": state.message,
         "created": metadata["creationTimestamp"],
         "directory": str(place),
-        "replicas": read_pods(place),
+        "replicas": pods if cluster.store.is_supervised(kind, metadata["name"]) else without_living(pods),
     }
 
 

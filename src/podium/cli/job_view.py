@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 LOOK = 0.2
 """Seconds between two looks."""
 
-_MARKS = {"Pending": "[dim]·[/]", "Running": "[cyan]▸[/]", "Succeeded": "[green]✓[/]", "Failed": "[red]✗[/]"}
+_MARKS = {
+    "Pending": "[dim]·[/]",
+    "Running": "[cyan]▸[/]",
+    "Succeeded": "[green]✓[/]",
+    "Failed": "[red]✗[/]",
+    "Stopped": "[yellow]■[/]",
+}
 
 Job = tuple[str, str]
 Pods = list[dict[str, Any]]
@@ -34,6 +40,11 @@ def read_pods(place: Path) -> Pods:
         return read_json(place / "pods.json", list)
     except FileNotFoundError:
         return []
+
+
+def without_living(pods: Pods) -> Pods:
+    """Return the records when the process that wrote them is dead: all that ran ended with it."""
+    return [{**one, "phase": "Stopped", "pid": None} if one["phase"] in ("Pending", "Running") else one for one in pods]
 
 
 def draw_pods(pods: Pods) -> str:

@@ -3,6 +3,7 @@
 import threading
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -129,6 +130,8 @@ class Controller(ABC):
             return True
         if self._closing.is_set():
             self._end_replicas()
+            with suppress(OSError):  # a full disk
+                self._record()
             if self.finished is None:
                 self.fail("Stopped", f"{self.kind} {self.name} was stopped.")
                 self._write()

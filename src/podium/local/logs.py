@@ -99,5 +99,5 @@ def _has_ended(store: Store, kind: str, name: str, replica: str) -> bool:
     except FileNotFoundError:
         return finished
     found = [one for one in records if one["replica"] == replica]
-    ended = bool(found) and found[0]["phase"] in ("Succeeded", "Failed") and not found[0]["pid"]
+    ended = bool(found) and found[0]["phase"] in ("Succeeded", "Failed", "Stopped") and not found[0]["pid"]
     return finished and (ended or not found or not store.is_supervised(kind, name))

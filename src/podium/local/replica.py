@@ -124,10 +124,10 @@ class Replica:
             self._wake()
 
     def record(self) -> dict[str, Any]:
-        """Return its state for pods.json."""
+        """Return its state for pods.json: Stopped is what the operator or a deletion would have removed."""
         return {
             "replica": self.setting.replica,
-            "phase": self.phase,
+            "phase": "Stopped" if self._stopping and self.phase == "Failed" else self.phase,
             "restarts": self.restarts,
             "exitCode": self.exit_code,
             "pid": self.pid,
