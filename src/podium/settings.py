@@ -25,7 +25,7 @@ class Settings:
     @property
     def storage(self) -> str:
         """URL of the default storage, a directory."""
-        return f"file://{quote(str(self.home / 'store'))}"
+        return f"file://{quote(os.fsencode(self.home / 'store'))}"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":

@@ -104,3 +104,24 @@ def test_a_finished_run_names_the_model_by_its_path_not_by_its_url(
     places = {"report": str(tmp_path / "report.html"), "directory": str(tmp_path / "run"), "storage": store}
     text = show({"sweep": None, "candidates": [], "test": test, "decision": decision, **places})
     assert "  model   my work/store/models/mnist/versions/v1" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["models", "list"], ""),
+        (["storage", "check", "here"], "donn%C3%A9es/here"),
+        (["doctor", "é.log"], "é.log"),
+    ],
+)
+def test_a_locale_without_letters_beyond_ascii_takes_every_directory(
+    tmp_path: Path, words: list[str], told: str
+) -> None:
+    place = tmp_path / "données"
+    place.mkdir()
+    (place / "é.log").write_text("2026-01-02T03:04:05Z accuracy=0.5\n")
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PODIUM_HOME": str(place / "home")}
+    command = [sys.executable, "-c", "from podium.cli import main; main()", *words]
+    done = subprocess.run(command, cwd=place, env={**os.environ, **plain}, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert told in done.stdout.decode()

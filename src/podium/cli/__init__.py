@@ -3,6 +3,8 @@
 Commands live in modules beside this one and are imported when they are called: `podium --help` loads none of them.
 """
 
+import codecs
+import io
 import os
 import select
 import sys
@@ -76,6 +78,9 @@ def app() -> None:
 
 def main() -> None:
     """Run the command line; errors become two lines on stderr and an exit code, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # in the C locale, as click does
     try:
         with signals_interrupt():
             app(standalone_mode=False)

@@ -13,7 +13,6 @@ import uuid
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,11 +121,10 @@ def pixel_statistics(images: Images) -> tuple[float, float]:
 
 def local_path(uri: str | Path) -> Path | None:
     """Return the path a URI names on this machine, or None if it is elsewhere."""
-    url = urlsplit(str(uri))
-    if url.scheme == "file":
-        return Path(unquote(url.path))
-    from podium.storage import is_slip
+    from podium.storage import is_slip, path_of
 
+    if str(uri).startswith("file://"):
+        return Path(path_of(str(uri)))
     return None if "://" in str(uri) or is_slip(str(uri)) else Path(uri)
 
 

@@ -5,11 +5,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from podium.errors import PodiumError
 from podium.local.run import Run
 from podium.steps.sweep import brief
+from podium.storage import path_of
 
 
 def outcome_of(run: Run) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
 
 def _places(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     store = outcome["storage"]
-    store = unquote(store.removeprefix("file://")) if store.startswith("file://") else store
+    store = path_of(store) if store.startswith("file://") else store
     model = f"{relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
     rows = [["model", model], ["report", relative(outcome["report"])], ["run", relative(outcome["directory"])]]
     return _columns(rows)

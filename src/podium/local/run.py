@@ -127,11 +127,12 @@ def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
     with signals_interrupt():
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "podium.local.pipeline"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, env={**os.environ, RUN_ID: run}, start_new_session=True, encoding="utf-8",
+            env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
+            start_new_session=True, encoding="utf-8", errors="surrogateescape",
         )  # fmt: skip
         try:
             assert child.stdin is not None
-            child.stdin.write(json.dumps(order) + "\n")
+            child.stdin.write(json.dumps(order, ensure_ascii=False) + "\n")
             child.stdin.flush()  # and left open: when it closes, the child knows that we are gone
             yield child
         except BaseException:

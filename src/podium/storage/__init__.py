@@ -4,13 +4,14 @@ A URL chooses the implementation; callers never ask which one they hold. Nothing
 the first S3 URL is opened.
 """
 
+import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from podium.errors import InvalidInput, require
 from podium.storage.base import Entry, Storage, check_key
 
-__all__ = ["Entry", "Storage", "check_key", "connect", "is_slip"]
+__all__ = ["Entry", "Storage", "check_key", "connect", "is_slip", "path_of"]
 
 
 def connect(url: str | Path, *, create: bool = False) -> Storage:
@@ -35,7 +36,7 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
         require(
             parts.netloc in ("", "localhost"), "a file URL names no host", f"write file:///{parts.netloc}…", url=url
         )
-        return _files(unquote(text.removeprefix("file://").removeprefix("localhost")))
+        return _files(path_of(text))
     if parts.scheme in ("s3", "minio"):
         from podium.storage.s3 import S3Storage
 
@@ -44,6 +45,11 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
         f"a storage URL must start with file://, s3:// or minio://, but got {text!r}",
         "a plain path is fine too",
     )
+
+
+def path_of(url: str) -> str:
+    """Return the path in a ``file://`` URL, byte for byte, whatever the locale takes letters for."""
+    return os.fsdecode(unquote_to_bytes(os.fsencode(url.removeprefix("file://").removeprefix("localhost"))))
 
 
 def is_slip(text: str) -> bool:

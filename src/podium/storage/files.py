@@ -31,7 +31,7 @@ class FileStorage(Storage):
 
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
-        self.url = f"file://{quote(str(self.root))}".removesuffix("/")
+        self.url = f"file://{quote(os.fsencode(self.root))}".removesuffix("/")
         self._new = [one for one in (self.root, *self.root.parents) if not os.path.exists(one)]
         """What put makes and delete, once empty, takes away again; a directory that was there stays."""
 
