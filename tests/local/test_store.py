@@ -146,3 +146,23 @@ def test_half_an_object_is_damaged_too(store: Store, content: bytes) -> None:
     (store.place("Job", "a") / "object.json").write_bytes(content)
     with pytest.raises(Damaged, match=r"a/object\.json is damaged"):
         store.list("Job")
+
+
+def test_the_next_to_supervise_something_clears_away_what_a_kill_left(store: Store, tmp_path: Path) -> None:
+    alive = Store(tmp_path)
+    alive.create(job("alive"))
+    killed = """if True:
+        import os, shutil, sys
+        from pathlib import Path
+        from podium.local.store import Store
+        store = Store(Path(sys.argv[1]))
+        store.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {}})
+        shutil.rmtree = lambda *_, **__: os.kill(os.getpid(), 9)
+        store.remove("Job", "a")
+    """
+    subprocess.run([sys.executable, "-c", killed, str(tmp_path)], check=False)
+    assert len(list((tmp_path / "jobs").iterdir())) == len(list((tmp_path / "supervisors").iterdir())) == 2
+    store.create(job("b"))
+    assert sorted(path.name for path in (tmp_path / "jobs").iterdir()) == ["alive", "b"]
+    assert len(list((tmp_path / "supervisors").iterdir())) == 2
+    assert Store(tmp_path).is_supervised("Job", "alive")

@@ -36,6 +36,13 @@ def is_held(path: Path) -> bool:
     return False
 
 
+def drop_dead(directory: Path) -> None:
+    """Remove the leases that killed processes left; to be called alone: a new one is not held for a moment."""
+    for path in directory.glob("*"):
+        if not is_held(path):
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Hold a directory's one lock, waiting for whoever has it."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, Failed, NotFound, require
 from podium.local.jsonfile import read_json, read_object, write_json
-from podium.local.lease import Lease, alone, is_held
+from podium.local.lease import Lease, alone, drop_dead, is_held
 from podium.local.metadata import new_metadata, timestamp
 from podium.manifests.conditions import set_condition, status_of
 
@@ -72,9 +72,13 @@ class Store:
         return stored
 
     def claim(self, kind: str, name: str) -> None:
-        """Record that this process supervises an object now."""
+        """Record that this process supervises an object now; to be called alone."""
         with self._changed:
-            self._lease = self._lease or Lease(self.directory / "supervisors")
+            if self._lease is None:
+                drop_dead(self.directory / "supervisors")
+                for grave in self.directory.glob("*/.*.????????/"):  # of a removal whose process was killed
+                    shutil.rmtree(grave, ignore_errors=True)
+                self._lease = Lease(self.directory / "supervisors")
             write_json(self.place(kind, name) / "supervisor.json", {"lease": self._lease.name, "pid": os.getpid()})
 
     def disown(self, kind: str, name: str) -> None:
