@@ -1,6 +1,6 @@
 """Steps of processes on one machine: what a message takes half a millisecond for, a look at shared memory does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,6 @@ MOST = 8
 LARGE = 1 << 16
 """Weights of a dense layer that are worth dividing."""
 
-Take = Callable[[int], Tensor]
-"""Returns the next so many numbers of the shared memory."""
-
 
 class InMemory:
     """Sums gradients in memory that all processes see, and divides the work of large dense layers.
@@ -29,12 +26,12 @@ class InMemory:
     """
 
     def __init__(self, model: nn.Module, optimizer: optim.Optimizer, world: World, memory: SharedMemory,
-                 layers: list["DividedLayer"], take: Take) -> None:  # fmt: skip
+                 layers: list["DividedLayer"]) -> None:  # fmt: skip
         self.optimizer, self.memory, self.layers = optimizer, memory, layers
         divided = {id(layer.weight) for layer in layers}
         self.parameters = [parameter for parameter in model.parameters() if id(parameter) not in divided]
         count = 1 + sum(parameter.numel() for parameter in self.parameters)  # and the loss
-        self.places = take(world.size * count).view(world.size, count)
+        self.places = memory.take(world.size * count).view(world.size, count)
         self.sums = torch.empty(count)
         self.summed, self.mine = self._views(self.sums), self._views(self.places[world.rank])
         for index, parameter in enumerate(self.parameters):
@@ -89,14 +86,14 @@ class DividedLayer:
         world: The processes.
         kind: Of which inputs and gradients are.
         images: Of a step, at most, in each process.
-        take: Gives shared memory.
+        memory: Gives what it needs.
     """
 
     def __init__(self, layer: nn.Linear, optimizer: optim.Optimizer, world: World, kind: torch.dtype, images: int,
-                 take: Take) -> None:  # fmt: skip
+                 memory: SharedMemory) -> None:  # fmt: skip
         self.optimizer, self.weight, self.rank = optimizer, layer.weight, world.rank
         count, shape = layer.weight.numel(), layer.weight.shape
-        shared, *self.memories = (take(count).view(shape) for _ in range(3))
+        shared, *self.memories = (memory.take(count).view(shape) for _ in range(3))
         if world.rank == 0:
             shared.copy_(layer.weight.data)
         layer.weight.data = shared
@@ -105,7 +102,7 @@ class DividedLayer:
         self.mine = nn.Parameter(shared[self.rows])
         self.are_shared = False
         self.inputs, self.gradients = (
-            take(world.size * images * size).view(kind)[: world.size * images * size].view(world.size, images, size)
+            memory.take(world.size * images * size, kind).view(world.size, images, size)
             for size in (layer.in_features, layer.out_features)
         )
         layer.register_forward_hook(self._watch)
@@ -195,13 +192,6 @@ def share(
     memory = shared_memory.allocate(world, count)
     if memory is None:
         return None
-    pieces, begin = memory.numbers, 0
-
-    def take(count: int) -> Tensor:
-        nonlocal begin
-        begin += count
-        return pieces[begin - count : begin]
-
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    layers = [DividedLayer(layer, optimizer, world, kind, images, take) for layer in large]
-    return InMemory(model, optimizer, world, memory, layers, take)
+    layers = [DividedLayer(layer, optimizer, world, kind, images, memory) for layer in large]
+    return InMemory(model, optimizer, world, memory, layers)

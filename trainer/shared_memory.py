@@ -43,10 +43,14 @@ class SharedMemory:
         self.file, self.rank, self.size, self.meetings = file, world.rank, world.size, 0
         weakref.finalize(self, os.close, file)
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, world.rank)
-        shared = mmap.mmap(file, 0)
-        lines = memoryview(shared)[LINE : LINE * (1 + world.size)].cast("q")
+        self.shared, self.taken = mmap.mmap(file, 0), LINE * (1 + world.size)
+        lines = memoryview(self.shared)[LINE : self.taken].cast("q")
         self.arrived = lines[:: LINE // 8]  # how many meetings each process has come to
-        self.numbers = torch.frombuffer(shared, dtype=torch.float32, offset=LINE * (1 + world.size))
+
+    def take(self, count: int, kind: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return the next so many numbers, up to four bytes each, as a storage of their own: torch saves whole ones."""
+        begin, self.taken = self.taken, self.taken + 4 * count
+        return torch.frombuffer(self.shared, dtype=kind, count=count, offset=begin)
 
     def meet(self) -> None:
         """Wait until all processes are here: then each reads what any of them wrote before.

@@ -1,6 +1,7 @@
 """Two processes make the steps of one: real processes, real gloo. This file is also their program."""
 
 import copy
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,8 @@ def find_changes(dataset: str, here: worlds.World, way: str, batch_size: int, pr
     return found
 
 
-def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Changes, Any]:
-    """Take three steps, and three more as a training that goes on there; return the weights and all the rest."""
+def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Changes, Any, int]:
+    """Take three steps, and three more as a training that goes on there; return weights, memory, bytes of a state."""
     torch.set_num_threads(1)
     in_memory.LARGE, in_memory.MOST = 1 << 16, 8
     config = TrainConfig(data=dataset, dropout=0.0, batch_size=8, no_cuda=True, precision="fp32",
@@ -64,6 +65,7 @@ def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Changes, An
     for batch in BATCHES:
         first.step(batch)
     state = copy.deepcopy(first.state())
+    torch.save(first.state(), saved := io.BytesIO())
     here.all(True)
     second.resume(state)
     for batch in BATCHES:
@@ -74,7 +76,7 @@ def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Changes, An
         for name, value in values.items():
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(other[index][name])), f"{index} {name}"
     assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True))
-    return [dict(second.model.state_dict())], {index: dict(values) for index, values in other.items()}
+    return [dict(second.model.state_dict())], {index: dict(values) for index, values in other.items()}, saved.tell()
 
 
 @pytest.fixture(scope="module")
@@ -101,16 +103,17 @@ def test_two_processes_change_weights_as_one_does_however_a_batch_is_shared(
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_what_the_optimizer_remembers_is_that_of_one_process_and_whole_in_each(
+def test_what_is_saved_is_what_one_process_saves_and_whole_in_each(
     tiny_dataset: Path, together: list[Any], optimizer: str
 ) -> None:
     before = torch.get_num_threads()
-    [weights], memory = go_on(str(tiny_dataset), worlds.World(), optimizer)
+    [weights], memory, size = go_on(str(tiny_dataset), worlds.World(), optimizer)
     torch.set_num_threads(before)
     for _, went_on in together:
-        [theirs], remembered = went_on[list(OPTIMIZERS).index(optimizer)]
+        [theirs], remembered, their_size = went_on[list(OPTIMIZERS).index(optimizer)]
         for name, value in weights.items():
             torch.testing.assert_close(theirs[name], value, rtol=1e-3, atol=1e-4, msg=name)
+        assert their_size == pytest.approx(size, rel=0.001), "torch saves all of the storage that a tensor is a part of"
         assert remembered.keys() == memory.keys()
         for index, values in memory.items():
             for name, value in values.items():

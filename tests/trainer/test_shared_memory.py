@@ -51,7 +51,7 @@ def test_a_number_that_is_no_file_here_is_left_alone(file: int) -> None:
 def test_a_system_or_a_processor_that_cannot_share_shares_none(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = shared_memory.allocate(World(), 10)
     assert memory is not None
-    assert memory.numbers.tolist() == [0] * 10
+    assert memory.take(10).tolist() == [0] * 10
     with monkeypatch.context() as patch:
         patch.setattr(platform, "machine", lambda: "aarch64")
         assert shared_memory.allocate(World(), 10) is None
@@ -83,12 +83,12 @@ def meet(here: World) -> dict[str, Any]:
     """Meet 2000 times to write and read in turn, once late, and once as rank 0 without the other."""
     memory = shared_memory.allocate(here, 2)
     assert memory is not None
-    read = []
+    read, numbers = [], memory.take(2)
     for value in range(2000):
         if value % 2 == here.rank:
-            memory.numbers[0] = value
+            numbers[0] = value
         memory.meet()
-        read.append(memory.numbers[0].item())
+        read.append(numbers[0].item())
         memory.meet()
     begin = time.monotonic()
     if here.rank == 1:
