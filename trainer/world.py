@@ -65,7 +65,7 @@ class World:
         """Replace running statistics, which each process took from its own images, by their mean."""
         for buffer in model.buffers():
             if self.size > 1 and buffer.is_floating_point():
-                self.sum(buffer).div_(self.size)
+                buffer.copy_(self.sum(buffer.clone()) / self.size)  # not in place: what is half a sum may be saved
 
     def from_first(self, make: Callable[[], Any]) -> Any:
         """Run a function in rank 0 and return its result, or raise its error, in every process."""
