@@ -53,11 +53,11 @@ class InMemory:
     def update(self) -> None:
         recipe.apply(self.optimizer)
         for layer in self.layers:
-            layer.share_memory()
+            layer.move_memories()
         try:
             self.memory.meet()
         except PeerLost as error:
-            raise Torn.because("while weights were changed") from error
+            raise Torn(f"{error.message}, while weights were changed", error.hint) from error
 
     def _lay_down(self, index: int, parameter: Tensor) -> None:
         assert parameter.grad is not None
@@ -100,7 +100,7 @@ class DividedLayer:
         layer.weight.requires_grad_(False)  # not by autograd
         self.rows = slice(shape[0] * world.rank // world.size, shape[0] * (world.rank + 1) // world.size)
         self.mine = nn.Parameter(shared[self.rows])
-        self.are_shared = False
+        self.are_moved = False
         self.inputs, self.gradients = (
             memory.take(world.size * images * size, kind).view(world.size, images, size)
             for size in (layer.in_features, layer.out_features)
@@ -118,15 +118,15 @@ class DividedLayer:
         gradients, inputs = self.gradients.flatten(0, 1)[:, self.rows], self.inputs.flatten(0, 1)
         self.mine.grad = (gradients.t() @ inputs).float()
 
-    def share_memory(self) -> None:
+    def move_memories(self) -> None:
         """Move what the optimizer remembers, which it begins with its first step, to the shared memory."""
-        if self.are_shared:
+        if self.are_moved:
             return
         state = self.optimizer.state[self.mine]
         for name, memory in self._memories(state):
             (memory if state[name].shape == memory.shape else memory[self.rows]).copy_(state[name])
             state[name] = memory[self.rows]
-        self.are_shared = True
+        self.are_moved = True
 
     def _memories(self, state: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
         """Return what the optimizer remembers of each weight, and where all processes see it."""
@@ -149,9 +149,9 @@ class DividedLayer:
             shown["state"][index] = {**state, **dict(self._memories(state))}
 
     def _load(self, optimizer: optim.Optimizer) -> None:
-        self.are_shared = False
+        self.are_moved = False
         if optimizer.state.get(self.mine):
-            self.share_memory()
+            self.move_memories()
 
     def _watch(self, layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         if output.requires_grad:
@@ -174,15 +174,7 @@ def worth_dividing(model: nn.Module, world: World, batch_size: int) -> list[nn.L
 def share(
     model: nn.Module, optimizer: optim.Optimizer, world: World, precision: str, batch_size: int
 ) -> InMemory | None:
-    """Return the steps of processes that share memory, or None in all of them if they cannot.
-
-    Args:
-        model: To be trained.
-        optimizer: That of its parameters, not used so far.
-        world: The processes; all of them have to call this.
-        precision: That of the training, fp32 or bf16.
-        batch_size: Images a step over all processes, at most.
-    """
+    """Return the steps of processes that share memory, or None in all of them if they cannot; see exchange.prepare."""
     if not world.all(world.device.type == "cpu") or world.size > MOST:
         return None
     images = -(-batch_size // world.size)

@@ -18,7 +18,7 @@ with suppress(ImportError):  # not on Windows
     import fcntl
 
 LINE = 64
-"""Bytes that a processor moves at once; what several write lies in lines of their own, and vectors begin at one."""
+"""Bytes that a processor moves at once: what each process writes while others look lies in a line of its own."""
 
 WATCHFUL = 0.002
 """Seconds a process looks without pause whether the others have come."""

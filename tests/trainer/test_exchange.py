@@ -1,4 +1,4 @@
-"""Two processes make the steps of one: real processes, real gloo. This file is also their program."""
+"""Three processes make the steps of one: real processes, real gloo. This file is also their program."""
 
 import copy
 import io
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import run_two_ranks
+from ranks import run_ranks
 
 from podium.trainer import data, exchange, in_memory
 from podium.trainer import world as worlds
@@ -81,12 +81,12 @@ def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Changes, An
 
 @pytest.fixture(scope="module")
 def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """What each of two processes found in each case, and how each went on."""
-    return run_two_ranks(__file__, tiny_dataset, tmp_path_factory.mktemp("ranks"))
+    """What each of three processes found in each case, and how each went on."""
+    return run_ranks(__file__, tiny_dataset, tmp_path_factory.mktemp("ranks"), size=3)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_processes_change_weights_as_one_does_however_a_batch_is_shared(
+def test_three_processes_change_weights_as_one_does_however_a_batch_is_shared(
     tiny_dataset: Path, together: list[Any], case: str
 ) -> None:
     *how, tolerance = CASES[case]
@@ -94,12 +94,17 @@ def test_two_processes_change_weights_as_one_does_however_a_batch_is_shared(
     alone = find_changes(str(tiny_dataset), worlds.World(), *how)
     torch.set_num_threads(before)
     ranks = [found[list(CASES).index(case)] for found, _ in together]
-    for one, first, second in zip(alone, *ranks, strict=True):
-        assert one.keys() == first.keys() == second.keys()
+    for one, first, *others in zip(alone, *ranks, strict=True):
+        assert all(one.keys() == found.keys() for found in (first, *others))
         for name, value in one.items():
-            assert torch.equal(first[name], second[name]), name
+            assert all(torch.equal(first[name], found[name]) for found in others), name
             scale = max(value.abs().max().item(), 1e-3)
             assert (first[name] - value).abs().max().item() <= tolerance * scale, name
+
+
+def assert_close(theirs: torch.Tensor, ours: torch.Tensor, name: str) -> None:
+    """Fail if tensors differ by more than a thousandth as wholes: AdamW makes much of single gradients near zero."""
+    assert (theirs - ours).float().norm() <= 1e-3 * ours.float().norm(), name
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -112,12 +117,12 @@ def test_what_is_saved_is_what_one_process_saves_and_whole_in_each(
     for _, went_on in together:
         [theirs], remembered, their_size = went_on[list(OPTIMIZERS).index(optimizer)]
         for name, value in weights.items():
-            torch.testing.assert_close(theirs[name], value, rtol=1e-3, atol=1e-4, msg=name)
+            assert_close(theirs[name], value, name)
         assert their_size == pytest.approx(size, rel=0.001), "torch saves all of the storage that a tensor is a part of"
         assert remembered.keys() == memory.keys()
         for index, values in memory.items():
             for name, value in values.items():
-                torch.testing.assert_close(remembered[index][name], value, rtol=1e-3, atol=1e-4, msg=f"{index} {name}")
+                assert_close(remembered[index][name], value, f"{index} {name}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import run_two_ranks
+from ranks import run_ranks
 
 from podium.trainer import data, recipe
 from podium.trainer import world as worlds
@@ -51,14 +51,14 @@ def test_steps_before_the_one_that_a_process_died_in_are_saved(
     tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIES", "backward")
-    assert run_two_ranks(__file__, tiny_dataset, tmp_path)[0] == ["PeerLost", [LAST - 1], True]
+    assert run_ranks(__file__, tiny_dataset, tmp_path)[0] == ["PeerLost", [LAST - 1], True]
 
 
 def test_nothing_is_saved_of_weights_that_were_being_changed(
     tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIES", "update")
-    assert run_two_ranks(__file__, tiny_dataset, tmp_path)[0] == ["Torn", []]
+    assert run_ranks(__file__, tiny_dataset, tmp_path)[0] == ["Torn", []]
 
 
 def test_running_statistics_are_never_left_as_half_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:

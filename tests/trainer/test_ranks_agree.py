@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import run_two_ranks
+from ranks import run_ranks
 from torch import nn
 
 from podium.trainer import data, processor
@@ -34,7 +34,7 @@ def train(dataset: str, here: worlds.World) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What came out of each of two processes."""
-    return run_two_ranks(__file__, tiny_dataset, tmp_path_factory.mktemp("ranks"))
+    return run_ranks(__file__, tiny_dataset, tmp_path_factory.mktemp("ranks"))
 
 
 def test_bf16_is_used_only_if_all_processors_have_it(together: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import run_two_ranks
+from ranks import run_ranks
 
 from podium.trainer import shared_memory
 from podium.trainer.config import TrainConfig
@@ -62,7 +62,7 @@ def test_a_system_or_a_processor_that_cannot_share_shares_none(monkeypatch: pyte
 @pytest.fixture(scope="module")
 def met(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    return run_two_ranks(__file__, folder, folder)
+    return run_ranks(__file__, folder, folder)
 
 
 def test_after_a_meeting_each_reads_what_the_other_wrote_before(met: list[dict[str, Any]]) -> None:
