@@ -12,7 +12,7 @@ from podium.trainer.shared_memory import SharedMemory
 from podium.trainer.world import PeerLost, Torn, World
 
 MOST = 8
-"""Processes: each of them reads the gradients of all."""
+"""Processes that share memory, at most: each of them reads the gradients of all."""
 
 LARGE = 1 << 16
 """Weights of a dense layer that are worth dividing."""

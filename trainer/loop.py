@@ -110,12 +110,12 @@ class Training:
 
         Args:
             save: Stores a state; called after each epoch but the last, and before stopping early on SIGTERM or
-                because another process is gone. Only called in rank 0.
+                because another process is gone, unless weights were just being changed. Only called in rank 0.
 
         Raises:
             Failed: A loss is not finite.
             Stopped: `stop` was set.
-            PeerLost: Another process is gone.
+            PeerLost: Another process is gone; Torn if that was while weights were changed.
         """
         while not self.is_done():
             try:
