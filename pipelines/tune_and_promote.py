@@ -46,7 +46,7 @@ def tune_and_promote(
         dataset: mnist or fashion-mnist.
         source: A directory or URI that holds the idx files; empty for the known mirrors.
         limit: At most this many images for training and validation together; 0 takes all.
-        experiment: Name of a bundled Katib Experiment or the YAML of one.
+        experiment: Name of a bundled Katib Experiment, a YAML file of one, or its text.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
         trial_epochs: Epochs of a trial; 0 leaves them to the Experiment.

@@ -1,9 +1,11 @@
 """Pipelines as YAML for a Kubeflow cluster."""
 
+import json
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from podium.errors import require
 
@@ -20,7 +22,8 @@ def compile_pipeline(
 
     Args:
         name: Name of the pipeline.
-        words: Parameters as ``name=value``; they become the defaults of the compiled pipeline.
+        words: Parameters as ``name=value``; they become the defaults of the compiled pipeline. An Experiment's file is
+            replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of trials, training and prepare_data; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.platforms.configure.
@@ -34,11 +37,11 @@ def compile_pipeline(
     from podium.parameters import parameters_of, read_parameters
     from podium.pipelines import load
     from podium.platforms import configured, read_settings
-    from podium.values import check_values
+    from podium.values import check_values, with_experiment_text
 
     pipeline = load(name)
     known = parameters_of(pipeline.pipeline_func)
-    values = read_parameters(words, known)
+    values = with_experiment_text(read_parameters(words, known))
     check_values({**{one.name: one.default for one in known}, **values})
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
@@ -49,19 +52,34 @@ def compile_pipeline(
         pipeline = configured(pipeline, settings)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "pipeline.yaml")
-        Compiler().compile(pipeline, str(file), pipeline_parameters=values)
-        text = _with_plain_names(file.read_text())
-    for standard, other in ((STEPS_IMAGE, steps_image), (TRAINER_IMAGE, trainer_image)):
-        text = re.sub(rf"^(\s+image: ){re.escape(standard)}$", rf"\g<1>{other or standard}", text, flags=re.MULTILINE)
-    return text
+        Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))
+        images = {STEPS_IMAGE: steps_image or STEPS_IMAGE, TRAINER_IMAGE: trainer_image or TRAINER_IMAGE}
+        return _finished(file.read_text(), values, images)
 
 
-def _with_plain_names(text: str) -> str:
-    """Name every task by its key: KFP 2.0.5 finds the producer of an artifact by the display name (observed)."""
+def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Escape line breaks and control characters: kfp repeats defaults in a comment, unescaped."""
+    return {
+        name: json.dumps(value)[1:-1] if isinstance(value, str) and not value.isprintable() else value
+        for name, value in values.items()
+    }
+
+
+def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -> str:
+    """Give compiled YAML its real defaults and images, and every task its key as its name.
+
+    KFP 2.0.5 finds the producer of an artifact by the display name (observed).
+    """
     import yaml
 
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
     documents = list(yaml.safe_load_all(text))
-    for key, task in documents[0]["root"]["dag"]["tasks"].items():
+    root = documents[0]["root"]
+    for name, value in values.items():
+        if isinstance(value, str):
+            root["inputDefinitions"]["parameters"][name]["defaultValue"] = value
+    for executor in documents[0]["deploymentSpec"]["executors"].values():
+        executor["container"]["image"] = images.get(executor["container"]["image"], executor["container"]["image"])
+    for key, task in root["dag"]["tasks"].items():
         task["taskInfo"]["name"] = key
     return head + str(yaml.dump_all(documents, sort_keys=True))

@@ -1,9 +1,10 @@
 """What podium's own pipelines demand of their parameters' values, beyond a type: said before anything is launched."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from podium.errors import require
+from podium.errors import InvalidInput, require
 
 PIPELINES = ("tune-and-promote", "train-and-promote")
 """Names in the compiled pipelines; another pipeline may mean anything by the same parameters."""
@@ -45,6 +46,31 @@ def check_values(values: Mapping[str, Any]) -> None:
         PromotionRule.parse(values["rule"])
     if "model_name" in values:
         check_name("model name", values["model_name"])
+
+
+def with_experiment_text(values: Mapping[str, Any], folder: Path = Path()) -> dict[str, Any]:
+    """Replace the file of an Experiment by its text: no step's pod has the file.
+
+    Args:
+        values: Parameters of a pipeline; names of bundled Experiments and text stay.
+        folder: Where a relative path begins.
+
+    Raises:
+        InvalidInput: There is no such file, or it holds no single object of YAML.
+    """
+    from podium.manifests.experiment import bundled, load
+    from podium.parameters import suggestion
+
+    given = values.get("experiment")
+    if not isinstance(given, str) or "\n" in given or "{" in given:
+        return dict(values)
+    file = folder / given
+    if file.is_file():
+        load(str(file))
+        return {**values, "experiment": file.read_text(encoding="utf-8")}
+    if given not in bundled():
+        raise InvalidInput(f"no file {file} and no bundled experiment {given!r}", suggestion(given, bundled()))
+    return dict(values)
 
 
 def adapted(values: Mapping[str, Any]) -> dict[str, Any]:

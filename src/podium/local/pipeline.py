@@ -121,10 +121,11 @@ def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
     from podium.local.refusals import check_here
     from podium.parameters import parameters_of, read_parameters
     from podium.pipelines import load
+    from podium.values import with_experiment_text
 
     pipeline = load(order["pipeline"])
     known = parameters_of(pipeline.pipeline_func)
-    given = read_parameters(order["words"], known)
+    given = with_experiment_text(read_parameters(order["words"], known))
     values = {**given, **{name: given.get(name) or default for name, default in order["defaults"].items()}}
     values["storage"] = from_here(values["storage"])
     check_here({**{one.name: one.default for one in known}, **values})

@@ -9,7 +9,7 @@ from podium.errors import Failed, PodiumError
 from podium.parameters import read_parameters
 from podium.server.client import Server
 from podium.server.versions import Version
-from podium.values import check_values
+from podium.values import check_values, with_experiment_text
 
 POLL = 2.0
 """Seconds between looks: the server has no watch."""
@@ -51,7 +51,7 @@ def submit(
     Args:
         server: The server.
         version: What to run.
-        words: Parameters as ``name=value``, checked against the version's own.
+        words: Parameters as ``name=value``, checked against the version's own; an Experiment's file goes as text.
         group: KFP experiment the run is listed under.
         name: Display name; the pipeline's and the time's if None.
         service_account: Account of the steps; the server's default if None.
@@ -62,6 +62,7 @@ def submit(
     known = version.parameters()
     values = read_parameters(words, known)
     if version.ours:
+        values = with_experiment_text(values)
         check_values({**{one.name: one.default for one in known}, **values})
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(

@@ -6,7 +6,7 @@ pinned to a version: what the server calls "latest" is fixed at creation by 2.0.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from podium.parameters import suggestion
 from podium.server.client import Server
 from podium.server.cron import check
 from podium.server.versions import Version, choose, versions_of
+from podium.values import check_values, with_experiment_text
 
 LATEST = "latest"
 
@@ -50,8 +51,11 @@ class Schedule:
     service_account: str = ""
     """Account the runs are under; empty for the server's default."""
 
+    folder: Path = Path()
+    """Folder of the file, where the relative path of an Experiment begins; the file itself has no such field."""
+
     def __post_init__(self) -> None:
-        for one in fields(self):
+        for one in written_fields():
             kind = one.type if isinstance(one.type, type) else dict
             value = getattr(self, one.name)
             require(type(value) is kind, f"{one.name} is {kind.__name__}", **{one.name: value})
@@ -61,6 +65,11 @@ class Schedule:
         literal = [value for value in self.parameters.values() if "[[" in str(value)]
         law = "no parameter holds [[...]]: servers do not substitute it"
         require(not literal, law, "let the step read the time itself", parameters=self.parameters)
+
+
+def written_fields() -> "list[Field[Any]]":
+    """Return the fields that a file may set."""
+    return [one for one in fields(Schedule) if one.name != "folder"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +119,13 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
 
 def _parse(file: Path, content: Any) -> Schedule:
     require(isinstance(content, dict), f"{file} holds a schedule: name, pipeline, cron …", content=content)
-    known = [one.name for one in fields(Schedule)]
+    known = [one.name for one in written_fields()]
     for name in content:
         require(name in known, f"{file}: a schedule's field is known", suggestion(str(name), known), field=name)
     missing = {"name", "pipeline", "cron"} - set(content)
     require(not missing, f"{file}: a schedule has name, pipeline and cron", missing=sorted(missing))
     try:
-        return Schedule(**content)
+        return Schedule(**content, folder=file.parent)
     except InvalidInput as error:
         raise InvalidInput(f"{file}: {error.message}", error.hint) from error
 
@@ -140,14 +149,27 @@ def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
     return [_compare(server, one, [run for run in listed if run.display_name == one.name]) for one in schedules]
 
 
-def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
-    version = choose(server, schedule.pipeline, None if schedule.version == LATEST else schedule.version)
+def _checked(schedule: Schedule, version: Version) -> Schedule:
+    """Return the schedule with its parameters as the version takes them."""
     known = {one.name: one for one in version.parameters()}
     for name, value in schedule.parameters.items():
         law = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
         require(name in known, law, suggestion(name, known), parameter=name)
         fits = type(value) is known[name].type or (known[name].type is float and type(value) is int)
         require(fits, f"{schedule.name}: {name} is {known[name].type.__name__}", **{name: value})
+    if not version.ours:
+        return schedule
+    try:
+        parameters = with_experiment_text(schedule.parameters, schedule.folder)
+        check_values({**{one.name: one.default for one in known.values()}, **parameters})
+    except InvalidInput as error:
+        raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error
+    return replace(schedule, parameters=parameters)
+
+
+def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
+    version = choose(server, schedule.pipeline, None if schedule.version == LATEST else schedule.version)
+    schedule = _checked(schedule, version)
     ids = tuple(str(one.recurring_run_id) for one in runs)
     if not runs:
         return Change(schedule=schedule, version=version, action="create")
@@ -156,12 +178,21 @@ def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
     if "version" in different:
         names = {one.id: one.name for one in versions_of(server, version.pipeline)}
         there["version"], wanted["version"] = names.get(there["version"], "of another pipeline"), version.name
-    differences = tuple(f"{key}: {there[key]} -> {wanted[key]}" for key in different)
+    differences = tuple(f"{key}: {_brief(there[key])} -> {_brief(wanted[key])}" for key in different)
     if len(runs) > 1:
         differences = (f"{len(runs)} schedules have this name", *differences)
     only_state = len(runs) == 1 and all(one.startswith("enabled:") for one in differences)
     action = "keep" if not differences else ("resume" if schedule.enabled else "pause") if only_state else "replace"
     return Change(schedule=schedule, version=version, action=action, differences=differences, present=ids)
+
+
+def _brief(value: Any) -> str:
+    """Write a value for a list of differences; of an Experiment's text its first words and its length."""
+    if not isinstance(value, dict):
+        return str(value)
+    texts = {name: str(one) for name, one in value.items()}
+    long = {name: f"{text[:40]}… ({len(text)} characters)" for name, text in texts.items() if len(text) > 80}
+    return str({**value, **long})
 
 
 def _wanted(schedule: Schedule, version: Version) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from podium.errors import Conflict, InvalidInput, NotFound, require
 from podium.parameters import Parameter, suggestion
 from podium.server.client import Server
-from podium.values import PIPELINES
+from podium.values import PIPELINES, with_experiment_text
 
 TYPES: dict[str, type] = {
     "NUMBER_INTEGER": int,
@@ -195,6 +195,7 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
     """
     spec = read_spec(text)
     pipeline = name or str(spec.get("pipeline_spec", spec)["pipelineInfo"]["name"])
+    _check_defaults(spec)
     pipeline_id = find_pipeline(server, pipeline) or _make(server, pipeline)
     present = _versions(server, pipeline, pipeline_id)
     digest = digest_of(spec)
@@ -216,6 +217,16 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
         except Conflict:  # somebody uploaded the same content in this moment
             return choose(server, pipeline, version)
     return _version(pipeline, pipeline_id, made, new=True)
+
+
+def _check_defaults(spec: dict[str, Any]) -> None:
+    """Refuse a file's path as the default of our pipeline's Experiment: no step's pod has the file."""
+    parameters = spec.get("pipeline_spec", spec).get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+    values = {name: one.get("defaultValue") for name, one in parameters.items()}
+    if spec.get("pipeline_spec", spec)["pipelineInfo"].get("name") in PIPELINES:
+        hint = "compile it again: podium compile puts the text of the file into the pipeline"
+        carried = with_experiment_text(values) == values
+        require(carried, "experiment is a bundled name or text", hint, experiment=values.get("experiment"))
 
 
 def _make(server: Server, pipeline: str) -> str:

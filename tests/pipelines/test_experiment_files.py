@@ -1,0 +1,87 @@
+"""An Experiment of the user's own: its text travels with the pipeline, for no pod has the file."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from test_podium_run import only_run, podium
+
+from podium.compiling import compile_pipeline
+from podium.errors import InvalidInput
+from podium.manifests.experiment import load
+from podium.server.versions import read_spec
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """A file with what compiled YAML may choke on: comments, quotes, document marks, other alphabets, no last break."""
+    text = (ROOT / "experiments/random.yaml").read_text()
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"# the team's own: 'größer' \"better\" \u2028# \n---\n{text}\n# end")
+    return file
+
+
+def default_of(text: str, name: str = "experiment") -> str:
+    return str(read_spec(text)["root"]["inputDefinitions"]["parameters"][name]["defaultValue"])
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_compiled_pipeline_holds_the_experiment_itself(sweep: Path, as_text: bool) -> None:
+    compiled = compile_pipeline("tune_and_promote", [f"experiment={sweep.read_text() if as_text else sweep}"])
+    assert default_of(compiled) == sweep.read_text()
+    assert load(default_of(compiled)) == load("random")
+
+
+def test_the_header_of_a_compiled_pipeline_stays_a_comment(sweep: Path) -> None:
+    compiled = compile_pipeline("tune_and_promote", [f"experiment={sweep}"])
+    head, _, body = compiled.partition("\ncomponents:")
+    assert all(line.startswith("#") for line in head.splitlines())
+    assert "experiment: str" in head
+    assert list(yaml.safe_load_all(f"components:{body}")) == list(yaml.safe_load_all(compiled))
+
+
+def test_a_value_with_control_characters_compiles(tmp_path: Path) -> None:
+    assert default_of(compile_pipeline("train_and_promote", ["source=a\x1b[31m\tb\r\nc\x85"]), "source") == (
+        "a\x1b[31m\tb\r\nc\x85"
+    )
+
+
+def test_a_bundled_experiment_stays_a_name() -> None:
+    assert default_of(compile_pipeline("tune_and_promote", ["experiment=grid"])) == "grid"
+
+
+@pytest.mark.parametrize("words", [["compile", "-o", "out.yaml"], ["run"]], ids=["compile", "run"])
+def test_a_missing_experiment_file_is_refused(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from podium.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [words[0], "tune_and_promote", "experiment=swep.yaml", *words[1:]])
+    assert isinstance(done.exception, InvalidInput)
+    assert "swep.yaml" in done.exception.message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_experiment_file_is_named(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("a: [1,\n")
+    with pytest.raises(InvalidInput, match=r"wrong\.yaml"):
+        compile_pipeline("tune_and_promote", [f"experiment={wrong}"])
+    wrong.write_bytes(b"kind: \xff\n")
+    with pytest.raises(InvalidInput, match=r"wrong\.yaml"):
+        compile_pipeline("tune_and_promote", [f"experiment={wrong}"])
+
+
+def test_a_run_sweeps_the_experiment_of_a_file(tmp_path: Path, tiny_dataset: Path, sweep: Path) -> None:
+    home = tmp_path / "home"
+    sweep.write_text(sweep.read_text().replace("algorithmName: random", "algorithmName: sobol"))
+    done = podium(home, f"experiment={sweep}", f"source={tiny_dataset}", "max_trials=1", "trial_epochs=1",
+                  "epochs=1", "workers=0", "trial_workers=0", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sweep"]["algorithm"] == "sobol"
+    assert json.loads((only_run(home) / "run.json").read_text())["parameters"]["experiment"] == sweep.read_text()

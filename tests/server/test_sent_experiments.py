@@ -1,0 +1,73 @@
+"""An Experiment's file goes to the server as text, whichever command sends it."""
+
+from pathlib import Path
+
+import pytest
+from kfp_server import KfpWorld
+
+from podium.compiling import compile_pipeline
+from podium.errors import InvalidInput
+from podium.server import runs, schedules
+from podium.server.client import Server
+from podium.server.versions import upload
+
+ROOT = Path(__file__).parents[2]
+SCHEDULE = "name: nightly\npipeline: tune-and-promote\ncron: '@daily'\nparameters: {experiment: mine/sweep.yaml}\n"
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An Experiment's file below the working directory, at mine/sweep.yaml."""
+    monkeypatch.chdir(tmp_path)
+    file = Path("mine/sweep.yaml")
+    file.parent.mkdir()
+    file.write_text((ROOT / "experiments/sobol.yaml").read_text())
+    return file
+
+
+def test_a_submitted_run_gets_the_text_of_the_experiment(server: Server, world: KfpWorld, sweep: Path) -> None:
+    version = upload(server, compile_pipeline("tune_and_promote"))
+    run = runs.submit(server, version, [f"experiment={sweep}"], group="podium")
+    assert world.runs[run.run_id]["runtime_config"]["parameters"] == {"experiment": sweep.read_text()}
+    with pytest.raises(InvalidInput, match=r"no file mine/swep\.yaml"):
+        runs.submit(server, version, ["experiment=mine/swep.yaml"], group="podium")
+    assert len(world.runs) == 1
+
+
+def test_a_schedule_sends_the_experiment_beside_its_file(
+    server: Server, world: KfpWorld, sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload(server, compile_pipeline("tune_and_promote"))
+    file = tmp_path / "nightly.yaml"
+    file.write_text(SCHEDULE)
+    text = sweep.read_text()
+    monkeypatch.chdir("/")
+    for action in ("create", "keep"):
+        (change,) = schedules.plan(server, schedules.load([file]))
+        schedules.apply(server, change, "podium")
+        assert change.action == action
+    (there,) = world.recurring.values()
+    assert there["runtime_config"]["parameters"] == {"experiment": text}
+    (tmp_path / "mine/sweep.yaml").write_text(f"{text}\n# another")
+    (change,) = schedules.plan(server, schedules.load([file]))
+    assert change.action == "replace"
+    assert len(change.differences[0]) < 250
+    (tmp_path / "mine/sweep.yaml").unlink()
+    with pytest.raises(InvalidInput, match=r"nightly: no file .*mine/sweep\.yaml"):
+        schedules.plan(server, schedules.load([file]))
+
+
+def test_a_schedules_values_are_checked_like_a_runs(server: Server, tmp_path: Path) -> None:
+    upload(server, compile_pipeline("tune_and_promote"))
+    file = tmp_path / "nightly.yaml"
+    file.write_text(SCHEDULE.replace("experiment: mine/sweep.yaml", "max_trials: 0"))
+    with pytest.raises(InvalidInput, match=r"nightly: .*max_trials >= 1"):
+        schedules.plan(server, schedules.load([file]))
+
+
+def test_a_compiled_path_is_refused_before_the_upload(server: Server, world: KfpWorld, sweep: Path) -> None:
+    compiled = compile_pipeline("tune_and_promote")
+    with pytest.raises(InvalidInput, match="experiment is a bundled name or text"):
+        upload(server, compiled.replace("defaultValue: random\n", f"defaultValue: {sweep}\n"))
+    assert not world.pipelines
+    assert upload(server, compile_pipeline("tune_and_promote", [f"experiment={sweep}"])).new
