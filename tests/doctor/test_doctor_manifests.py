@@ -12,7 +12,7 @@ import yaml
 from podium.doctor.finding import Finding
 from podium.doctor.manifest import documents, examine_manifest, images_in
 from podium.errors import InvalidInput
-from podium.manifests.experiment import bundled, load
+from podium.manifests.experiment import bundled, check, load
 from podium.metrics import STRICT_FORMAT
 
 GOOD = f"""
@@ -181,6 +181,79 @@ def test_a_grid_smaller_than_the_number_of_trials_fails() -> None:
 def test_a_pattern_that_katib_would_split_fails() -> None:
     source = {"filter": {"metricsFormat": [r"(\w+);=(\d+)"]}}
     assert experiment(lambda m: m["spec"]["metricsCollectorSpec"].update(source=source))["accepted-but-stuck"]
+
+
+def of_kind(kind: str, version: str) -> Change:
+    """Make the trial a job of a kind that podium does not run."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        template = manifest["spec"]["trialTemplate"]
+        template["successCondition"] = template["failureCondition"] = "status.phase"
+        template["trialSpec"].update(apiVersion=version, kind=kind)
+
+    return change
+
+
+def from_config_map(manifest: dict[str, Any]) -> None:
+    """Put the trial's template into a ConfigMap."""
+    template = manifest["spec"]["trialTemplate"]
+    del template["trialSpec"]
+    template["configMap"] = {"configMapName": "c", "configMapNamespace": "n", "templatePath": "t.yaml"}
+
+
+def over_architectures(manifest: dict[str, Any]) -> None:
+    """Search over architectures, as enas and darts do."""
+    spec = manifest["spec"]
+    del spec["parameters"]
+    spec["algorithm"]["algorithmName"] = "enas"
+    spec["nasConfig"] = {"graphConfig": {"numLayers": 1}, "operations": []}
+    names = {"lr": "architecture", "units": "nn_config"}
+    spec["trialTemplate"]["trialParameters"] = [{"name": name, "reference": to} for name, to in names.items()]
+    container(manifest)["args"].pop()
+
+
+def with_ipop(manifest: dict[str, Any]) -> None:
+    """Let cmaes restart."""
+    settings = [{"name": "restart_strategy", "value": "ipop"}]
+    manifest["spec"]["algorithm"] = {"algorithmName": "cmaes", "algorithmSettings": settings}
+
+
+def with_custom_collector(manifest: dict[str, Any]) -> None:
+    """Collect by a container of one's own."""
+    collector = {"kind": "Custom", "customCollector": {"name": "c", "image": "i:1"}}
+    manifest["spec"]["metricsCollectorSpec"] = {"collector": collector}
+
+
+NOT_OURS: dict[str, tuple[Change, str]] = {
+    "TFJob": (of_kind("TFJob", "kubeflow.org/v1"), "not TFJob (kubeflow.org/v1)"),
+    "MPIJob": (of_kind("MPIJob", "kubeflow.org/v1"), "not MPIJob"),
+    "XGBoostJob": (of_kind("XGBoostJob", "kubeflow.org/v1"), "not XGBoostJob"),
+    "TrainJob": (of_kind("TrainJob", "trainer.kubeflow.org/v1alpha1"), "not TrainJob"),
+    "Workflow": (of_kind("Workflow", "argoproj.io/v1alpha1"), "not Workflow"),
+    "Custom": (with_custom_collector, "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom"),
+    "ipop": (with_ipop, "podium runs cmaes with restart_strategy none, not ipop"),
+    "architectures": (over_architectures, "podium searches over spec.parameters, not over neural network"),
+    "ConfigMap": (from_config_map, "not from a ConfigMap"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OURS)
+def test_what_podium_does_not_run_is_not_called_broken(name: str) -> None:
+    change, said = NOT_OURS[name]
+    manifest = copy.deepcopy(yaml.safe_load(GOOD))
+    change(manifest)
+    report = examine_manifest(manifest, "test")
+    (finding,) = [one for one in report.findings if one.rule == "not-run-by-podium"]
+    assert said in finding.what
+    assert (finding.level, report.verdict) == ("warn", "warn"), report.findings
+    with pytest.raises(InvalidInput) as refused:
+        check(manifest)
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize("name", ["TFJob", "MPIJob", "XGBoostJob", "TrainJob", "Workflow", "ConfigMap"])
+def test_a_trial_without_rules_is_said_to_be_unexamined(name: str) -> None:
+    assert experiment(NOT_OURS[name][0])["not-examined"].what.startswith("the trial's")
 
 
 def test_early_stopping_without_retain_fails() -> None:
@@ -423,9 +496,9 @@ def test_a_name_too_long_for_pods_fails() -> None:
     assert finding.where == "metadata.name"
 
 
-def test_a_kind_that_is_not_ours_is_passed_by() -> None:
+def test_a_kind_without_rules_does_not_pass() -> None:
     report = examine_manifest({"kind": "ConfigMap", "metadata": {"name": "c"}}, "test")
-    assert report.verdict == "pass"
+    assert report.verdict == "not examined"
     assert [finding.rule for finding in report.findings] == ["not-examined"]
 
 

@@ -36,8 +36,8 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "an unknown strategy": (("objective", "metricStrategies", 0, "value"), "mean", "min, max or latest"),
     "a quote in a value": (("parameters", 2, "feasibleSpace", "list"), ['"q"'], "leaves the trial template readable"),
     "no such container": (("trialTemplate", "primaryContainerName"), "main", "has a container 'main'"),
-    "a kind the cluster lacks": (("trialTemplate", "trialSpec", "kind"), "TFJob", "a trial is one of"),
-    "a condition beyond us": (("trialTemplate", "successCondition"), "status.@this", "podium understands it"),
+    "a kind the cluster lacks": (("trialTemplate", "trialSpec", "kind"), "TFJob", "podium runs trials of kind"),
+    "a condition beyond us": (("trialTemplate", "successCondition"), "status.@this", "podium understands conditions"),
     "a pattern Go refuses": (
         ("metricsCollectorSpec", "source", "filter", "metricsFormat"), ["(?=a)(b)(c)"], "a Go pattern with two groups",
     ),
@@ -68,24 +68,30 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a template in a ConfigMap": (
         ("trialTemplate", "configMap"),
         {"configMapName": "c", "configMapNamespace": "n", "templatePath": "t"},
-        "the trial's job is in spec.trialTemplate.trialSpec",
+        "reads the trial's job from spec.trialTemplate.trialSpec, not from a ConfigMap",
     ),
-    "enas": (("algorithm",), {"algorithmName": "enas"}, "podium runs the algorithm"),
-    "darts": (("algorithm",), {"algorithmName": "darts"}, "podium runs the algorithm"),
+    "enas": (("algorithm",), {"algorithmName": "enas"}, "podium searches with"),
+    "darts": (("algorithm",), {"algorithmName": "darts"}, "podium searches with"),
+    "a search over architectures": (("nasConfig",), {"graphConfig": {"numLayers": 1}}, "podium searches over"),
     "another base estimator": (
         ("algorithm",),
         {"algorithmName": "bayesianoptimization", "algorithmSettings": settings(base_estimator="RF")},
-        "base_estimator is one of GP",
+        "podium runs bayesianoptimization with base_estimator GP, not RF",
     ),
     "another acquisition function": (
         ("algorithm",),
         {"algorithmName": "bayesianoptimization", "algorithmSettings": settings(acq_func="LCB")},
-        "acq_func is one of gp_hedge, EI",
+        "with acq_func gp_hedge, EI, not LCB",
     ),
     "ipop restarts": (
         ("algorithm",),
         {"algorithmName": "cmaes", "algorithmSettings": settings(restart_strategy="ipop")},
-        "restart_strategy is one of none, None",
+        "podium runs cmaes with restart_strategy none, not ipop",
+    ),
+    "a restart strategy Katib lacks": (
+        ("algorithm",),
+        {"algorithmName": "cmaes", "algorithmSettings": settings(restart_strategy="None")},
+        "restart_strategy is one of none",
     ),
     "another early stopping": (
         ("earlyStopping",),
@@ -122,6 +128,12 @@ def test_what_can_never_end_is_refused_with_its_law(name: str) -> None:
         manifest = changed(path, value)
     if name == "a template in a ConfigMap":
         del manifest["spec"]["trialTemplate"]["trialSpec"]
+    if name == "a search over architectures":
+        del manifest["spec"]["parameters"]
+        manifest["spec"]["trialTemplate"]["trialParameters"] = [{"name": "trial", "reference": "architecture"}]
+        container = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
+        for replica in container.values():
+            replica["template"]["spec"]["containers"][0]["args"] = ["--graph=${trialParameters.trial}"]
     with pytest.raises(InvalidInput) as caught:
         check(manifest)
     assert law in caught.value.message

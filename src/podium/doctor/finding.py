@@ -7,6 +7,9 @@ from typing import Any, Generic, TypeVar
 LEVELS = ("pass", "note", "warn", "fail")
 """From good to bad: looked at and fine; worth knowing; works, but perhaps not as meant; would fail."""
 
+NOT_EXAMINED = "not examined"
+"""Verdict on what no rule was applied to."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -114,11 +117,15 @@ class Report:
     details: dict[str, Any] = field(default_factory=dict)
     """What there is to see besides: metrics that would be stored, the wrapped command line."""
 
+    examined: bool = True
+    """Whether any rule was applied: what was not examined does not pass."""
+
     @property
     def verdict(self) -> str:
-        """``fail`` or ``warn`` if any finding says so, else ``pass``."""
+        """``fail`` or ``warn`` if any finding says so, else ``pass``; ``not examined`` if no rule was applied."""
         levels = {finding.level for finding in self.findings}
-        return "fail" if "fail" in levels else "warn" if "warn" in levels else "pass"
+        fine = "pass" if self.examined else NOT_EXAMINED
+        return "fail" if "fail" in levels else "warn" if "warn" in levels else fine
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON shows it."""

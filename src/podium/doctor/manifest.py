@@ -16,16 +16,22 @@ from podium.manifests.admission import admit
 from podium.manifests.experiment.checks import examine
 from podium.manifests.experiment.rules import Finding as Broken
 from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.schema import JOB_KINDS
 from podium.manifests.experiment.source import parse_all
 from podium.manifests.experiment.space import read_space
 
 KINDS = ("Experiment", "PyTorchJob", "Job")
-_WHY = {
-    "refused": "Katib's webhook refuses the Experiment.",
-    "stuck": "Katib accepts it and never ends, or ends without a trial; podium refuses it.",
-    "warning": "Katib accepts it.",
+_RULE = {
+    "refused": ("refused-by-webhook", "fail", "Katib's webhook refuses the Experiment."),
+    "stuck": (
+        "accepted-but-stuck",
+        "fail",
+        "Katib accepts it and never ends, or ends without a trial; podium refuses it.",
+    ),
+    "unsupported": ("not-run-by-podium", "warn", "podium refuses it; whether it works on a cluster is not examined."),
+    "warning": ("accepted-with-a-trap", "warn", "Katib accepts it."),
 }
-_RULE = {"refused": "refused-by-webhook", "stuck": "accepted-but-stuck", "warning": "accepted-with-a-trap"}
+"""Rule, level and reason by the level of a manifest's finding."""
 
 
 def documents(text: str, origin: str) -> list[dict[str, Any]]:
@@ -56,15 +62,19 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     elif kind in KINDS:
         findings, job = _job(manifest)
     else:
-        note = Finding(
-            rule="not-examined",
-            level="note",
-            what=f"{kind} is none of {', '.join(KINDS)}",
-            where="kind",
-            why="The doctor knows what Katib and the training operator do, no more.",
-        )
-        return Report(subject=subject, kind=kind, findings=[note])
+        return Report(subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False)
     return Report(subject=subject, kind=kind, findings=worst_first(findings), details={"commands": commands(job)})
+
+
+def not_examined(what: str, where: str) -> Finding:
+    """Say of what no rule knows anything.
+
+    Args:
+        what: A kind, or a description.
+        where: The field.
+    """
+    why = f"The doctor has rules for {', '.join(KINDS)} only."
+    return Finding(rule="not-examined", level="note", what=f"{what} was not examined", where=where, why=why)
 
 
 def _job(manifest: Mapping[str, Any]) -> tuple[list[Finding], Workload]:
@@ -99,9 +109,13 @@ def _experiment(manifest: Mapping[str, Any]) -> tuple[list[Finding], Workload]:
     if not _is_misshapen(broken):
         space = read_space([one for one in spec.get("parameters") or [] if isinstance(one, Mapping)], Findings())
         own = apply(SWEEP_RULES, Sweep(given=manifest, admitted=admitted, space=space))
-        if job.job:
+        if job.kind in JOB_KINDS and job.job.get("apiVersion") in (None, JOB_KINDS[job.kind]):
             own += apply((*SHELL_RULES, *TRIAL_RULES, *JOB_RULES), job)
             own += _trial_refusals(job, [*own, *map(_translate, broken)])
+        elif job.job:
+            own.append(not_examined(f"the trial's {job.kind}", "spec.trialTemplate.trialSpec.kind"))
+        elif template.get("configMap"):
+            own.append(not_examined("the trial's job, which is in a ConfigMap,", "spec.trialTemplate.configMap"))
     spoken = {finding.where for finding in own}
     theirs = [_translate(one) for one in broken if one.level != "warning" or one.field not in spoken]
     return [*theirs, *own], job
@@ -131,9 +145,8 @@ def _trial_refusals(job: Workload, findings: list[Finding]) -> list[Finding]:
 
 
 def _translate(one: Broken) -> Finding:
-    level = "warn" if one.level == "warning" else "fail"
-    what = f"`{one.law}` must hold, but got {one.given}"
-    return Finding(rule=_RULE[one.level], level=level, what=what, where=one.field, why=_WHY[one.level], mend=one.hint)
+    name, level, why = _RULE[one.level]
+    return Finding(rule=name, level=level, what=one.sentence, where=one.field, why=why, mend=one.hint)
 
 
 def commands(job: Workload) -> dict[str, tuple[str, str, str]]:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from podium.doctor.finding import LEVELS, Finding, Report
+from podium.doctor.finding import LEVELS, NOT_EXAMINED, Finding, Report
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-STYLES = {"pass": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
+STYLES = {"pass": "green", "note": "cyan", "warn": "yellow", "fail": "bold red", NOT_EXAMINED: "cyan"}
 HEAD, TAIL = 6, 3
 """Readings shown at the beginning and at the end of a long log."""
 

@@ -11,8 +11,8 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment.admission import review
 from podium.manifests.experiment.build import pod_specs, primary_containers
 from podium.manifests.experiment.expression import parse_condition
-from podium.manifests.experiment.hints import PODS, TEMPLATE, nearest
-from podium.manifests.experiment.rules import Finding, Findings, raise_for
+from podium.manifests.experiment.hints import PODS, nearest
+from podium.manifests.experiment.rules import Finding, Findings, raise_for, shorten
 from podium.manifests.experiment.schema import JOB_KINDS
 from podium.manifests.experiment.settings import check_search, read_settings
 from podium.manifests.experiment.space import Parameter, first_values, read_space
@@ -38,10 +38,8 @@ def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]
     if findings:
         return admitted, findings
     spec = admitted["spec"]
-    law = "the trial's job is in spec.trialTemplate.trialSpec"
-    trial = spec["trialTemplate"].get("trialSpec")
-    given = spec["trialTemplate"].get("configMap") or spec.get("nasConfig")
-    if not findings.require(trial is not None and not spec.get("nasConfig"), "spec", law, given, TEMPLATE, "stuck"):
+    _check_support(spec, findings)
+    if findings:
         return admitted, findings
     space = read_space(spec["parameters"], findings)
     _check_objective(spec["objective"], findings)
@@ -55,6 +53,17 @@ def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]
     _warn(spec, findings)
     warn_of_unknown(manifest["spec"], findings)
     return admitted, findings
+
+
+def _check_support(spec: Mapping[str, Any], findings: Findings) -> None:
+    """Note what makes an Experiment another kind of thing than podium's sweeps; nothing else is checked of it then."""
+    if spec.get("nasConfig") is not None:
+        runs = "podium searches over spec.parameters"
+        findings.unsupported("spec.nasConfig", runs, "over neural network architectures")
+    template = spec["trialTemplate"]
+    if template.get("trialSpec") is None:
+        runs, given = "podium reads the trial's job from spec.trialTemplate.trialSpec", "from a ConfigMap"
+        findings.unsupported("spec.trialTemplate.configMap", runs, given)
 
 
 def _check_objective(objective: Mapping[str, Any], findings: Findings) -> None:
@@ -79,16 +88,17 @@ def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findi
     spec, path = experiment["spec"], "spec.trialTemplate"
     template = spec["trialTemplate"]
     trial = template["trialSpec"]
-    api = JOB_KINDS.get(trial["kind"])
-    law = f"a trial is one of {', '.join(f'{kind} ({version})' for kind, version in JOB_KINDS.items())}"
-    given = f"{trial['kind']} ({trial['apiVersion']})"
-    if not findings.require(api == trial["apiVersion"], f"{path}.trialSpec.kind", law, given, TEMPLATE, "stuck"):
+    if JOB_KINDS.get(trial["kind"]) != trial["apiVersion"]:
+        kinds = " or ".join(f"{kind} ({version})" for kind, version in JOB_KINDS.items())
+        given = f"{trial['kind']} ({trial['apiVersion']})"
+        findings.unsupported(f"{path}.trialSpec.kind", f"podium runs trials of kind {kinds}", given)
         return
     for field in ("successCondition", "failureCondition"):
         try:
             parse_condition(template[field])
-        except InvalidInput as error:
-            findings.require(False, f"{path}.{field}", "podium understands it", template[field], error.hint, "stuck")
+        except InvalidInput:
+            runs = 'podium understands conditions of field names and #(field=="text") queries'
+            findings.unsupported(f"{path}.{field}", runs, shorten(template[field]))
     _check_pods(template, trial, findings)
     referenced = {parameter["reference"] for parameter in template["trialParameters"]}
     unused = [parameter.name for parameter in space if parameter.name not in referenced]
@@ -141,9 +151,9 @@ def _check_values(template: Mapping[str, Any], space: list[Parameter], findings:
 
 def _check_collector(collecting: Mapping[str, Any], findings: Findings) -> None:
     path, kind = "spec.metricsCollectorSpec", collecting["collector"]["kind"]
-    law = "podium collects from StdOut, File or TensorFlowEvent"
-    known = kind in ("StdOut", "File", "TensorFlowEvent")
-    findings.require(known, f"{path}.collector.kind", law, kind, "use StdOut: print name=value", "stuck")
+    if kind not in ("StdOut", "File", "TensorFlowEvent"):
+        runs = "podium collects metrics from StdOut, File or TensorFlowEvent"
+        findings.unsupported(f"{path}.collector.kind", runs, str(kind))
     for pattern in ((collecting.get("source") or {}).get("filter") or {}).get("metricsFormat") or []:
         try:
             compile_format(pattern)

@@ -39,12 +39,20 @@ class Finding:
     """How to mend it."""
 
     level: str = "refused"
-    """``refused`` by Katib's webhook; ``stuck``: accepted by Katib, but cannot work; ``warning``."""
+    """``refused`` by Katib's webhook; ``stuck``: accepted by Katib, but cannot work; ``unsupported``: a cluster may run
+    it, podium does not; ``warning``."""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, without the field."""
+        if self.level == "unsupported":
+            return f"{self.law}, not {self.given}"
+        return f"`{self.law}` must hold, but got {self.given}"
 
     @property
     def text(self) -> str:
         """The finding as one sentence."""
-        return f"{self.field}: `{self.law}` must hold, but got {self.given}"
+        return f"{self.field}: {self.sentence}"
 
 
 class Findings(list[Finding]):
@@ -57,6 +65,17 @@ class Findings(list[Finding]):
         if not holds:
             self.append(Finding(field=field, law=law, given=shorten(given), hint=hint, level=level))
         return holds
+
+    def unsupported(self, field: str, runs: str, given: str) -> None:
+        """Note what podium does not run and Katib may.
+
+        Args:
+            field: Path of the field.
+            runs: What podium runs instead, a sentence: ``podium collects from StdOut, …``.
+            given: What follows ", not" in the sentence.
+        """
+        hint = f"podium cannot tell whether a cluster runs it; to run it here, change {field}"
+        self.append(Finding(field=field, law=runs, given=given, hint=hint, level="unsupported"))
 
 
 def raise_for(findings: Iterable[Finding]) -> None:

@@ -5,51 +5,73 @@ Sources: katib 0.19, pkg/suggestion/v1beta1/{hyperopt,optuna,goptuna,skopt,hyper
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from podium.manifests.experiment.hints import nearest
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.space import Parameter, count_points
 
-Rule = tuple[Callable[[str], Any], Callable[[Any], bool], str]
 
-_SEED: Rule = (int, lambda value: value >= 0, "an integer >= 0")
-_COUNT: Rule = (int, lambda value: value > 0, "an integer > 0")
-_COUNT_0: Rule = (int, lambda value: value >= 0, "an integer >= 0")
-_POSITIVE: Rule = (float, lambda value: 0 < value < math.inf, "a number > 0")
-_RESOURCE: Rule = (float, lambda value: 1 <= value < math.inf, "a number >= 1")
-_ETA: Rule = (lambda text: int(float(text)), lambda value: value >= 2, "an integer >= 2")
-_SHARE: Rule = (float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+class Rule(NamedTuple):
+    """What a setting may be."""
+
+    convert: Callable[[str], Any]
+    """Makes a number or a word of the text."""
+
+    holds: Callable[[Any], bool]
+    """Whether podium and Katib take the value."""
+
+    kind: str
+    """What is expected, in words."""
+
+    katib: tuple[str, ...] = ()
+    """Further values that Katib takes and podium does not."""
 
 
-def _one_of(*names: str) -> Rule:
-    return (str, lambda value: value in names, f"one of {', '.join(names)}")
+_SEED = Rule(int, lambda value: value >= 0, "an integer >= 0")
+_COUNT = Rule(int, lambda value: value > 0, "an integer > 0")
+_COUNT_0 = Rule(int, lambda value: value >= 0, "an integer >= 0")
+_POSITIVE = Rule(float, lambda value: 0 < value < math.inf, "a number > 0")
+_RESOURCE = Rule(float, lambda value: 1 <= value < math.inf, "a number >= 1")
+_ETA = Rule(lambda text: int(float(text)), lambda value: value >= 2, "an integer >= 2")
+_SHARE = Rule(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 
+
+def _one_of(*names: str, katib: tuple[str, ...] = ()) -> Rule:
+    return Rule(str, lambda value: value in names, f"one of {', '.join(names)}", katib)
+
+
+IGNORING = ("cmaes", "sobol", "hyperband", "pbt")
+"""Algorithms whose Katib service drops a setting that it does not know; the other services refuse it."""
 
 _KNOWN: dict[str, dict[str, Rule]] = {
     "random": {"random_state": _SEED},
     "grid": {"random_state": _SEED},
     "tpe": {
-        "gamma": (float, lambda value: 0 < value < 1, "a number between 0 and 1"),
+        "gamma": Rule(float, lambda value: 0 < value < 1, "a number between 0 and 1"),
         "prior_weight": _POSITIVE,
         "n_EI_candidates": _COUNT,
         "random_state": _SEED,
     },
     "multivariate-tpe": {"n_startup_trials": _COUNT_0, "n_ei_candidates": _COUNT, "random_state": _SEED},
-    "cmaes": {"random_state": _SEED, "sigma": _POSITIVE, "restart_strategy": _one_of("none", "None")},
+    "cmaes": {
+        "random_state": _SEED,
+        "sigma": _POSITIVE,
+        "restart_strategy": _one_of("none", katib=("ipop", "bipop")),
+    },
     "sobol": {"random_state": _SEED},
     "bayesianoptimization": {
-        "base_estimator": _one_of("GP"),
+        "base_estimator": _one_of("GP", katib=("RF", "ET", "GBRT")),
         "n_initial_points": _COUNT_0,
-        "acq_func": _one_of("gp_hedge", "EI"),
+        "acq_func": _one_of("gp_hedge", "EI", katib=("LCB", "PI", "EIps", "PIps")),
         "acq_optimizer": _one_of("auto", "sampling", "lbfgs"),
         "random_state": _SEED,
     },
     "hyperband": {"r_l": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
     "asha": {"r_l": _RESOURCE, "r_min": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
     "pbt": {
-        "suggestion_trial_dir": (str, lambda text: text.startswith("/"), "an absolute path"),
-        "n_population": (int, lambda value: value >= 5, "an integer >= 5"),
+        "suggestion_trial_dir": Rule(str, lambda text: text.startswith("/"), "an absolute path"),
+        "n_population": Rule(int, lambda value: value >= 5, "an integer >= 5"),
         "truncation_threshold": _SHARE,
         "resample_probability": _SHARE,
         "random_state": _SEED,
@@ -68,31 +90,31 @@ def read_settings(algorithm: Mapping[str, Any], path: str, findings: Findings) -
     """
     name = algorithm.get("algorithmName", "")
     known = _KNOWN.get(name)
-    law = f"podium runs the algorithm (one of {', '.join(one for one in _KNOWN if one != 'medianstop')})"
-    hint = nearest(name, [one for one in _KNOWN if one != "medianstop"])
-    if not findings.require(known is not None, f"{path}.algorithmName", law, name, hint, "stuck") or known is None:
+    if known is None:
+        runs = f"podium searches with {', '.join(one for one in _KNOWN if one != 'medianstop')}"
+        findings.unsupported(f"{path}.algorithmName", runs, name)
         return {}
     read: dict[str, Any] = {}
     for place, setting in enumerate(algorithm.get("algorithmSettings") or []):
         given, text = setting.get("name"), setting.get("value") or ""
         where = f"{path}.algorithmSettings[{place}]"
+        if given not in known and name in IGNORING:
+            findings.unsupported(where, f"podium runs {name} with settings {', '.join(known)}", str(given))
+            continue
         law = f"a setting of {name} is one of {', '.join(known)}"
         if not findings.require(given in known, where, law, given, nearest(given, known), "stuck"):
             continue
-        convert, holds, kind = known[given]
+        rule = known[given]
+        if text in rule.katib:
+            findings.unsupported(where, f"podium runs {name} with {given} {rule.kind.removeprefix('one of ')}", text)
+            continue
         try:
-            value = convert(text)
+            value = rule.convert(text)
         except (ValueError, OverflowError):
             value = None
-        free = given == "resource_name"
-        if findings.require(
-            value is not None and (free or holds(value)),
-            where,
-            f"{given} is {kind}",
-            text,
-            f"give {kind}, in quotes",
-            "stuck",
-        ):
+        fits = value is not None and (given == "resource_name" or rule.holds(value))
+        law, hint = f"{given} is {rule.kind}", f"give {rule.kind}, in quotes"
+        if findings.require(fits, where, law, text, hint, "stuck"):
             read[given] = value
     return read
 
