@@ -116,6 +116,21 @@ def test_optuna_finds_the_trials_of_a_sweep_in_its_journal(cluster: LocalCluster
     }
 
 
+@pytest.mark.parametrize("ended", ["by its last trial", "by its goal"])
+def test_no_trial_of_an_ended_study_is_left_running(ended: str, tmp_path: Path) -> None:
+    reached, slow = ended == "by its goal", "import os, sys, time; time.sleep(30 * os.path.exists(sys.argv[2]))\n"
+    script = slow + "open(sys.argv[2], 'x'); print('loss=0')" if reached else "print('loss=1')"
+    manifest = experiment(script, words=("${trialParameters.x}", str(tmp_path / "done")), maxTrialCount=2)
+    manifest["spec"]["objective"]["goal"] = 0
+    with LocalCluster(tmp_path / "cluster", fork_server=False) as cluster:
+        cluster.create(manifest | {"spec": manifest["spec"] | {"parallelTrialCount": 1 + reached}})
+        for _ in cluster.watch("Experiment", "e", timeout=60):
+            pass  # and as a pipeline's sweep does, close the cluster as soon as it has ended
+    found = [one.state.name for one in study_of(cluster).trials]
+    assert found.count("COMPLETE") == 2 - reached
+    assert "RUNNING" not in found
+
+
 def earlier(cluster: LocalCluster, name: str, count: int) -> list[float]:
     """Run a random sweep that ends with these many trials; return their values."""
     manifest = experiment(maxTrialCount=count)

@@ -95,6 +95,7 @@ class ExperimentController:
             mark(self._status, "Failed", "ExperimentFailed", f"Experiment has failed: {message}")
         finally:
             self._stop_trials()
+            self._close_study()
             if self._stopping.is_set():
                 self._count()
                 if not self._completed:
@@ -216,21 +217,24 @@ class ExperimentController:
 
     def _take_events(self) -> None:
         """Wait until something happened or is due, and take in all that did."""
-        events: list[tuple[str, Ended] | None] = []
         with suppress(queue.Empty):
-            events.append(self._events.get(timeout=self._file.pause(self._status)))
+            self._take(self._events.get(timeout=self._file.pause(self._status)))
             while True:
-                events.append(self._events.get_nowait())
-        if self._stopping.is_set():
-            return  # what ended since may have been ended: it runs again, and its result counts then
-        for name, ended in [event for event in events if event]:
-            if ended.unsaved:
-                raise ended.unsaved
-            self._active.pop(name).join()
-            self._learn(name, ended)
-            if ended.refused:
-                message = f"Experiment has failed: its trials cannot run here. {ended.refused}"
-                mark(self._status, "Failed", "ExperimentFailed", message)
+                self._take(self._events.get_nowait())
+
+    def _take(self, event: tuple[str, Ended] | None) -> None:
+        if event is None:
+            return
+        name, ended = event
+        self._active.pop(name).join()
+        if ended.unsaved:
+            raise ended.unsaved
+        if not status_of(self._trials[name]).finished:
+            return  # it was stopped with the Experiment: it runs again, and its result counts then
+        self._learn(name, ended)
+        if ended.refused:
+            message = f"Experiment has failed: its trials cannot run here. {ended.refused}"
+            mark(self._status, "Failed", "ExperimentFailed", message)
 
     def _learn(self, name: str, ended: Ended) -> None:
         assert self._search is not None
@@ -245,3 +249,17 @@ class ExperimentController:
                 self._cluster.halt(self._trials[name]["spec"]["runSpec"]["kind"], name)
         for thread in list(self._active.values()):
             thread.join(timeout=60)
+
+    def _close_study(self) -> None:
+        """Tell the study of the trials that ended since the last look, and of those that an end leaves without one.
+
+        Whoever watches the Experiment sees its end as soon as the last trial has one, and may close the cluster before
+        the loop comes round to that trial.
+        """
+        with suppress(OSError):  # a full disk; a study that goes on learns them from their files
+            while not self._events.empty():
+                with suppress(NotFound):
+                    self._take(self._events.get())
+            if self._search and self._completed:
+                for name in self._trials:
+                    self._search.tell(name, None)
