@@ -2,11 +2,41 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 ASKS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Background:
+    """A daemon thread that can be waited for again after a Ctrl-C.
+
+    Until Python 3.13 a Thread whose join was interrupted counts as ended, though it still runs: the clean-up would not
+    wait for it.
+
+    Args:
+        target: What to run.
+        name: Of the thread.
+    """
+
+    def __init__(self, target: Callable[[], None], name: str) -> None:
+        self._target, self._ended = target, threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the end; return whether it has come."""
+        return self._ended.wait(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._target()
+        finally:
+            self._ended.set()
 
 
 class Terminated(KeyboardInterrupt):

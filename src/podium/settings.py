@@ -23,6 +23,11 @@ class Settings:
         return self.home / "runs"
 
     @property
+    def cluster(self) -> Path:
+        """Directory of the local cluster for single jobs and Experiments; each run has one of its own."""
+        return self.home / "cluster"
+
+    @property
     def storage(self) -> str:
         """URL of the default storage, a directory."""
         return f"file://{quote(os.fsencode(self.home / 'store'))}"

@@ -135,7 +135,9 @@ def test_an_engine_that_was_killed_leaves_what_another_can_go_on_with(tmp_path: 
         deadline = time.monotonic() + 10
         while cluster.store.is_supervised("Experiment", "e") and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert status_of(cluster.get("Experiment", "e")).message.endswith("podium experiment resume e goes on.")
+        assert status_of(cluster.get("Experiment", "e")).message.endswith(
+            f"podium experiment resume e --dir {tmp_path}"
+        )
         resume(cluster, "e")
         found_now = finish(cluster, "e")
         assert types(found_now) == ["Created=True", "Running=False", "Succeeded=True"]

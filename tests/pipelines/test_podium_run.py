@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from podium.local.pipeline import from_here
+from podium.local.store import Store
+from podium.manifests.conditions import status_of
 from podium.registry import open_registry
 
 LINUX = sys.platform == "linux"
@@ -162,11 +165,28 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
     running.send_signal(number)
     running.wait(timeout=60)
     assert within(30, lambda: not processes_of(home)), processes_of(home)
+    (sweep,) = Store(only_run(home) / "cluster").list("Experiment")
+    assert status_of(sweep).phase == "Stopped"
     if number != signal.SIGKILL:
         assert running.returncode == 128 + number
         told = json.loads((only_run(home) / "run.json").read_text())
         assert told["state"] == "stopped"
         assert told["steps"]["katib-sweep"]["state"] == "stopped"
+    if number == signal.SIGTERM:
+        (said,) = (line for line in running.communicate()[1].splitlines() if "resume it with: " in line)
+        resumed(home, shlex.split(said.partition("resume it with: ")[2]))
+
+
+def resumed(home: Path, command: list[str]) -> None:
+    """Resume a sweep with the command that its run showed, until its trials run again."""
+    words = [PODIUM, *command[1:]]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment(home))
+    assert process.stderr is not None
+    try:
+        assert any(" Running " in line for line in process.stderr)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:

@@ -179,12 +179,12 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
                 if ended:
                     break
     except KeyboardInterrupt:
-        click.echo(f"Experiment {name} is stopped; podium experiment resume {name} goes on", err=True)
+        click.echo(f"Experiment {name} is stopped; resume it with: {cluster.store.resume_command(name)}", err=True)
         raise
     found = cluster.get("Experiment", name)
     if is_stopped(found):
         why = status_of(found).message.partition(";")[0].removeprefix("Experiment was stopped")
-        raise Failed(f"Experiment {name} was stopped{why}", f"podium experiment resume {name} goes on")
+        raise Failed(f"Experiment {name} was stopped{why}", f"resume it with: {cluster.store.resume_command(name)}")
     state = summary_of(found)
     if state["state"] != "Succeeded":
         raise _failure(cluster, name, state["message"])

@@ -135,5 +135,5 @@ def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_serv
             law = f"`--image-dir IMAGE=DIR` must hold, but got {text!r}"
             raise InvalidInput(law, "for example --image-dir trainer:1=.")
     mapped: dict[str, str | Path] = dict(text.partition("=")[::2] for text in images)
-    place = directory or Settings.from_environment().home / "cluster"
+    place = directory or Settings.from_environment().cluster
     return LocalCluster(place.absolute(), images=mapped, fork_server=fork_server)

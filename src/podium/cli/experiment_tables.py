@@ -110,7 +110,7 @@ def stop(name: str, directory: Path | None, as_json: bool) -> None:
         ask_to_stop(cluster, name)
     if as_json:
         click.echo(json.dumps({"experiment": name, "stopping": True}))
-    click.echo(f"Experiment {name} stops; podium experiment resume {name} goes on", err=True)
+    click.echo(f"Experiment {name} stops; resume it with: {cluster.store.resume_command(name)}", err=True)
 
 
 @click.command()

@@ -40,8 +40,13 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) 
     from podium.local.run import run_pipeline
     from podium.settings import Settings
 
-    with progress() as watcher:
-        done = run_pipeline(pipeline, words, Settings.from_environment(), watcher)
+    try:
+        with progress() as watcher:
+            done = run_pipeline(pipeline, words, Settings.from_environment(), watcher)
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", ()):
+            click.echo(note, err=True)
+        raise
     outcome = outcome_of(done)
     click.echo(json.dumps(outcome, indent=1) if as_json else show(outcome))
 

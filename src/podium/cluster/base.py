@@ -83,10 +83,10 @@ class Cluster(ABC):
         """
 
     def abandon(self, kind: str, name: str) -> None:
-        """Ask once for the object's removal, without waiting: for a process that is about to be killed.
+        """Ask once for the object's end, without waiting: for a process that is about to be killed.
 
-        Under Kubeflow Pipelines a cancelled step has a few tenths of a second (observed). Best effort: errors are
-        those of delete, and nothing is retried.
+        A namespace is left clean; a local cluster keeps the object's files. Under Kubeflow Pipelines a cancelled step
+        has a few tenths of a second (observed). Best effort: errors are those of delete, and nothing is retried.
         """
         self.delete(kind, name)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
+from podium.interrupts import Background
 from podium.local.images import Images
 from podium.local.jsonfile import write_json
 from podium.local.replica import Replica
@@ -51,7 +52,7 @@ class Controller(ABC):
         self.finished: float | None = None
         self._wake, self._closing = threading.Event(), threading.Event()
         self._recorded: list[dict[str, Any]] = []
-        self._thread = threading.Thread(target=self._run, name=f"podium-{self.kind}-{self.name}", daemon=True)
+        self._thread = Background(self._run, f"podium-{self.kind}-{self.name}")
 
     def start(self) -> None:
         """Begin."""
@@ -68,8 +69,7 @@ class Controller(ABC):
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until nothing runs any more; return whether that is so."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._thread.join(timeout)
 
     @abstractmethod
     def reconcile(self, now: float) -> None:

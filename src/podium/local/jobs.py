@@ -117,10 +117,12 @@ class LocalJobs(Cluster):
 
     def delete(self, kind: str, name: str) -> None:
         """Stop the object, whichever process supervises it, and remove its files, logs too."""
-        self.abandon(kind, name)
+        self.store.ask_to_delete(kind, name)
         deadline = time.monotonic() + DELETE_TIMEOUT
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
+        if supervisor:
+            supervisor.wake()
         ended = supervisor is None or supervisor.join(DELETE_TIMEOUT)
         while self.store.exists(kind, name) and time.monotonic() < deadline:
             if ended and not self.store.is_supervised_elsewhere(kind, name):
@@ -129,12 +131,8 @@ class LocalJobs(Cluster):
                 time.sleep(POLL / 4)
 
     def abandon(self, kind: str, name: str) -> None:
-        """Ask for the removal; should this process be killed meanwhile, its jobs end with it."""
-        self.store.ask_to_delete(kind, name)
-        with self._lock:
-            supervisor = self._supervisors.get((kind, name))
-        if supervisor:
-            supervisor.wake()
+        """Ask for the end of its processes; the object stays, so that an Experiment can be resumed."""
+        self.halt(kind, name)
 
     def close(self) -> None:
         """Stop everything that this process supervises; returns when no process is left."""

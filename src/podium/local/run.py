@@ -26,6 +26,7 @@ from typing import Any
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.identity import RUN_ID, new_run_id
 from podium.interrupts import signals_interrupt
+from podium.local.store import Store, is_resumable
 from podium.settings import Settings
 
 PATIENCE = 40
@@ -101,7 +102,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
     Raises:
         InvalidInput: Unknown pipeline or parameter; nothing was made.
         Failed: A step failed; the message holds its error and the hint names its log.
-        KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP came; everything was stopped.
+        KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP came; everything was stopped. Its notes say what can be resumed.
     """
     run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
     run.directory = settings.runs / run.id
@@ -114,8 +115,10 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
             for line in child.stdout:
                 _follow(run, json.loads(line), watcher)
             code = child.wait()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         _stopped(run)
+        for line in _resumable(run):
+            interrupt.add_note(line)
         raise
     _end(run, code)
     return run
@@ -186,6 +189,14 @@ def _stopped(run: Run) -> None:
         step.state = "stopped" if step.state == "running" else step.state
     if run.directory.is_dir():
         run.save()
+
+
+def _resumable(run: Run) -> list[str]:
+    """Say how each sweep that was stopped with the run can be resumed."""
+    store = Store(run.directory / "cluster")
+    stopped = [one for one in store.list("Experiment") if is_resumable(one)]
+    names = [one["metadata"]["name"] for one in stopped]
+    return [f"the sweep's trials are kept; resume it with: {store.resume_command(name)}" for name in names]
 
 
 def _end(run: Run, code: int) -> None:

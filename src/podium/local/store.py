@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import shutil
 import threading
 import time
@@ -21,6 +22,7 @@ from podium.local.jsonfile import read_json, read_object, write_json
 from podium.local.lease import Lease, alone, drop_dead, is_held
 from podium.local.metadata import new_metadata, timestamp
 from podium.manifests.conditions import set_condition, status_of
+from podium.settings import Settings
 
 PLURALS = {"PyTorchJob": "pytorchjobs", "Job": "jobs", "Experiment": "experiments", "Trial": "trials"}
 """Folder of each kind, which is also its name in the Kubernetes API."""
@@ -126,10 +128,17 @@ class Store:
         if not status_of(manifest).finished and not self.is_supervised(kind, name):
             message = f"{kind} {name} was stopped: the process that ran it ended."
             if kind == "Experiment":
-                message += f" podium experiment resume {name} goes on."
+                message += f" Resume it with: {self.resume_command(name)}"
             now = timestamp()
             set_condition(manifest.setdefault("status", {}), "Failed", True, f"{kind}{LOST}", message, now)
         return manifest
+
+    def resume_command(self, experiment: str) -> str:
+        """Return what to type to resume an Experiment of this cluster."""
+        command = f"podium experiment resume {experiment}"
+        if self.directory == Settings.from_environment().cluster:
+            return command
+        return f"{command} --dir {shlex.quote(str(self.directory))}"
 
     def _load(self, kind: str, name: str) -> Manifest:
         try:
@@ -240,6 +249,12 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_ino, found.st_mtime_ns
+
+
+def is_resumable(experiment: Manifest) -> bool:
+    """Return whether an Experiment was stopped, or lost its process, before its end."""
+    state = status_of(experiment)
+    return state.phase == "Stopped" or state.reason.endswith(LOST)
 
 
 def _names_hint(store: Store, kind: str) -> str:

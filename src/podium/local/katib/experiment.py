@@ -15,6 +15,7 @@ from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.errors import NotFound, PodiumError
+from podium.interrupts import Background
 from podium.local.jobs import LocalJobs
 from podium.local.katib.early_stopping import MedianStop
 from podium.local.katib.reporting import StatusFile
@@ -61,7 +62,7 @@ class ExperimentController:
         self._likely_job = check_trials(cluster, self.experiment, directory)
         # One that goes on has them in its study, and may go on though they were deleted.
         self._earlier = [] if "startTime" in self._status else earlier_trials(cluster.store, self.experiment)
-        self._thread = threading.Thread(target=self._run, name=f"podium-Experiment-{self.name}", daemon=True)
+        self._thread = Background(self._run, f"podium-Experiment-{self.name}")
 
     def start(self) -> None:
         """Begin, or go on."""
@@ -74,8 +75,7 @@ class ExperimentController:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no trial runs any more; return whether that is so."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._thread.join(timeout)
 
     def _run(self) -> None:
         try:
@@ -99,7 +99,8 @@ class ExperimentController:
             if self._stopping.is_set():
                 self._count()
                 if not self._completed:
-                    message = f"Experiment was stopped{self._why}; podium experiment resume {self.name} goes on"
+                    command = self._cluster.store.resume_command(self.name)
+                    message = f"Experiment was stopped{self._why}; resume it with: {command}"
                     mark(self._status, "Stopped", "ExperimentStopped", message)
             self._file.close(self._status)
             self.at_end()

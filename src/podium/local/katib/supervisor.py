@@ -3,6 +3,7 @@
 import threading
 from typing import TYPE_CHECKING
 
+from podium.interrupts import Background
 from podium.local.jobs import LocalJobs
 from podium.local.store import POLL
 
@@ -20,8 +21,7 @@ class ExperimentSupervisor:
         self._cluster, self._controller = cluster, controller
         self._wake, self._closing, self._ended = threading.Event(), threading.Event(), threading.Event()
         controller.at_end = self._note_end
-        name = f"podium-supervisor-{controller.name}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = Background(self._run, f"podium-supervisor-{controller.name}")
 
     def start(self) -> None:
         """Begin."""
@@ -39,8 +39,7 @@ class ExperimentSupervisor:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no trial runs any more; return whether that is so."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._thread.join(timeout)
 
     def _note_end(self) -> None:
         self._ended.set()
