@@ -37,15 +37,19 @@ def podium(home: Path, *words: str, timeout: float = 200) -> subprocess.Complete
 
 
 def processes_of(home: Path) -> list[str]:
+    return list(of_home(home).values())
+
+
+def of_home(home: Path) -> dict[int, str]:
     """Return the command lines of all processes that know this home: by environment, arguments or working directory."""
     marker = str(home).encode()
-    found = []
+    found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes()
             place = os.fsencode((entry / "cwd").readlink())
             if marker in command or marker in place or marker in (entry / "environ").read_bytes():
-                found.append(command.replace(b"\0", b" ").decode())
+                found[int(entry.name)] = command.replace(b"\0", b" ").decode()
         except OSError:
             continue
     return found
@@ -175,6 +179,42 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
     if number == signal.SIGTERM:
         (said,) = (line for line in running.communicate()[1].splitlines() if "resume it with: " in line)
         resumed(home, shlex.split(said.partition("resume it with: ")[2]))
+
+
+@pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
+def test_a_killed_step_says_which_signal_and_what_to_do(home: Path, running: subprocess.Popen[str]) -> None:
+    step = min(
+        pid for pid, command in of_home(home).items() if "executor_main" in command and not command.startswith("sh ")
+    )
+    os.kill(step, signal.SIGKILL)
+    said = running.communicate(timeout=60)[1].splitlines()
+    assert running.returncode == 1
+    error, hint = said[-2:]
+    assert error.startswith('error: step "Sweep hyperparameters" was killed by SIGKILL')
+    (sweep,) = Store(only_run(home) / "cluster").list("Experiment")
+    assert "podium run tune_and_promote source=" in hint
+    assert f"podium experiment resume {sweep['metadata']['name']} --dir '{only_run(home)}/cluster'" in hint
+
+
+@pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize("moment", ["as it starts", "while it imports"])
+def test_a_run_stopped_during_its_imports_never_begins(home: Path, tmp_path: Path, moment: str, number: int) -> None:
+    command = [PODIUM, "run", f"source={tmp_path / 'nowhere'}"]
+    process = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        known = "podium.local.pipeline"
+        assert within(60, lambda: any(known in command for command in processes_of(home)))
+        if moment == "while it imports":
+            (child,) = (pid for pid, command in of_home(home).items() if known in command)
+            assert within(60, lambda: "/google/" in Path(f"/proc/{child}/maps").read_text())  # protobuf, of kfp
+        process.send_signal(number)
+        process.wait(timeout=60)
+        assert within(30, lambda: not processes_of(home)), processes_of(home)
+        assert not home.exists()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def resumed(home: Path, command: list[str]) -> None:

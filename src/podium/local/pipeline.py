@@ -5,7 +5,8 @@ gets a process of its own: ``python -m podium.local.pipeline``. It reads one JSO
 ends when stdin does, and writes one JSON object a line to stdout::
 
     {"event": "steps", "steps": {"prepare-data": "Prepare the data", …}}
-    {"event": "start" | "success" | "failure" | "cached", "step": "prepare-data"}
+    {"event": "start" | "success" | "cached", "step": "prepare-data"}
+    {"event": "failure", "step": "prepare-data", "code": -9}
     {"event": "line", "step": "prepare-data", "text": "…"}
     {"event": "refused", "message": "…", "hint": "…"}
 
@@ -44,6 +45,7 @@ class Teller:
         self.logs = logs
         self.events = events
         self.step: str | None = None
+        self.code: int | None = None
         self.stopping = False
         self.rest = ""
 
@@ -56,6 +58,8 @@ class Teller:
     def stop(self, *_: Any) -> None:
         """Take a SIGTERM. The running step got it too: it cleans up, ends, and kfp.local reports its failure."""
         self.stopping = True
+        if self.step is None:
+            raise Stopped
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Read a record of the root logger; it belongs to kfp.log alone."""
@@ -67,7 +71,7 @@ class Teller:
             self.tell("start", step=self.step)
         elif ended := _ENDED.match(text):
             self.step = None
-            self.tell(ended[2].lower(), step=ended[1])
+            self.tell(ended[2].lower(), step=ended[1], **({} if ended[2] == "SUCCESS" else {"code": self.code}))
         elif cached := _CACHED.match(text):
             self.tell("cached", step=cached[1])
         self._log("kfp", text)
@@ -92,14 +96,16 @@ class Teller:
 
 def main() -> int:
     """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was refused."""
-    order = json.loads(sys.stdin.readline())
+    line = sys.stdin.readline()
+    if not line:
+        return 1  # the caller was killed before it could say anything
+    order = json.loads(line)
     directory = Path(order["directory"])
     threading.Thread(target=_end_with_caller, args=(os.dup(0),), daemon=True).start()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)  # what a library writes past sys.stdout must not look like an event
         teller = Teller(directory / "logs", events)
-        signal.signal(signal.SIGTERM, teller.stop)
         try:
             _run(order, directory, teller)
         except PodiumError as error:
@@ -137,12 +143,15 @@ def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
         ) from None
     teller.tell("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
     _configure(directory, Path(order["cache"]))
+    _keep_exit_codes(teller)
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addFilter(teller.filter)
     with (teller.logs / "kfp.log").open("a") as noise, redirect_stdout(cast(TextIO, teller)):
         os.dup2(noise.fileno(), 1)
         os.dup2(noise.fileno(), 2)
+        # Until here a SIGTERM kills: there is nothing to clean up, and the imports alone take seconds.
+        signal.signal(signal.SIGTERM, teller.stop)
         pipeline(**values)
 
 
@@ -170,6 +179,19 @@ def _configure(directory: Path, cache: Path) -> None:
         enable_caching=True,
         cache_root=str(cache),
     )
+
+
+def _keep_exit_codes(teller: Teller) -> None:
+    """Let the teller know how a step's process ended: kfp.local says only that it failed."""
+    from kfp.local import subprocess_task_handler as handler
+
+    run = handler.run_local_subprocess
+
+    def keeping(*arguments: Any, **more: Any) -> int:
+        teller.code = run(*arguments, **more)
+        return teller.code
+
+    handler.run_local_subprocess = keeping
 
 
 def _in_order(tasks: Any) -> dict[str, str]:

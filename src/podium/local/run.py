@@ -12,6 +12,7 @@ run means signalling one process group. Everything lies under ``<home>/runs/<run
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,6 +49,9 @@ class StepRecord:
 
     seconds: float | None = None
     """How long it took."""
+
+    exit_code: int | None = None
+    """Of its process, if it failed."""
 
 
 @dataclass(kw_only=True)
@@ -120,7 +124,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
         for line in _resumable(run):
             interrupt.add_note(line)
         raise
-    _end(run, code)
+    _end(run, code, shlex.join(["podium", "run", pipeline, *words]))
     return run
 
 
@@ -177,6 +181,7 @@ def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
     elif kind in ("success", "failure"):
         step = run.steps[name]
         step.state = "succeeded" if kind == "success" else "failed"
+        step.exit_code = event.get("code")
         step.seconds = round(time.time() - (step.started or time.time()), 3)
     if kind != "line":
         run.save()
@@ -199,20 +204,35 @@ def _resumable(run: Run) -> list[str]:
     return [f"the sweep's trials are kept; resume it with: {store.resume_command(name)}" for name in names]
 
 
-def _end(run: Run, code: int) -> None:
+def _end(run: Run, code: int, command: str) -> None:
     if code == 0:
         run.state = "succeeded"
         run.save()
         return
     run.state = "failed"
+    failed = next((name for name, step in run.steps.items() if step.state in ("failed", "running")), None)
+    if failed:
+        run.steps[failed].state = "failed"
     if run.directory.is_dir():
         run.save()
-    failed = next((name for name, step in run.steps.items() if step.state in ("failed", "running")), None)
+    who, code = (f'step "{run.steps[failed].title}"', run.steps[failed].exit_code or code) if failed else ("run", code)
+    if killer := _killed_by(code):
+        again = "; ".join([f"run it again: {command}", *_resumable(run)])
+        raise Failed(f"{who} was killed by {killer}", f"its log: {run.log(failed or 'kfp')}; {again}")
     if failed is None:
         raise PodiumError(f"run {run.id} broke off (exit code {code})", f"see {run.log('kfp')}")
     raise Failed(
         f'step "{run.steps[failed].title}" failed\n{_last_words(run.log(failed))}', f"its log: {run.log(failed)}"
     )
+
+
+def _killed_by(code: int) -> str | None:
+    """Return the signal of an exit code, as Popen or a shell gives it; None for any other."""
+    number = -code if code < 0 else code - 128
+    if number not in {one.value for one in signal.Signals}:
+        return None
+    name = signal.Signals(number).name
+    return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
 
 
 def _last_words(log: Path) -> str:
