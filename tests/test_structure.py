@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = {"components": "components", "experiments": "experiments", "pipelines": "pipelines", "trainer": "trainer"}
 HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optuna", "onnx", "onnxruntime", "scipy"}
 
-# Who may import which rooms of podium; a room may always import itself, errors and settings.
+# Who may import which rooms of podium; a room may always import itself, errors, documents and settings.
 ALLOWED = {
     "trainer": {"data", "metrics", "storage"},
     "storage": set(),
@@ -62,7 +62,7 @@ def test_imports_go_one_way() -> None:
         for room, file in sources()
         if room in ALLOWED
         for other in imported_rooms(ast.parse(file.read_text()))
-        if other not in ALLOWED[room] | {room, "errors", "settings", "__version__"}
+        if other not in ALLOWED[room] | {room, "errors", "documents", "settings", "__version__"}
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -88,3 +88,15 @@ def test_pins_are_exact_and_name_no_index(file: Path) -> None:
     assert lines
     for line in lines:
         assert re.match(r"^[\w.-]+(\[[\w,-]+\])?==[\w.+!]+( ; .+)?$", line), line
+
+
+def test_yaml_is_loaded_in_one_module() -> None:
+    loads = re.compile(r"\byaml\.(\w*load\w*|parse|scan|compose\w*|\w*Loader)\b|from yaml\b")
+    wrong = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for _, file in sources()
+        if file.stem != "yaml_loader"
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if loads.search(line)
+    ]
+    assert not wrong, "\n".join(["use podium.documents.load_yaml", *wrong])

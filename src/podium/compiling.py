@@ -72,8 +72,10 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -
     """
     import yaml
 
+    from podium.documents import load_yaml
+
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    documents = list(yaml.safe_load_all(text))
+    documents = load_yaml(text, "the compiled pipeline")
     root = documents[0]["root"]
     for name, value in values.items():
         if isinstance(value, str):

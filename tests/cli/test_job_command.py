@@ -159,7 +159,7 @@ def test_what_cannot_run_is_refused(podium: Any, documents: Any, words: str) -> 
 def test_what_is_not_yaml_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_bytes(content)
     result = CliRunner().invoke(app, ["job", "run", str(tmp_path / "bad.yaml")])
-    assert "is not YAML" in str(error_of(result))
+    assert "is not readable as" in str(error_of(result))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])

@@ -129,7 +129,7 @@ def test_a_parameter_the_version_lacks_is_refused_before_anything_is_made(server
         ("name: x\npipeline: y\ncron: '@daily'\ncatchup: 'no'\n", "catchup is bool"),
         ("name: x\npipeline: y\ncron: '@daily'\nparameters: {day: '[[ScheduledTime]]'}\n", "do not substitute"),
         ("- 1\n", "holds a schedule"),
-        ("{", "cannot be read"),
+        ("{", "not readable as YAML"),
         ("schedules: []\n", "there is a schedule"),
     ],
 )

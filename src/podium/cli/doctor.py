@@ -14,6 +14,7 @@ import click
 
 from podium.doctor.finding import Report
 from podium.doctor.reading import STRATEGIES, Reader, guess_reader, reader_of
+from podium.documents import read_text
 from podium.errors import InvalidInput, require
 
 
@@ -125,6 +126,8 @@ def read_lines(file: str) -> list[str]:
         InvalidInput: It cannot be read.
     """
     try:
+        if file.endswith((".yaml", ".yml")):
+            return read_text(Path(file)).split("\n")
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", "give the path of a log or a manifest") from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
+from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def job() -> None:
 
 
 @job.command()
-@click.argument("file", type=click.File())
+@click.argument("file", type=click.File("rb"))
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
 @click.option(
     "--image-dir",
@@ -153,12 +154,7 @@ def delete(name: str, directory: Path | None, as_json: bool) -> None:
 
 
 def _read(file: Any, name: str | None) -> "list[Manifest]":
-    import yaml
-
-    try:
-        documents = [one for one in yaml.safe_load_all(file) if one is not None]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{file.name} is not YAML: {' '.join(str(error).split())}") from None
+    documents = load_yaml(file.read(MAX_YAML + 1), file.name)
     for at, one in enumerate(documents):
         _check_document(one, at + 1, file.name)
     if not documents:

@@ -53,6 +53,7 @@ def upload(
 
 
 def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> str:
+    from podium.documents import read_text
     from podium.errors import InvalidInput, require
 
     file = Path(pipeline)
@@ -63,7 +64,7 @@ def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> 
     hint = "give the images to `podium compile`"
     require(not (steps_image or trainer_image), "a compiled file keeps its images", hint, file=pipeline)
     try:
-        return file.read_text()
+        return read_text(file)
     except OSError as error:
         raise InvalidInput(f"{pipeline} cannot be read: {error.strerror}") from error
 

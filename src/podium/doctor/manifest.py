@@ -11,13 +11,13 @@ from podium.doctor.shell_rules import SHELL_RULES
 from podium.doctor.sweep import Sweep
 from podium.doctor.sweep_rules import SWEEP_RULES
 from podium.doctor.trial_rules import TRIAL_RULES
+from podium.documents import load_yaml
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment.checks import examine
 from podium.manifests.experiment.rules import Finding as Broken
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.schema import JOB_KINDS
-from podium.manifests.experiment.source import parse_all
 from podium.manifests.experiment.space import read_space
 
 KINDS = ("Experiment", "PyTorchJob", "Job")
@@ -40,7 +40,7 @@ def documents(text: str, origin: str) -> list[dict[str, Any]]:
     Raises:
         InvalidInput: It is no YAML, or holds something that is no object.
     """
-    found = parse_all(text, origin)
+    found = load_yaml(text, origin)
     for one in found:
         if not isinstance(one, dict):
             raise InvalidInput(f"`a manifest is an object` must hold, but {origin} holds {type(one).__name__}")

@@ -10,6 +10,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput, NotFound, require
 from podium.parameters import suggestion
 from podium.server.client import Server
@@ -98,18 +99,19 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
     Raises:
         InvalidInput: A file is no schedule, or two have one name; the message names the file.
     """
-    import yaml
-
     found: dict[str, Schedule] = {}
     for path in paths:
         for file in sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]:
             try:
-                content = yaml.safe_load(file.read_text())
-            except (OSError, yaml.YAMLError) as error:
-                said = (error.strerror if isinstance(error, OSError) else None) or error
+                documents = load_yaml(read_text(file), str(file))
+            except OSError as error:
                 hint = "name a YAML file with schedules, or a directory of them; see docs/cluster.md"
-                raise InvalidInput(f"{file} cannot be read: {said}", hint) from error
-            for one in content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]:
+                raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint) from error
+            require(len(documents) == 1, f"{file} holds one YAML document", documents=len(documents))
+            content = documents[0]
+            schedules = content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]
+            require(isinstance(schedules, list), f"{file}: schedules is a list", schedules=schedules)
+            for one in schedules:
                 schedule = _parse(file, one)
                 require(schedule.name not in found, f"{file}: every schedule has a name of its own", name=schedule.name)
                 found[schedule.name] = schedule

@@ -8,7 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from podium.errors import Conflict, InvalidInput, NotFound, require
+from podium.documents import load_yaml
+from podium.errors import Conflict, NotFound, require
 from podium.parameters import Parameter, suggestion
 from podium.server.client import Server
 from podium.values import PIPELINES, with_experiment_text
@@ -77,13 +78,8 @@ def read_spec(text: str) -> dict[str, Any]:
     Raises:
         InvalidInput: It is no compiled KFP v2 pipeline.
     """
-    import yaml
-
     hint = "make one with `podium compile`"
-    try:
-        documents = [one for one in yaml.safe_load_all(text) if one]
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"this is no YAML: {error}", hint) from error
+    documents = [one for one in load_yaml(text, "the compiled pipeline") if one]
     fits = bool(documents) and all(isinstance(one, dict) for one in documents) and "pipelineInfo" in documents[0]
     require(fits, "the file is a compiled KFP v2 pipeline", hint, documents=len(documents))
     if len(documents) == 1:

@@ -1,30 +1,13 @@
 """Experiments from files, from text, or from those that come with podium."""
 
 import difflib
-import json
 import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput, NotFound
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: ``1e-3`` is a number and ``2026-01-02`` is text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if not tag.endswith((":timestamp", ":float"))]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"([-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
-    list("-+0123456789."),
-)
 
 
 def bundled() -> list[str]:
@@ -49,8 +32,8 @@ def load(name_or_text: str) -> dict[str, Any]:
     path = Path(name_or_text)
     if path.is_file():
         try:
-            return parse(path.read_text(), name_or_text)
-        except (OSError, UnicodeDecodeError) as error:
+            return parse(read_text(path), name_or_text)
+        except OSError as error:
             raise InvalidInput(f"{name_or_text} cannot be read: {error}") from None
     entry = resources.files("podium.experiments") / f"{name_or_text}.yaml"
     if not re.fullmatch(r"[\w-]+", name_or_text) or not entry.is_file():
@@ -66,7 +49,7 @@ def parse(text: str, origin: str) -> dict[str, Any]:
     Raises:
         InvalidInput: Not YAML, not one object, or it holds what JSON cannot say.
     """
-    documents = parse_all(text, origin)
+    documents = load_yaml(text, origin)
     if len(documents) != 1:
         hint = "split the file" if documents else "it must hold one Kubernetes object"
         raise InvalidInput(f"`one object` must hold, but {origin} has {len(documents)}", hint)
@@ -75,21 +58,3 @@ def parse(text: str, origin: str) -> dict[str, Any]:
             f"`one object` must hold, but {origin} is something else", "it must hold one Kubernetes object"
         )
     return dict(documents[0])
-
-
-def parse_all(text: str, origin: str) -> list[Any]:
-    """Parse every document of YAML or JSON; empty ones are left out.
-
-    Raises:
-        InvalidInput: Not YAML, or it holds what JSON cannot say.
-    """
-    try:
-        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
-        # As in the JSON that a cluster gets, what an alias repeats is a copy: one can be changed without the other.
-        documents = [json.loads(json.dumps(one, allow_nan=False, ensure_ascii=False).encode()) for one in documents]
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise InvalidInput(f"{origin} is not readable as YAML{place}: {what}") from None
-    return documents

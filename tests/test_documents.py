@@ -1,0 +1,137 @@
+"""Documents that are small to send and large to read, and those that people really write."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podium.documents import load_json, load_yaml, read_text
+from podium.errors import InvalidInput
+
+ROOT = Path(__file__).parent.parent
+
+
+def aliases(levels: int, first: str = "x") -> str:
+    lines = [f"a0: &a0 [{first}, {first}]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, levels)]
+    return "\n".join(lines)
+
+
+def merges(levels: int) -> str:
+    lines = ["a0: &a0 {k: v}"]
+    lines += [f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 9)}]}}" for level in range(1, levels)]
+    return "\n".join(lines)
+
+
+BOMBS = {
+    "aliases of aliases": aliases(10),
+    "merges of merges": merges(20),
+    "aliases of a long text": f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]",
+    "many documents": "---\n" * 200_000,
+    "many values": "- {}\n" * 200_000,
+    "open brackets": "[" * 1_000_000,
+    "open keys": "? " * 1_000_000 + "a",
+    "levels made of aliases": "a0: &a0 [x]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 2000)),
+    "a number in base sixty": "!!int '1" + ":1" * 1_000_000 + "'",
+    "a number in base sixteen": "0x" + "f" * 3_000_000,
+    "an alias of itself": "a: &a [*a]",
+    "many directives": "".join(f"%TAG !a{n}! x\n" for n in range(100_000)) + "--- a",
+    "100 MB": "# comment\n" * 10_000_000,
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_yaml_bombs_are_refused_by_name_within_seconds(what: str) -> None:
+    start = time.process_time()
+    with pytest.raises(InvalidInput, match=r"^bomb\.yaml (has|is) "):
+        load_yaml(BOMBS[what], "bomb.yaml")
+    assert time.process_time() - start < 5  # about 0.5 at most; minutes without the limits
+
+
+def test_a_bomb_as_an_experiment_is_refused(tmp_path: Path) -> None:
+    from podium.manifests.experiment import load
+
+    (tmp_path / "bomb.yaml").write_text(aliases(10))
+    with pytest.raises(InvalidInput, match=r"bomb\.yaml has more than 50,000 values"):
+        load(str(tmp_path / "bomb.yaml"))
+
+
+def test_a_device_without_end_is_read_to_the_limit() -> None:
+    with pytest.raises(InvalidInput, match="/dev/zero is larger than 1,000 bytes"):
+        read_text(Path("/dev/zero"), 1000)
+
+
+def test_all_yaml_of_the_project_loads_as_before() -> None:
+    files = [
+        file
+        for folder in ("experiments", "schedules", "deploy", "tests/golden")
+        for file in (ROOT / folder).rglob("*.yaml")
+    ]
+    assert len(files) > 20
+    for file in files:
+        before = [one for one in yaml.safe_load_all(file.read_text()) if one is not None]
+        if "1e-" not in file.read_text():  # text in YAML 1.1, a number to kubectl
+            assert load_yaml(file.read_bytes(), str(file)) == json.loads(json.dumps(before)), file
+
+
+def test_anchors_of_ordinary_size_are_copies() -> None:
+    first, second = load_yaml(
+        "base: &base {cpu: 1}\nmaster: {<<: *base, gpu: 0}\nworker: *base\n---\n---\nb: 1", "job.yaml"
+    )
+    assert first == {"base": {"cpu": 1}, "master": {"cpu": 1, "gpu": 0}, "worker": {"cpu": 1}}
+    first["worker"]["cpu"] = 2
+    assert (first["base"]["cpu"], second) == (1, {"b": 1})
+
+
+def test_values_are_those_that_kubectl_reads() -> None:
+    text = "[1e-3, 2026-01-02, 1:30, 0x10, 017, 1_000, yes, ~, 18446744073709551616, '1', !!str 5, =, .5, -3.0]"
+    assert load_yaml(text, "x") == [
+        [0.001, "2026-01-02", "1:30", 16, 15, 1000, True, None, 18446744073709551616.0, "1", "5", "=", 0.5, -3.0]
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [".nan", "-.inf", "!!timestamp x", "!!bool x", "!!int x", "!!int [1]", "!!float x", "!!binary aa", "!!set {a}",
+     "!!python/object/apply:os.getcwd []", "{[1]: 2}", "a: b: c", "\t- a", "'\\ud800'x", '"\\ud800"', "*a", "\x00", b"\xff", "\udcff"],
+)  # fmt: skip
+def test_what_is_not_plain_yaml_is_refused_with_its_name(text: str | bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"^some\.yaml is not "):
+        load_yaml(text, "some.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    ids=str.split("brackets objects size surrogate surrogate-byte byte unfinished digits nan"),
+    argvalues=[
+        (b"[" * 1_000_000, "nested more than 100 levels deep"),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "nested more than 100 levels deep"),
+        (b'"' + b"x" * 2_000 + b'"', "larger than 1,000 bytes"),
+        (b'"\\ud800"', "half of a surrogate pair"),
+        ("\udcff", "is not readable as UTF-8"),
+        (b"\xff", "is not readable as UTF-8"),
+        (b"{", "not readable as JSON"),
+        (b"1" * 5000, "not readable as JSON"),
+        (b"[NaN]", "NaN is not a number"),
+    ],
+)
+def test_json_beyond_limits_is_refused_with_its_name(content: bytes | str, reason: str) -> None:
+    limit = 1000 if "1,000" in reason else 10**7
+    with pytest.raises(InvalidInput, match=rf"^some\.json .*{reason}"):
+        load_json(content, "some.json", nan=False, limit=limit)
+
+
+def test_json_of_ordinary_depth_and_characters_is_read() -> None:
+    assert load_json(b"[" * 99 + b"[]" + b"]" * 99, "deep")
+    assert load_json('["\\ud83d\\ude00", "\u00e9"]', "text") == ["\U0001f600", "\u00e9"]
+    assert load_json("[NaN]", "nan")[0] != 0
+
+
+def test_size_is_checked_before_a_file_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "sparse.yaml").open("wb") as file:
+        os.truncate(file.fileno(), 10 * 2**30)
+    with pytest.raises(InvalidInput, match="is larger than"):
+        read_text(tmp_path / "sparse.yaml")
