@@ -12,10 +12,11 @@ metric's, values stay text, and ``min``, ``max`` and ``latest`` are folded from 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from podium.errors import Failed, InvalidInput, require
@@ -158,6 +159,49 @@ def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
         time = _parse_json_time(row.get("timestamp"))
         readings += [Reading(name, row[name], time) for name in names if isinstance(row.get(name), str)]
     return _with_objective(readings, names)
+
+
+def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
+    """Read metrics from TensorBoard's event files, as Katib's TensorFlowEvent collector does.
+
+    Args:
+        path: A directory, searched to its bottom, or one event file; None if there is none.
+        names: The metrics, the objective first; "validation/loss" is the scalar loss in the directory validation too.
+
+    Raises:
+        Failed: The package tensorboard is not installed.
+    """
+    readings = []
+    for folder, scalars in _scalars(path):
+        for name in names:
+            place, _, tag = name.rpartition("/")
+            inside = not place or folder == place
+            for found in {name, tag} & set(scalars) if inside or name in scalars else set():
+                readings += [
+                    Reading(name, repr(float(event.value)), datetime.fromtimestamp(event.wall_time, UTC))
+                    for event in scalars[found]
+                ]
+    return readings or [Reading(names[0], UNAVAILABLE)]
+
+
+def event_scalars(path: Path) -> list[str]:
+    """Return the names of all scalars in TensorBoard's event files."""
+    return sorted({tag for _, scalars in _scalars(path) for tag in scalars})
+
+
+def _scalars(path: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (name of the folder, events by scalar) of each folder with event files."""
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import SCALARS, TENSORS, EventAccumulator
+    except ImportError:
+        raise Failed("TensorFlowEvent needs the package tensorboard", "pip install 'podium[tensorboard]'") from None
+    if path is None:
+        return
+    for source in [path] if path.is_file() else sorted({file.parent for file in path.rglob("*tfevents*")}):
+        events = EventAccumulator(str(source), size_guidance={SCALARS: 0, TENSORS: 0})
+        events.Reload()
+        folder = source.parent.name if path.is_file() else source.name
+        yield folder, {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
 
 
 def in_order(readings: Iterable[Reading]) -> list[Reading]:

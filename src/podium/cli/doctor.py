@@ -70,11 +70,12 @@ def doctor(
     """
     reports = [report for file in files for report in examine_file(file, reading)]
     if words:
-        from podium.doctor.command import examine_command
+        from podium.doctor.command import STDOUT, examine_command
 
         click.echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
-        choose = partial(choose_reader, **reading)
-        reports.append(examine_command(words, choose, seconds=seconds, subject=shlex.join(words)))
+        choose, subject = partial(choose_reader, **reading), shlex.join(words)
+        collector = read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
+        reports.append(examine_command(words, choose, seconds=seconds, subject=subject, collector=collector))
     if namespace:
         from podium.doctor.manifest import images_in
         from podium.doctor.namespace import examine_namespace
@@ -100,9 +101,14 @@ def manifests_in(file: str) -> list[dict[str, Any]]:
 
 
 def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
-    """Examine a manifest or a log."""
-    from podium.doctor.log import examine_log
+    """Examine a manifest, a log or event files."""
+    from podium.doctor.collected import examine_events, examine_given
 
+    if reading["experiment"] and not file.endswith((".yaml", ".yml")):
+        reader = choose_reader([], **reading)
+        if reader.collector.kind == "TensorFlowEvent":
+            require(Path(file).exists(), "the path of event files or of their directory", file=file)
+            return [examine_events(Path(file), reader, file)]
     lines = read_lines(file)
     if is_manifest(file, lines):
         from podium.doctor.manifest import documents, examine_manifest
@@ -110,7 +116,7 @@ def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
         found = documents("\n".join(lines), file)
         require(bool(found), "a manifest holds an object", file=file)
         return [examine_manifest(one, file) for one in found]
-    return [examine_log(lines, choose_reader(lines, **reading), file)]
+    return [examine_given(lines, choose_reader(lines, **reading), file)]
 
 
 def is_manifest(file: str, lines: Sequence[str]) -> bool:
@@ -134,6 +140,17 @@ def read_lines(file: str) -> list[str]:
     return data.decode(errors="replace").split("\n")[: None if data[-1:] not in (b"\n", b"") else -1]
 
 
+def read_experiment(source: str) -> Reader:
+    """Read from an Experiment how its trials' metrics are collected.
+
+    Raises:
+        InvalidInput: Katib would refuse it.
+    """
+    from podium.manifests.experiment import admit, load
+
+    return reader_of(admit(load(source)))
+
+
 def choose_reader(
     lines: Sequence[str],
     *,
@@ -146,12 +163,7 @@ def choose_reader(
     experiment: str | None,
 ) -> Reader:
     """Make a reader of what the user said, and guess the rest."""
-    if experiment:
-        from podium.manifests.experiment import admit, load
-
-        base = reader_of(admit(load(experiment)))
-    else:
-        base = guess_reader(lines, metric, objective)
+    base = read_experiment(experiment) if experiment else guess_reader(lines, metric, objective)
     names = (metric or base.objective, *(additional or base.additional))
     return replace(
         base,

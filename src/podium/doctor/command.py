@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from podium.doctor.collected import examine_events, examine_given
 from podium.doctor.finding import Finding, Hit, Report, Rule, apply, rule, worst_first
 from podium.doctor.log import examine_log
 from podium.doctor.pods import workload
-from podium.doctor.reading import Reader
-from podium.doctor.shell import wrap
+from podium.doctor.reading import Collector, Reader
+from podium.doctor.shell import METRICS_FILE, wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.errors import require
 
 PAUSE = 0.05
 """Seconds between two looks at the output."""
+
+STDOUT = Collector()
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -41,7 +44,10 @@ class Run:
     """Whether processes that it started were still there after its end."""
 
     output: str
-    """What the collector would read."""
+    """What it printed."""
+
+    missing: str | None = None
+    """Path of the file or folder that the collector would read, if the command did not write it."""
 
     @property
     def late(self) -> bool:
@@ -86,17 +92,29 @@ def processes_left_behind(run: Run) -> Iterator[Hit]:
         yield Hit(what="processes were still there after its end", where="processes", mend=mend)
 
 
+@rule("fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints.")
+def metrics_not_written(run: Run) -> Iterator[Hit]:
+    if run.missing and run.code is not None:
+        hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
+        yield Hit(what=f"the command wrote nothing to {run.missing}", where="collector", mend=hint)
+
+
 RUN_RULES: tuple[Rule[Run], ...] = (
     command_failed,
     ends_too_soon,
-    output_comes_late,
     processes_left_behind,
+    metrics_not_written,
     stopped_at_the_limit,
 )
 
 
 def examine_command(
-    words: Sequence[str], choose: Callable[[Sequence[str]], Reader], *, seconds: float, subject: str
+    words: Sequence[str],
+    choose: Callable[[Sequence[str]], Reader],
+    *,
+    seconds: float,
+    subject: str,
+    collector: Collector = STDOUT,
 ) -> Report:
     """Run a command and say what Katib would see.
 
@@ -108,6 +126,7 @@ def examine_command(
         choose: Makes a reader of the lines printed.
         seconds: After which the command is stopped.
         subject: What to call it.
+        collector: What Katib reads. Its path, where a word names it, is replaced by a temporary one.
 
     Raises:
         InvalidInput: There is no command, or no time.
@@ -118,51 +137,92 @@ def examine_command(
     body = {"kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}
     trial = {"spec": {"trialTemplate": {"primaryContainerName": "main"}}}
     broken = [replace(one, where=one.where.rpartition(".")[2]) for one in apply(SHELL_RULES, workload(body, "", trial))]
-    run = execute(words, seconds, wrapped=all(one.rule != "shell-breaks-words" for one in broken))
-    lines = run.output.splitlines()
-    log = examine_log(lines, choose(lines), subject)
-    own = apply(RUN_RULES, run)
+    wrapped = all(one.rule != "shell-breaks-words" for one in broken)
+    with tempfile.TemporaryDirectory(prefix="podium-doctor-") as folder:
+        run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
+        log = _examine_metrics(run, metrics, choose, subject, collector)
+    own = apply((*RUN_RULES, output_comes_late) if collector.kind == "StdOut" else RUN_RULES, run)
     found = [_later(one) if run.code is None else one for one in log.findings]
-    details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": wrap(words)}}
+    script = wrap(words, file=_file_of(collector, METRICS_FILE), stdout=collector.kind == "StdOut")
+    details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": script}}
     return Report(subject=subject, kind="command", findings=worst_first([*broken, *own, *found]), details=details)
+
+
+def _file_of(collector: Collector, path: str) -> str:
+    """Return the path as Katib's wrapper has it: a folder ends with a slash, its marker goes inside."""
+    path = collector.path or path
+    return f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path
+
+
+def _examine_metrics(
+    run: Run, metrics: Path, choose: Callable[[Sequence[str]], Reader], subject: str, collector: Collector
+) -> Report:
+    if collector.kind == "TensorFlowEvent":
+        return examine_events(metrics, choose([]), subject)
+    text = run.output if collector.kind != "File" else metrics.read_text(errors="replace") if metrics.is_file() else ""
+    lines = text.splitlines()
+    reader = choose(lines)
+    return examine_log(lines, reader, subject) if collector.kind == "File" else examine_given(lines, reader, subject)
 
 
 def _later(finding: Finding) -> Finding:
     """Soften what may still have come after the command was stopped."""
-    if finding.rule != "objective-missing":
+    if finding.rule not in ("objective-missing", "scalar-missing"):
         return finding
     return replace(finding, level="warn", mend=f"give it more time (--seconds), or {finding.mend}")
 
 
-def execute(words: Sequence[str], seconds: float, *, wrapped: bool) -> Run:
+def execute(
+    words: Sequence[str], seconds: float, folder: Path, *, wrapped: bool, collector: Collector = STDOUT
+) -> tuple[Run, Path]:
     """Run words with their output in a file, as in a pod; stop them and all they started at the limit.
 
     Args:
         words: The program and its arguments.
         seconds: The limit.
+        folder: For the output, and for what stands for the collector's path.
         wrapped: Whether through Katib's shell line; else as given.
+        collector: What Katib reads.
+
+    Returns:
+        How it went, and the file or folder that the collector would read.
     """
-    with tempfile.TemporaryDirectory(prefix="podium-doctor-") as folder:
-        file = Path(folder) / "metrics.log"
-        file.touch()
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        begin = time.monotonic()
-        with file.open("ab") as output:
-            silent, argv = (subprocess.DEVNULL, list(wrap(words, file=str(file)))) if wrapped else (output, list(words))
-            try:
-                child = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=silent, stderr=silent, env=env, start_new_session=True
-                )
-            except OSError as error:
-                text = f"{words[0]}: {error.strerror}"
-                return Run(seconds=0, code=127, first=None, left=False, output=text)
+    file, metrics = folder / "metrics.log", folder / "collected"
+    file.touch()
+    if collector.kind == "TensorFlowEvent":
+        metrics.mkdir()
+    if collector.path.strip("/"):
+        words = [word.replace(collector.path.rstrip("/"), str(metrics)) for word in words]
+    collected = str(metrics) if collector.path else str(file)
+    script = wrap(words, file=_file_of(replace(collector, path=collected), ""), stdout=collector.kind == "StdOut")
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    begin, clock = time.monotonic(), time.time()
+    with file.open("ab") as output:
+        sink = subprocess.DEVNULL if wrapped and collector.kind == "StdOut" else output
+        argv = list(script) if wrapped else list(words)
         try:
-            first = _follow(child, file, begin, begin + seconds)
-            code, spent = child.poll(), time.monotonic() - begin
-            left = code is not None and _alive(child.pid)
-        finally:
-            stop(child)
-        return Run(seconds=spent, code=code, first=first, left=left, output=file.read_text(errors="replace"))
+            child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=env, start_new_session=True
+            )
+        except OSError as error:
+            text = f"{words[0]}: {error.strerror}"
+            return Run(seconds=0, code=127, first=None, left=False, output=text), metrics
+    try:
+        first = _follow(child, file, begin, begin + seconds)
+        code, spent = child.poll(), time.monotonic() - begin
+        left = code is not None and _alive(child.pid)
+    finally:
+        stop(child)
+    written = next((path for path in (metrics, Path(collector.path)) if _written(path, clock)), None)
+    missing = collector.path if collector.path and not written else None
+    text = file.read_text(errors="replace")
+    return Run(seconds=spent, code=code, first=first, left=left, output=text, missing=missing), written or metrics
+
+
+def _written(path: Path, since: float) -> bool:
+    """Tell whether a file, or some event file in a folder, was written after a time."""
+    files = [path] if path.is_file() else path.rglob("*tfevents*") if path.is_dir() and path != Path() else []
+    return any(one.stat().st_mtime >= since - 1 for one in files)
 
 
 def _follow(child: "subprocess.Popen[bytes]", file: Path, begin: float, end: float) -> float | None:

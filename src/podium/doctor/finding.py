@@ -109,7 +109,7 @@ class Report:
     """A file, a command line, an object or a namespace."""
 
     kind: str
-    """``log``, ``command``, ``Experiment``, ``PyTorchJob``, ``Job`` or ``namespace``."""
+    """``log``, ``events``, ``command``, ``Experiment``, ``PyTorchJob``, ``Job`` or ``namespace``."""
 
     findings: Sequence[Finding] = ()
     """The worst first."""

@@ -31,6 +31,17 @@ _SMALL_IS_GOOD = re.compile(r"loss|err|mse|mae|perplex|nll", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Collector:
+    """Where Katib is told to read: in a trial's output, or in what its program writes."""
+
+    kind: str = "StdOut"
+    """``StdOut``, ``File``, ``TensorFlowEvent``; others read neither output nor files."""
+
+    path: str = ""
+    """Of the file or folder that a File or TensorFlowEvent collector reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reader:
     """How Katib is told to read a log."""
 
@@ -54,6 +65,9 @@ class Reader:
 
     stops_early: bool = False
     """Whether medianstop watches the lines as they come."""
+
+    collector: Collector = Collector()
+    """Where the log comes from."""
 
     def __post_init__(self) -> None:
         require(bool(self.objective), "the objective has a name", objective=self.objective)
@@ -177,15 +191,18 @@ def guess_reader(lines: Iterable[str], objective: str | None = None, kind: str |
 def reader_of(experiment: Mapping[str, Any]) -> Reader:
     """Read from an admitted Experiment how its trials' logs are read."""
     spec = experiment["spec"]
-    objective, source = spec["objective"], spec["metricsCollectorSpec"].get("source") or {}
+    objective, collecting = spec["objective"], spec["metricsCollectorSpec"]
+    kind, source = collecting["collector"]["kind"], collecting.get("source") or {}
+    place = source.get("fileSystemPath") or {}
     return Reader(
         objective=objective["objectiveMetricName"],
         kind=objective["type"],
         additional=tuple(objective.get("additionalMetricNames") or ()),
         strategies={one["name"]: one["value"] for one in objective["metricStrategies"]},
         formats=tuple((source.get("filter") or {}).get("metricsFormat") or ()),
-        json=(source.get("fileSystemPath") or {}).get("format") == "JSON",
+        json=kind == "File" and place.get("format") == "JSON",
         stops_early=bool(spec.get("earlyStopping")),
+        collector=Collector(kind=kind, path=place.get("path") or "" if kind in ("File", "TensorFlowEvent") else ""),
     )
 
 

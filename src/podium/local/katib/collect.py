@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.errors import Failed
-from podium.metrics import Reading, fold, read_json, read_text
+from podium.metrics import Reading, fold, read_events, read_json, read_text
 
 
 def metric_names(spec: Mapping[str, Any]) -> list[str]:
@@ -39,7 +39,7 @@ def collect(
     names = metric_names(spec)
     kind = spec["metricsCollectorSpec"]["collector"]["kind"]
     if kind == "TensorFlowEvent":
-        readings = _read_events(metrics, names)
+        readings = read_events(metrics, names)
     elif kind == "File" and spec["metricsCollectorSpec"]["source"]["fileSystemPath"].get("format") == "JSON":
         readings = read_json(_lines(metrics), names)
     else:
@@ -66,27 +66,3 @@ def _lines(path: Path | None) -> list[str]:
         )
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:  # a carriage return ends no line
         return file.read().split("\n")
-
-
-def _read_events(directory: Path | None, names: Sequence[str]) -> list[Reading]:
-    from datetime import UTC, datetime
-
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import SCALARS, TENSORS, EventAccumulator
-    except ImportError:
-        raise Failed("TensorFlowEvent needs the package tensorboard", "pip install 'podium[tensorboard]'") from None
-    readings = []
-    folders = sorted({path.parent for path in directory.rglob("*tfevents*")}) if directory else []
-    for folder in folders:
-        events = EventAccumulator(str(folder), size_guidance={SCALARS: 0, TENSORS: 0})
-        events.Reload()
-        tags = set(events.Tags()["scalars"])
-        for name in names:
-            tag = name.rsplit("/", 1)[-1]  # Katib reads "validation/loss" as tag loss in folder validation
-            inside = folder.name == name.rsplit("/", 1)[0] if "/" in name else True
-            for found in {name, tag} & tags if inside or name in tags else set():
-                readings += [
-                    Reading(name, repr(float(event.value)), datetime.fromtimestamp(event.wall_time, UTC))
-                    for event in events.Scalars(found)
-                ]
-    return readings or [Reading(names[0], "unavailable")]

@@ -1,0 +1,82 @@
+"""What collectors other than StdOut read: a file or a folder that the program writes, not what it prints."""
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from podium.doctor.finding import Hit, Report, Rule, apply, rule, worst_first
+from podium.doctor.log import examine_log
+from podium.doctor.reading import Line, Log, Reader, details_of
+from podium.metrics import UNAVAILABLE, event_scalars, read_events
+
+
+class Given(NamedTuple):
+    """A log that the user gave, and how Katib collects."""
+
+    reader: Reader
+    """With the collector."""
+
+    subject: str
+    """Path of the log."""
+
+
+@rule("warn", "With this collector Katib reads neither a trial's output nor a log.")
+def log_not_collected(given: Given) -> Iterator[Hit]:
+    kind = given.reader.collector.kind
+    if kind not in ("StdOut", "File", "TensorFlowEvent"):
+        hint = "examine what the program itself reports; or collect from StdOut"
+        yield Hit(what=f"a {kind} collector does not read {given.subject}", where="collector", mend=hint)
+
+
+@rule("warn", "A File collector reads its file only; what the program prints elsewhere is lost.")
+def another_file_collected(given: Given) -> Iterator[Hit]:
+    collector = given.reader.collector
+    if collector.kind == "File" and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name:
+        what = f"Katib reads {collector.path} in the trial's pod; {given.subject} must be a copy of that file"
+        yield Hit(what=what, where="collector", mend=f"examine {collector.path}, or collect from StdOut")
+
+
+@rule("fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else.")
+def scalar_missing(log: Log) -> Iterator[Hit]:
+    names = sorted(log.seen)[:8]
+    there = f"they hold {', '.join(names)}" if names else "there are none"
+    for name in log.silent():
+        level = None if name == log.reader.objective else "note"
+        hint = f"write it: SummaryWriter.add_scalar({name.rpartition('/')[2]!r}, …)"
+        yield Hit(what=f"no event file holds {name}; {there}", where="event files", mend=hint, level=level)
+
+
+GIVEN_RULES: tuple[Rule[Given], ...] = (log_not_collected, another_file_collected)
+EVENT_RULES: tuple[Rule[Log], ...] = (scalar_missing,)
+
+
+def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
+    """Examine a log; say if it is not what Katib would read.
+
+    Args:
+        lines: Of the log.
+        reader: What to look for, and how Katib collects.
+        subject: Path of the log.
+    """
+    report = examine_log(lines, reader, subject)
+    found = apply(GIVEN_RULES, Given(reader, subject))
+    return Report(
+        subject=subject, kind=report.kind, findings=worst_first([*found, *report.findings]), details=report.details
+    )
+
+
+def examine_events(path: Path, reader: Reader, subject: str) -> Report:
+    """Examine TensorBoard's event files.
+
+    Args:
+        path: A directory, or one event file.
+        reader: What to look for.
+        subject: What to call it.
+
+    Raises:
+        Failed: The package tensorboard is not installed.
+    """
+    readings = [one for one in read_events(path, reader.names) if one.value != UNAVAILABLE]
+    lines = [Line(number, f"{one.name}={one.value}", (one,)) for number, one in enumerate(readings, 1)]
+    log = Log(reader=reader, lines=lines, total=len(lines), seen=dict.fromkeys(event_scalars(path), 1))
+    return Report(subject=subject, kind="events", findings=apply(EVENT_RULES, log), details=details_of(log))
