@@ -288,3 +288,32 @@ def test_mistakes_are_told_in_two_lines_with_the_mend(words: list[str], says: st
     done = podium(*words, code=code)
     assert says in done.stderr
     assert done.stdout == ""
+
+
+def test_a_value_that_katibs_shell_would_run_is_warned_about(
+    podium: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    manifest = load("random-job")
+    manifest["metadata"]["name"] = "shell"
+    values = ["$(touch ran)", "plain", "a;touch ran", "`touch ran`"]
+    manifest["spec"] |= {
+        "parameters": [{"name": "x", "parameterType": "categorical", "feasibleSpace": {"list": values}}],
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "maxTrialCount": 1,
+        "parallelTrialCount": 1,
+        "maxFailedTrialCount": 1,
+    }
+    template = manifest["spec"]["trialTemplate"]
+    template["trialParameters"] = [{"name": "x", "reference": "x"}]
+    (container,) = template["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    container |= {"command": ["echo", "loss=1", "--x=${trialParameters.x}"], "args": []}
+    file = tmp_path / "shell.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+    warned = podium("run", str(file), "--dir", str(tmp_path / "cluster")).stderr
+    assert "warning: on a cluster '$(touch ran)', 'a;touch ran', '`touch ran`' of parameter x" in warned
+    assert "hint: write '${trialParameters.x}' with single quotes" in warned
+    assert not (tmp_path / "ran").exists()
+    container["command"][2] = "'--x=${trialParameters.x}'"
+    file.write_text(yaml.safe_dump(manifest))
+    assert "warning" not in podium("run", str(file), "--dir", str(tmp_path / "cluster")).stderr

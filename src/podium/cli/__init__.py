@@ -16,6 +16,7 @@ import click
 from podium import __version__
 from podium.errors import InvalidInput, PodiumError
 from podium.interrupts import exit_code, signals_interrupt
+from podium.terminal import echo, echo_error
 
 # command -> (module in podium.cli, object in it, line shown by `podium --help`)
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -85,24 +86,19 @@ def main() -> None:
         with signals_interrupt():
             app(standalone_mode=False)
     except PodiumError as error:
-        _say(error.message, error.hint)
+        echo_error(error.message, error.hint)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        usage = io.StringIO()
+        error.show(usage)
+        echo(usage.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         # click makes an Abort of every KeyboardInterrupt.
         code = exit_code(error if isinstance(error, KeyboardInterrupt) else error.__cause__)
-        click.echo("interrupted" if code == 130 else "terminated", err=True)
+        echo("interrupted" if code == 130 else "terminated", err=True)
         sys.exit(code)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _say(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
+        echo_error(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
         sys.exit(1)
-
-
-def _say(message: str, hint: str | None) -> None:
-    click.secho("error: ", fg="red", nl=False, err=True)
-    click.echo(message, err=True)
-    if hint:
-        click.echo(f"hint: {hint}", err=True)

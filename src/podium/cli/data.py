@@ -2,11 +2,12 @@
 
 import json
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
+
+from podium.terminal import EchoHandler, echo
 
 PARTS = ["train", "validation", "test"]  # as podium.data.artifact has them, which would load numpy for --help
 
@@ -42,10 +43,10 @@ def prepare(
     target = output or str(Settings.from_environment().home / "data" / dataset)
     info = prepare_data(dataset=dataset, target=target, source=source, validation=validation, limit=limit, seed=seed)
     if as_json:
-        click.echo(json.dumps({"uri": target, **info.to_json()}, indent=1))
+        echo(json.dumps({"uri": target, **info.to_json()}, indent=1))
         return
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
-    click.echo(f"{target}\n{info.name}: {counts}; mean {info.mean:.4f}, std {info.std:.4f}; digest {info.digest[:12]}")
+    echo(f"{target}\n{info.name}: {counts}; mean {info.mean:.4f}, std {info.std:.4f}; digest {info.digest[:12]}")
 
 
 @data.command()
@@ -72,12 +73,12 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
     found = look.statistics(uri)
     if picture:
         look.save_picture_grid(uri, part, picture)
-        click.echo(f"pictures written to {picture}", err=True)
+        echo(f"pictures written to {picture}", err=True)
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        echo(json.dumps(found, indent=1))
         return
-    click.echo(_table(found))
-    click.echo("\n" + look.terminal_view(artifact.load(uri, part), len(found["classes"])))
+    echo(_table(found))
+    echo("\n" + look.terminal_view(artifact.load(uri, part), len(found["classes"])))
 
 
 def _table(found: dict[str, Any]) -> str:
@@ -104,8 +105,7 @@ def _table(found: dict[str, Any]) -> str:
 
 def _talk() -> None:
     """Let the library say on stderr what it is doing: a download takes a while."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler = EchoHandler()
     logger = logging.getLogger("podium.data")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)

@@ -16,6 +16,7 @@ from podium.doctor.finding import Report
 from podium.doctor.reading import STRATEGIES, Reader, guess_reader, reader_of
 from podium.documents import read_text
 from podium.errors import InvalidInput, require
+from podium.terminal import console, echo
 
 
 class WithCommand(click.Command):
@@ -72,7 +73,7 @@ def doctor(
     if words:
         from podium.doctor.command import STDOUT, examine_command
 
-        click.echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
+        echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
         choose, subject = partial(choose_reader, **reading), shlex.join(words)
         collector = read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
         reports.append(examine_command(words, choose, seconds=seconds, subject=subject, collector=collector))
@@ -179,14 +180,12 @@ def choose_reader(
 def finish(reports: Sequence[Report], as_json: bool) -> None:
     """Print the reports; exit with 1 if anything would fail."""
     if as_json:
-        click.echo(json.dumps({"reports": [report.as_dict() for report in reports]}, indent=2, ensure_ascii=False))
+        echo(json.dumps({"reports": [report.as_dict() for report in reports]}, indent=2))
     else:
-        from rich.console import Console
-
         from podium.doctor.text import show
 
-        console = Console() if sys.stdout.isatty() else Console(width=100)
+        screen = console() if sys.stdout.isatty() else console(width=100)
         for report in reports:
-            show(report, console)
+            show(report, screen)
     if any(report.verdict == "fail" for report in reports):
         sys.exit(1)

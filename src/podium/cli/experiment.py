@@ -17,9 +17,11 @@ from podium.cli.experiment_options import (
 )
 from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, summary_of, trials
 from podium.errors import Failed
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.cluster.base import Manifest
+    from podium.doctor.pods import Workload
     from podium.local.cluster import LocalCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,6 +73,7 @@ def run(
       podium experiment run tpe --set epochs=2 --set model=fast --workers 0 --json
       podium experiment run tpe --name second --warm-start tpe
     """
+    from podium.doctor.shell_rules import shell_breaks_values
     from podium.local.katib.warm_start import sources
     from podium.manifests.experiment import examine
     from podium.settings import Settings
@@ -81,10 +84,12 @@ def run(
         if options["name"] is None:
             manifest = _free_name(cluster, manifest)
         name = cluster.create(manifest)["metadata"]["name"]
+        for told in shell_breaks_values.findings(_trials_job(cluster.get("Experiment", name))):
+            echo(f"warning: on a cluster {told.what}\n  hint: {told.mend}", err=True)
         for finding in examine(manifest)[1]:
-            click.echo(f"warning: {finding.text}\n  hint: {finding.hint}", err=True)
+            echo(f"warning: {finding.text}\n  hint: {finding.hint}", err=True)
         warm = f", warm from {', '.join(names)}" if (names := sources(manifest)) else ""
-        click.echo(f"Experiment {name}{warm}, everything under {cluster.store.directory}", err=True)
+        echo(f"Experiment {name}{warm}, everything under {cluster.store.directory}", err=True)
         _follow(cluster, name, as_json)
 
 
@@ -147,11 +152,18 @@ def render(source: str, as_json: bool, **options: Any) -> None:
 
     manifest = changed(source, **options)
     check(manifest)
-    click.echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
+    echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
 
 
 for command in (list_, status, best, trials, stop, keep, delete):
     experiment.add_command(command)
+
+
+def _trials_job(admitted: "Manifest") -> "Workload":
+    """Return what the doctor looks at: the job of an Experiment's trials."""
+    from podium.doctor.pods import workload
+
+    return workload(admitted["spec"]["trialTemplate"]["trialSpec"], "spec.trialTemplate.trialSpec.", admitted)
 
 
 def _free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
@@ -179,7 +191,7 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
                 if ended:
                     break
     except KeyboardInterrupt:
-        click.echo(f"Experiment {name} is stopped; resume it with: {cluster.store.resume_command(name)}", err=True)
+        echo(f"Experiment {name} is stopped; resume it with: {cluster.store.resume_command(name)}", err=True)
         raise
     found = cluster.get("Experiment", name)
     if is_stopped(found):
@@ -188,7 +200,7 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
     state = summary_of(found)
     if state["state"] != "Succeeded":
         raise _failure(cluster, name, state["message"])
-    click.echo(state["message"], err=True)
+    echo(state["message"], err=True)
     show_best(cluster, name, as_json)
 
 

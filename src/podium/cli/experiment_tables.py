@@ -9,6 +9,7 @@ import click
 
 from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
 from podium.errors import NotFound
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.cluster.base import Manifest
@@ -30,10 +31,10 @@ def list_(directory: Path | None, as_json: bool) -> None:
     with open_cluster(directory) as cluster:
         rows = [summary_of(one) for one in cluster.list("Experiment")]
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        echo(json.dumps(rows, indent=1))
         return
     cells = [[str(row[field]) for field in ("name", "state", "trials", "algorithm", "created")] for row in rows]
-    click.echo(table(("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)"), cells))
+    echo(table(("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)"), cells))
 
 
 @click.command()
@@ -51,12 +52,12 @@ def status(name: str, directory: Path | None, as_json: bool) -> None:
         found = cluster.get("Experiment", name)
     summary = {**summary_of(found), "status": found.get("status", {})}
     if as_json:
-        click.echo(json.dumps(summary, indent=1))
+        echo(json.dumps(summary, indent=1))
         return
     counts = [f"{count} {field.removeprefix('trials').lower()}" for field, count in _counts(found).items()]
-    click.echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
+    echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
     if summary["message"]:
-        click.echo(summary["message"])
+        echo(summary["message"])
 
 
 @click.command()
@@ -90,7 +91,7 @@ def trials(name: str, directory: Path | None, as_json: bool) -> None:
     with open_cluster(directory) as cluster:
         found = cluster.get("Experiment", name)
         rows = ranked(cluster.list("Trial", {OF: name}), found)
-    click.echo(json.dumps([as_dict(row) for row in rows], indent=1) if as_json else draw(rows, found))
+    echo(json.dumps([as_dict(row) for row in rows], indent=1) if as_json else draw(rows, found))
 
 
 @click.command()
@@ -109,8 +110,8 @@ def stop(name: str, directory: Path | None, as_json: bool) -> None:
     with open_cluster(directory) as cluster:
         ask_to_stop(cluster, name)
     if as_json:
-        click.echo(json.dumps({"experiment": name, "stopping": True}))
-    click.echo(f"Experiment {name} stops; resume it with: {cluster.store.resume_command(name)}", err=True)
+        echo(json.dumps({"experiment": name, "stopping": True}))
+    echo(f"Experiment {name} stops; resume it with: {cluster.store.resume_command(name)}", err=True)
 
 
 @click.command()
@@ -128,7 +129,7 @@ def delete(name: str, directory: Path | None, as_json: bool) -> None:
         cluster.get("Experiment", name)
         cluster.delete("Experiment", name)
     if as_json:
-        click.echo(json.dumps({"experiment": name, "deleted": True}))
+        echo(json.dumps({"experiment": name, "deleted": True}))
 
 
 @click.command()
@@ -155,14 +156,14 @@ def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: 
         if deleting:
             remove(found.removed)
     if as_json:
-        click.echo(json.dumps({"deleted": deleting, **asdict(found)}, indent=1))
+        echo(json.dumps({"deleted": deleting, **asdict(found)}, indent=1))
         return
     for one in found.removed:
-        click.echo(f"{one.url}  {len(one.keys)} files, {size(one.size)}")
+        echo(f"{one.url}  {len(one.keys)} files, {size(one.size)}")
     total = size(sum(one.size for one in found.removed))
-    click.echo(f"kept: {', '.join(found.kept) or 'none, no trial has a result'}")
+    echo(f"kept: {', '.join(found.kept) or 'none, no trial has a result'}")
     end = " deleted" if deleting else "; nothing deleted, say --delete"
-    click.echo(f"weights of {len(found.removed)} trials, {total}{end}")
+    echo(f"weights of {len(found.removed)} trials, {total}{end}")
 
 
 def show_best(cluster: "LocalCluster", name: str, as_json: bool) -> None:
@@ -176,13 +177,13 @@ def show_best(cluster: "LocalCluster", name: str, as_json: bool) -> None:
         hint = f"podium experiment trials {name} names them; podium job logs TRIAL | podium doctor - says why"
         raise NotFound(f"no trial of {name} has a result", hint)
     if as_json:
-        click.echo(json.dumps({"experiment": name, **as_dict(row)}, indent=1))
+        echo(json.dumps({"experiment": name, **as_dict(row)}, indent=1))
         return
-    click.echo(f"best trial: {row.name}")
+    echo(f"best trial: {row.name}")
     for parameter, value in row.parameters.items():
-        click.echo(f"  {parameter} = {value}")
+        echo(f"  {parameter} = {value}")
     for metric, values in row.metrics.items():
-        click.echo(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
+        echo(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
 
 
 def summary_of(found: "Manifest") -> dict[str, Any]:

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from podium.cli.model_tables import table
 from podium.cluster.base import Cluster, Manifest
 from podium.errors import NotFound
 from podium.local.katib.resuming import has_ended
 from podium.manifests.experiment import TrialRow, leaderboard, news, objective_of, trial_row
 from podium.metrics import fold, read_text
+from podium.terminal import console, echo
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -121,11 +120,10 @@ def progress(cluster: Cluster, name: str, told: Mapping[str, str]) -> Iterator["
     if not sys.stderr.isatty():
         yield Lines(cluster, name, told)
         return
-    from rich.console import Console
     from rich.live import Live
 
     view = Screen(cluster, name)
-    with Live(view, console=Console(stderr=True), refresh_per_second=4):
+    with Live(view, console=console(stderr=True), refresh_per_second=4):
         yield view
         view.look()
 
@@ -163,7 +161,7 @@ class Lines(View):
             with suppress(NotFound):
                 for row in news(self._cluster.get("Trial", name), self._states.get(name, "Pending")):
                     self._states[name] = row.state
-                    click.echo(self._line(row, experiment), err=True)
+                    echo(self._line(row, experiment), err=True)
 
     def _line(self, row: TrialRow, experiment: Manifest) -> str:
         since = f"[{time.monotonic() - self._began:7.1f} s]"

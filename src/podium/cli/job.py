@@ -9,6 +9,7 @@ import click
 from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound
+from podium.terminal import echo, echo_log
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster, Manifest
@@ -68,7 +69,7 @@ def run(
         cluster.close()  # Workers may outlive a Master that succeeded, but not this command
         ended = [cluster.get(*one) for one in names]
         if as_json:
-            click.echo(json.dumps([_summary(cluster, one) for one in ended], indent=1))
+            echo(json.dumps([_summary(cluster, one) for one in ended], indent=1))
         _raise_for(cluster, ended, shown=logs and not as_json)
 
 
@@ -88,7 +89,7 @@ def logs(name: str, replica: str | None, follow: bool, directory: Path | None) -
     """
     with open_cluster(directory) as cluster:
         for line in cluster.logs(_kind_of(cluster, name, (*KINDS, "Trial")), name, replica, follow):
-            click.echo(line)
+            echo_log(line)
 
 
 @job.command()
@@ -108,10 +109,10 @@ def status(name: str, directory: Path | None, as_json: bool) -> None:
         found = cluster.get(_kind_of(cluster, name), name)
         summary = _summary(cluster, found)
     if as_json:
-        click.echo(json.dumps({**summary, "status": found.get("status", {})}, indent=1))
+        echo(json.dumps({**summary, "status": found.get("status", {})}, indent=1))
         return
-    click.echo(f"{summary['kind']} {name}: {summary['state']}. {summary['message']}".rstrip())
-    click.echo(draw_pods(summary["replicas"]))
+    echo(f"{summary['kind']} {name}: {summary['state']}. {summary['message']}".rstrip())
+    echo(draw_pods(summary["replicas"]))
 
 
 @job.command("list")
@@ -129,10 +130,10 @@ def list_(directory: Path | None, as_json: bool) -> None:
     with open_cluster(directory) as cluster:
         rows = [_summary(cluster, one) for kind in KINDS for one in cluster.list(kind)]
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        echo(json.dumps(rows, indent=1))
         return
     cells = [[row["name"], row["kind"], row["state"], row["created"]] for row in rows]
-    click.echo(table(("NAME", "KIND", "STATE", "CREATED"), cells))
+    echo(table(("NAME", "KIND", "STATE", "CREATED"), cells))
 
 
 @job.command()
@@ -150,7 +151,7 @@ def delete(name: str, directory: Path | None, as_json: bool) -> None:
         kind = _kind_of(cluster, name)
         cluster.delete(kind, name)
     if as_json:
-        click.echo(json.dumps({"kind": kind, "name": name, "deleted": True}))
+        echo(json.dumps({"kind": kind, "name": name, "deleted": True}))
 
 
 def _read(file: Any, name: str | None) -> "list[Manifest]":
@@ -192,9 +193,9 @@ def _with_free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest"
 
 def _say_where(cluster: "LocalCluster", manifest: "Manifest") -> None:
     kind, metadata = manifest["kind"], manifest["metadata"]
-    click.echo(f"{kind} {metadata['name']}, everything under {cluster.store.place(kind, metadata['name'])}", err=True)
+    echo(f"{kind} {metadata['name']}, everything under {cluster.store.place(kind, metadata['name'])}", err=True)
     if ignored := (metadata.get("annotations") or {}).get("podium.dev/ignored-fields"):
-        click.echo(f"without meaning on this machine, ignored: {ignored}", err=True)
+        echo(f"without meaning on this machine, ignored: {ignored}", err=True)
 
 
 def _raise_for(cluster: "Cluster", ended: "list[Manifest]", shown: bool) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from podium.cli.model_tables import table
 from podium.local.jsonfile import read_json
 from podium.manifests.conditions import status_of
+from podium.terminal import console, echo, echo_log
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -108,10 +107,10 @@ class _Lines:
             said = self._words(job)
             if self._said.get(job) != said:
                 self._said[job] = said
-                click.echo(f"[{time.monotonic() - self.began:7.1f} s] {job[1]} {said}", err=True)
+                echo(f"[{time.monotonic() - self.began:7.1f} s] {job[1]} {said}", err=True)
 
     def print(self, line: str) -> None:
-        click.echo(line)
+        echo_log(line)
 
     def _words(self, job: Job) -> str:
         pods = read_pods(self.cluster.store.place(*job))
@@ -126,11 +125,10 @@ class _Screen(_Lines):
     """A table that rich draws anew several times a second, below the log."""
 
     def __init__(self, cluster: "LocalCluster", jobs: Sequence[Job]) -> None:
-        from rich.console import Console
         from rich.live import Live
 
         super().__init__(cluster, jobs)
-        self._live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8)
+        self._live = Live(self._table(), console=console(stderr=True), refresh_per_second=8)
 
     def __enter__(self) -> None:
         self._live.start()
@@ -145,7 +143,7 @@ class _Screen(_Lines):
         if sys.stdout.isatty():
             self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
-            click.echo(line)
+            echo_log(line)
 
     def _table(self) -> "Table":
         from rich.table import Table

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-import click
+from podium.terminal import Styled, console, one_line, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from podium.registry import Record, Summary
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Styled:
     """Align columns; a head that begins with > is of numbers and goes to the right."""
-    cells = [[name.lstrip(">") for name in head], *(list(row) for row in rows)]
+    cells = [[name.lstrip(">") for name in head], *(list(map(one_line, row)) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
@@ -26,7 +26,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         )
         return "  ".join(padded).rstrip()
 
-    return "\n".join([click.style(line(cells[0]), bold=True), *map(line, cells[1:])])
+    return Styled("\n".join([styled(line(cells[0]), bold=True), *map(line, cells[1:])]))
 
 
 def size(count: int) -> str:
@@ -69,15 +69,13 @@ def columns() -> int:
     return shutil.get_terminal_size().columns
 
 
-def paint(lines: "Iterable[Text | str]") -> str:
+def paint(lines: "Iterable[Text | str]") -> Styled:
     """Turn lines with rich's markup or styles into what this terminal shows."""
-    from rich.console import Console
-
-    console = Console(highlight=False, emoji=False)
-    with console.capture() as captured:
+    screen = console(highlight=False, emoji=False)
+    with screen.capture() as captured:
         for line in lines:
-            console.print(line, soft_wrap=True)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+            screen.print(line, soft_wrap=True)
+    return Styled("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def history(records: "Iterable[Record]") -> list[str]:

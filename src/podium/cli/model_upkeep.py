@@ -11,6 +11,7 @@ import click
 from podium.cli import model_tables as draw
 from podium.cli.registry_options import names, open_registry, output, progress_bar, registry_options
 from podium.errors import require
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.registry import Record
@@ -53,7 +54,7 @@ def promote(
         _tell(registry.promote(name, version, {"reason": reason}, expect), as_json)
         return
     ended = contest(registry, name, version, rule, data, {"reason": reason})
-    click.echo(str(ended.decision), err=True)
+    echo(str(ended.decision), err=True)
     if ended.record is None:
         raise Failed(f"{version} of {name} must meet the rule to replace {ended.champion or 'nobody'}, but does not")
     _tell(ended.record, as_json)
@@ -147,15 +148,13 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
         if keep:
             found += registry.retire(model, keep=keep, grace=hours, delete=delete)
     if as_json:
-        click.echo(json.dumps({"deleted": delete, "garbage": [asdict(one) for one in found]}, indent=1, default=str))
+        echo(json.dumps({"deleted": delete, "garbage": [asdict(one) for one in found]}, indent=1, default=str))
         return
     rows = [(one.why, draw.size(one.size), draw.when(one.modified), one.where) for one in found]
     if rows:
-        click.echo(draw.table(("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), rows))
+        echo(draw.table(("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), rows))
     total = draw.size(sum(one.size for one in found))
-    click.echo(
-        f"{draw.counted(len(found), 'thing')}, {total}{' deleted' if delete else '; nothing deleted, say --delete'}"
-    )
+    echo(f"{draw.counted(len(found), 'thing')}, {total}{' deleted' if delete else '; nothing deleted, say --delete'}")
 
 
 COMMANDS = (promote, rollback, alias, verify, gc)

@@ -5,6 +5,8 @@ from dataclasses import asdict
 
 import click
 
+from podium.terminal import echo
+
 
 @click.command()
 @click.option("--cluster", default="kubernetes://", show_default=True, help="Where to look: kubernetes://NAMESPACE.")
@@ -27,10 +29,10 @@ def reap(cluster: str, delete: bool, as_json: bool) -> None:
     with KubernetesCluster(cluster) as there:
         found = orphans(there)
         if as_json:
-            click.echo(json.dumps([asdict(one) for one in found], indent=1))
+            echo(json.dumps([asdict(one) for one in found], indent=1))
         for one in found if not as_json else []:
-            click.echo(f"{one.kind:<11} {one.name:<42} {one.phase:<10} since {one.created}  {one.why}")
+            echo(f"{one.kind:<11} {one.name:<42} {one.phase:<10} since {one.created}  {one.why}")
         if delete:
             delete_all(there, found)
     what = "deleted" if delete else "found"
-    click.echo(f"{len(found)} {what}" + ("" if delete or not found else "; --delete deletes them"), err=True)
+    echo(f"{len(found)} {what}" + ("" if delete or not found else "; --delete deletes them"), err=True)

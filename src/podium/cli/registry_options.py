@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.terminal import console, echo
+
 if TYPE_CHECKING:
     from podium.registry import Registry
 
@@ -49,17 +51,16 @@ def names(registry: "Registry", name: str | None) -> list[str]:
 
 def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
     """Print a value as JSON or its text."""
-    click.echo(json.dumps(value, indent=1, default=str) if as_json else text())
+    echo(json.dumps(value, indent=1, default=str) if as_json else text())
 
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     """Show on stderr how many of total bytes are moved, if somebody is looking."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    console = Console(stderr=True)
+    screen = console(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+    with Progress(*columns, console=screen, disable=not screen.is_terminal, transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda count: progress.advance(task, count)

@@ -1,13 +1,13 @@
 """`podium run` and `podium compile`."""
 
 import json
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from podium.errors import PodiumError
+from podium.terminal import echo
 
 FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
 
@@ -45,10 +45,10 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) 
             done = run_pipeline(pipeline, words, Settings.from_environment(), watcher)
     except KeyboardInterrupt as interrupt:
         for note in getattr(interrupt, "__notes__", ()):
-            click.echo(note, err=True)
+            echo(note, err=True)
         raise
     outcome = outcome_of(done)
-    click.echo(json.dumps(outcome, indent=1) if as_json else show(outcome))
+    echo(json.dumps(outcome, indent=1) if as_json else show(outcome))
 
 
 @click.command(context_settings=FREE)
@@ -83,7 +83,7 @@ def compile_(
     pipeline, words = _split(pipeline, parameters)
     text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, platform=platform)
     if output == "-":
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         return
     draft = Path(output).with_name(f".{Path(output).name}.draft")
     try:
@@ -93,7 +93,7 @@ def compile_(
         with suppress(OSError):
             draft.unlink()
         raise PodiumError(f"{output} cannot be written: {error.strerror}") from None
-    click.echo(f"wrote {output}", err=True)
+    echo(f"wrote {output}", err=True)
 
 
 def _split(first: str, rest: tuple[str, ...]) -> tuple[str, list[str]]:
@@ -111,9 +111,8 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
     if as_json:
         fields = [{"name": one.name, "type": one.type.__name__, "default": one.default, "description": one.description}
                   for one in rows]  # fmt: skip
-        json.dump(fields, sys.stdout, indent=1)
-        click.echo()
+        echo(json.dumps(fields, indent=1))
         return
     width = max(len(one.name) + len(json.dumps(one.default)) for one in rows) + 1
     for one in rows:
-        click.echo(f"{one.name}={json.dumps(one.default)}".ljust(width + 2) + one.description)
+        echo(f"{one.name}={json.dumps(one.default)}".ljust(width + 2) + one.description)

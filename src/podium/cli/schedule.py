@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.server_options import GROUP, open_server, server_options
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.server.schedules import Change
@@ -84,11 +85,11 @@ def list_(as_json: bool, **server: Any) -> None:
 
     rows = [{"name": str(one.display_name), **settings_of(one)} for one in present(open_server(**server))]
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        echo(json.dumps(rows, indent=1))
         return
     for row in rows:
         state = "enabled" if row["enabled"] else "paused"
-        click.echo(f"{row['name']:<28} {state:<8} {row['cron'] or 'interval':<18} version {row['version']}")
+        echo(f"{row['name']:<28} {state:<8} {row['cron'] or 'interval':<18} version {row['version']}")
 
 
 @schedule.command()
@@ -106,7 +107,7 @@ def pause(name: str, **server: Any) -> None:
     there = open_server(**server)
     for one in find(there, name):
         switch(there, one, on=False)
-    click.echo(f"{name} paused", err=True)
+    echo(f"{name} paused", err=True)
 
 
 @schedule.command()
@@ -124,7 +125,7 @@ def delete(name: str, **server: Any) -> None:
     there = open_server(**server)
     for one in find(there, name):
         remove(there, one)
-    click.echo(f"{name} deleted", err=True)
+    echo(f"{name} deleted", err=True)
 
 
 def _show(changes: "list[Change]", as_json: bool) -> None:
@@ -143,10 +144,10 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
         for change in changes
     ]
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        echo(json.dumps(rows, indent=1))
         return
     for row in rows:
-        click.echo(f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}")
+        echo(f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}")
         for difference in row["differences"]:
-            click.echo(f"         {difference}")
-        click.echo(f"         next {'  '.join(row['next'])}")
+            echo(f"         {difference}")
+        echo(f"         next {'  '.join(row['next'])}")

@@ -6,6 +6,8 @@ from dataclasses import asdict
 
 import click
 
+from podium.terminal import Styled, echo, harmless, styled
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def storage() -> None:
@@ -36,11 +38,11 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
     for result in run(opened):
         results.append(result)
         if not as_json:
-            mark = click.style("ok  ", fg="green") if result.ok else click.style("FAIL", fg="red")
-            click.echo(f"{mark}  {result.name:<22}  {result.detail}")
+            mark = styled("ok  ", fg="green") if result.ok else styled("FAIL", fg="red")
+            echo(Styled(f"{mark}  {result.name:<22}  {harmless(result.detail)}"))
             if result.hint:
-                click.echo(f"      hint: {result.hint}")
+                echo(f"      hint: {result.hint}")
     if as_json:
-        click.echo(json.dumps({"url": opened.url, "checks": [asdict(result) for result in results]}, indent=1))
+        echo(json.dumps({"url": opened.url, "checks": [asdict(result) for result in results]}, indent=1))
     if not all(result.ok for result in results):
         sys.exit(1)

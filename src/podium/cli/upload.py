@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from podium.cli.server_options import GROUP, open_server, server_options
+from podium.terminal import echo
 
 FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 
@@ -46,10 +47,10 @@ def upload(
     link = there.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
     if as_json:
         fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
-        click.echo(json.dumps({field: getattr(version, field) for field in fields} | {"link": link}, indent=1))
+        echo(json.dumps({field: getattr(version, field) for field in fields} | {"link": link}, indent=1))
         return
-    click.echo(f"{version.pipeline} {version.name} {'uploaded' if version.new else 'unchanged'}")
-    click.echo(link)
+    echo(f"{version.pipeline} {version.name} {'uploaded' if version.new else 'unchanged'}")
+    echo(link)
 
 
 def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> str:
@@ -108,13 +109,13 @@ def submit(
     there = open_server(**server)
     chosen = choose(there, pipeline, version)
     run = start(there, chosen, parameters, group=group, name=name, service_account=service_account)
-    click.echo(f"{run.run_id}  {run.link}", err=as_json)
+    echo(f"{run.run_id}  {run.link}", err=as_json)
     state = follow(there, run.run_id, _tell, timeout) if wait else "SUBMITTED"
     if as_json:
-        click.echo(json.dumps({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state}, indent=1))
+        echo(json.dumps({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state}, indent=1))
     elif wait:
-        click.echo(state)
+        echo(state)
 
 
 def _tell(task: str, state: str) -> None:
-    click.echo(f"{time.strftime('%H:%M:%S')}  {state:<10} {task}", err=True)
+    echo(f"{time.strftime('%H:%M:%S')}  {state:<10} {task}", err=True)

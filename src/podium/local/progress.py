@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from podium.local.outcome import relative
 from podium.local.run import Run, StepRecord, Watcher
 from podium.steps.base import SAID
+from podium.terminal import console, echo
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,27 +29,22 @@ def progress() -> Iterator[Watcher]:
     if not sys.stderr.isatty():
         yield _print
         return
-    from rich.console import Console
     from rich.live import Live
 
     view = _View()
-    with Live(view, console=Console(stderr=True), refresh_per_second=8):
+    with Live(view, console=console(stderr=True), refresh_per_second=8):
         yield view.update
 
 
 def _print(run: Run, name: str, said: str) -> None:
     step = run.steps.get(name)
     if said.startswith(SAID):
-        _talk(f"      {said.removeprefix(SAID)}")
+        echo(f"      {said.removeprefix(SAID)}", err=True)
     elif step is None:
-        _talk(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}")
+        echo(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}", err=True)
     elif not said:
         place = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
-        _talk(f"{place} {step.title}" + ("" if step.state == "running" else f": {step.state}, {_clock(step)}"))
-
-
-def _talk(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        echo(f"{place} {step.title}" + ("" if step.state == "running" else f": {step.state}, {_clock(step)}"), err=True)
 
 
 def _clock(step: StepRecord) -> str:

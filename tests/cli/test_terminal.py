@@ -1,0 +1,168 @@
+"""Other people's text on a terminal: shown, never obeyed. Commands run on a real pseudo-terminal."""
+
+import ast
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podium.cli.model_tables import paint, table
+from podium.terminal import harmless
+
+SRC = Path(__file__).parents[2] / "src/podium"
+PODIUM = [sys.executable, "-P", "-c", "from podium.cli import main; main()"]
+TITLE = "\x1b]0;owned\x07"
+EVIL = f"a{TITLE}b\x1b[2Jc\x1b[8md\re\x9b31mf\x08g\u202eh\x1bPq\x1b\\i\x1b"
+SAID = ["printf", "\\033]0;owned\\007\\033[2Jsaid\\033[31m red\\n"]
+
+
+def job(*words: str, name: str = "job") -> dict[str, Any]:
+    containers = [{"name": "main", "image": "any", "command": list(words)}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+    spec = {"backoffLimit": 0, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def on_terminal(*words: str, width: int = 80, stdout: int | None = None) -> str:
+    """Run podium on a pseudo-terminal and return what the terminal got."""
+    ours, theirs = pty.openpty()
+    got: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # Linux's way to say that the other end is closed
+                return
+            if not piece:
+                return
+            got.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "30"}
+    try:
+        subprocess.run([*PODIUM, *words], stdin=theirs, stdout=theirs if stdout is None else stdout, stderr=theirs,
+                       env=environment, timeout=120, check=False)  # fmt: skip
+    finally:
+        os.close(theirs)
+        reader.join(30)
+        os.close(ours)
+    return b"".join(got).decode(errors="replace")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local cluster with a job that printed escape sequences, and what the terminal got while it ran."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "job.yaml").write_text(yaml.safe_dump(job(*SAID)))
+    (folder / "seen").write_text(on_terminal("job", "run", str(folder / "job.yaml"), "--dir", str(folder / "dir")))
+    return folder
+
+
+def test_escape_sequences_and_controls_are_removed_whole() -> None:
+    assert harmless(EVIL) == "abcdefghi"
+    assert harmless("tab\tand\nlines\r\nstay, größer ✓ 日本") == "tab\tand\nlines\nstay, größer ✓ 日本"
+    assert harmless("file \udcff") == "file \ufffd"
+    assert harmless("caf\udcc3\udca9") == "café"
+    assert harmless("\udcc2\udc9b2Jx") == "x"
+    assert harmless("\ud800x").endswith("x")
+
+
+def test_an_unfinished_sequence_hides_nothing() -> None:
+    assert harmless("\x1b]0;all that\nfollows stays") == "0;all that\nfollows stays"
+    assert harmless("\x1b[") == ""
+
+
+def test_a_job_on_a_terminal_sets_no_title(cluster: Path) -> None:
+    seen = (cluster / "seen").read_text()
+    assert "said red" in seen
+    assert "\x1b]" not in seen
+    assert "\x1b[2J" not in seen
+
+
+def test_logs_keep_sequences_for_files_only(cluster: Path, tmp_path: Path) -> None:
+    words = ["job", "logs", "job", "-f", "--dir", str(cluster / "dir")]
+    assert on_terminal(*words) == "said red\r\n"
+    file = tmp_path / "log"
+    with file.open("wb") as stdout:
+        assert on_terminal(*words, stdout=stdout.fileno()) == ""
+    assert file.read_text() == "\x1b]0;owned\x07\x1b[2Jsaid\x1b[31m red\n"
+
+
+def test_a_reason_on_a_terminal_is_harmless(tmp_path: Path) -> None:
+    """A status that somebody else wrote: its name, state and message reach tables and sentences."""
+    place = tmp_path / "dir"
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job("true")))
+    on_terminal("job", "run", str(file), "--dir", str(place))
+    (written,) = place.rglob("object.json")
+    stored = json.loads(written.read_text())
+    for condition in stored["status"]["conditions"]:
+        condition["message"] = EVIL
+    written.write_text(json.dumps(stored))
+    seen = on_terminal("job", "status", "job", "--dir", str(place))
+    assert "abcdefghi" in seen
+    assert "\x1b]" not in seen
+    assert "owned" in json.loads(on_terminal("job", "status", "job", "--dir", str(place), "--json"))["message"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (f"do{TITLE}cter",),
+        ("models", "list", f"no{TITLE}model"),
+        ("job", "run", f"no{TITLE}file"),
+        ("run", f"max{TITLE}_trials=3"),
+        ("doctor", f"--no{TITLE}option"),
+        ("experiment", "run", f"ran{TITLE}dom"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_error_on_a_terminal_is_harmless(words: tuple[str, ...]) -> None:
+    seen = on_terminal(*words)
+    assert "rror: " in seen
+    assert "\x1b]" not in seen
+    assert "Traceback" not in seen
+
+
+def test_cells_of_tables_are_harmless_and_on_one_line() -> None:
+    drawn = table(("NAME", "REASON"), [[EVIL, f"one\ntwo{TITLE}"]])
+    assert drawn.splitlines()[1] == "abcdefghi  one two"
+    assert "\x1b" not in paint([f"[bold]x[/] {TITLE}y"])
+
+
+def prints(tree: ast.AST) -> list[str]:
+    """Name every way past podium.terminal in a module."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            given = [ast.unparse(one) for one in node.args]
+            if called in ("print", "Console", "click.echo", "click.secho", "click.style", "logging.StreamHandler"):
+                found.append(called)
+            if called in ("sys.stdout.write", "sys.stderr.write") or {"sys.stdout", "sys.stderr"} & set(given):
+                found.append(called)
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "click"
+            and {"echo", "secho"} & {alias.name for alias in node.names}
+        ):
+            found.append("from click import")
+    return found
+
+
+def test_nothing_prints_but_through_the_terminal_module() -> None:
+    rooms = [SRC / name for name in ("cli", "report", "server", "doctor", "registry")]
+    files = [*(file for room in rooms for file in room.rglob("*.py")), SRC / "local/progress.py",
+             SRC / "local/outcome.py", *SRC.glob("*.py")]  # fmt: skip
+    past = {file: prints(ast.parse(file.read_text())) for file in files if file.name != "terminal.py"}
+    assert {file: found for file, found in past.items() if found} == {}
+    assert prints(ast.parse((SRC / "terminal.py").read_text())), "the search itself finds what there is"
