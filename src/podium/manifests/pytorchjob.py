@@ -119,72 +119,72 @@ def build(spec: PyTorchJobSpec) -> Manifest:
     Returns:
         A dict as in YAML. Without spec.name it is a trial template: no name, no namespace.
     """
-    from kubeflow.training import models
-    from kubernetes.client import ApiClient
-
     replicas = {"Master": 1} | ({"Worker": spec.workers} if spec.workers else {})
     processes = spec.processes_per_worker
-    job = models.KubeflowOrgV1PyTorchJob(
-        api_version="kubeflow.org/v1",
+    metadata = _given(
+        name=spec.name,
+        namespace=spec.namespace,
+        labels=dict(spec.labels) or None,
+        annotations=dict(spec.annotations) or None,
+        ownerReferences=[_owner(spec.owner)] if spec.owner else None,
+    )
+    return _given(
+        apiVersion="kubeflow.org/v1",
         kind="PyTorchJob",
-        metadata=models.V1ObjectMeta(
-            name=spec.name,
-            namespace=spec.namespace,
-            labels=dict(spec.labels) or None,
-            annotations=dict(spec.annotations) or None,
-            owner_references=[_owner(spec.owner)] if spec.owner else None,
-        ),
-        spec=models.KubeflowOrgV1PyTorchJobSpec(
-            nproc_per_node=None if processes is None else str(processes),
-            run_policy=models.KubeflowOrgV1RunPolicy(
-                active_deadline_seconds=spec.active_deadline_seconds,
-                backoff_limit=3 * (spec.workers + 1) + 1 if spec.backoff_limit is None else spec.backoff_limit,
-                clean_pod_policy=spec.clean_pod_policy,
-                ttl_seconds_after_finished=spec.ttl_seconds_after_finished,
-            ),
-            pytorch_replica_specs={
-                kind: models.KubeflowOrgV1ReplicaSpec(
-                    replicas=count, restart_policy=spec.restart_policy, template=_template(spec)
-                )
+        metadata=metadata or None,
+        spec=_given(
+            nprocPerNode=None if processes is None else str(processes),
+            pytorchReplicaSpecs={
+                kind: {"replicas": count, "restartPolicy": spec.restart_policy, "template": _template(spec)}
                 for kind, count in replicas.items()
             },
+            runPolicy=_given(
+                activeDeadlineSeconds=spec.active_deadline_seconds,
+                backoffLimit=3 * (spec.workers + 1) + 1 if spec.backoff_limit is None else spec.backoff_limit,
+                cleanPodPolicy=spec.clean_pod_policy,
+                ttlSecondsAfterFinished=spec.ttl_seconds_after_finished,
+            ),
         ),
     )
-    manifest: Manifest = ApiClient().sanitize_for_serialization(job)
-    if not manifest["metadata"]:
-        del manifest["metadata"]
-    return manifest
 
 
-def _owner(owner: Mapping[str, Any]) -> Any:
-    from kubernetes.client import V1OwnerReference
+def _given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value: the API server takes null for some and refuses it for others."""
+    return {name: value for name, value in fields.items() if value is not None}
 
-    return V1OwnerReference(api_version=owner["apiVersion"], kind=owner["kind"], name=owner["name"], uid=owner["uid"])
+
+def _owner(owner: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
 
 
-def _template(spec: PyTorchJobSpec) -> Any:
-    from kubeflow.training import models
-
-    gpus = {"nvidia.com/gpu": str(spec.gpus_per_worker)} if spec.gpus_per_worker else {}
-    env = [models.V1EnvVar(name=name, value=value) for name, value in spec.env.items()]
-    for name, secret in spec.secret_env.items():
-        reference = models.V1SecretKeySelector(name=secret.name, key=secret.key)
-        env.append(models.V1EnvVar(name=name, value_from=models.V1EnvVarSource(secret_key_ref=reference)))
-    container = models.V1Container(
-        name=CONTAINER,
-        image=spec.image,
-        image_pull_policy=spec.image_pull_policy,
-        command=list(spec.command),
+def _template(spec: PyTorchJobSpec) -> dict[str, Any]:
+    container = _given(
         args=list(spec.args) or None,
-        env=env or None,
-        resources=models.V1ResourceRequirements(requests=dict(spec.resources) | gpus or None, limits=gpus or None)
-        if spec.resources or gpus
-        else None,
+        command=list(spec.command),
+        env=_env(spec) or None,
+        image=spec.image,
+        imagePullPolicy=spec.image_pull_policy,
+        name=CONTAINER,
+        resources=_resources(spec) or None,
     )
     # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive for ever
     # (kubeflow/katib#2527).
     labels = dict(spec.labels) | {"sidecar.istio.io/inject": "false"}
-    return models.V1PodTemplateSpec(
-        metadata=models.V1ObjectMeta(labels=labels),
-        spec=models.V1PodSpec(containers=[container], service_account_name=spec.service_account),
-    )
+    return {
+        "metadata": {"labels": labels},
+        "spec": _given(containers=[container], serviceAccountName=spec.service_account),
+    }
+
+
+def _env(spec: PyTorchJobSpec) -> list[dict[str, Any]]:
+    plain = [{"name": name, "value": value} for name, value in spec.env.items()]
+    return plain + [
+        {"name": name, "valueFrom": {"secretKeyRef": {"key": secret.key, "name": secret.name}}}
+        for name, secret in spec.secret_env.items()
+    ]
+
+
+def _resources(spec: PyTorchJobSpec) -> dict[str, Any]:
+    gpus = {"nvidia.com/gpu": str(spec.gpus_per_worker)} if spec.gpus_per_worker else {}
+    requests = dict(spec.resources) | gpus
+    return _given(limits=gpus or None, requests=requests or None)
