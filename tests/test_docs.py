@@ -71,6 +71,15 @@ def test_every_command_is_in_the_docs() -> None:
     assert not missing, missing
 
 
+def test_nothing_asks_to_install_the_other_project_called_podium() -> None:
+    texts = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "Makefile", ROOT / "Dockerfile", ROOT / "scripts/bootstrap"]
+    texts += [
+        path for folder in ("src", "trainer", "components", "pipelines") for path in (ROOT / folder).rglob("*.py")
+    ]
+    wrong = [str(path) for path in texts if re.search(r"pip install (-\S+ )*['\"]?podium(?!-ml)\b", path.read_text())]
+    assert not wrong, wrong
+
+
 def test_every_difference_from_katib_has_the_test_that_it_names() -> None:
     rows = re.findall(r"^\| (?!What|---).* \| (.*) \|$", (ROOT / "docs/katib-differences.md").read_text(), re.MULTILINE)
     assert len(rows) > 25

@@ -1,10 +1,36 @@
-"""Every SDK podium builds on, in one process: kubeflow-katib asks for protobuf < 5 and kfp for ≥ 6."""
+"""The packages podium builds on: they agree with each other, and all SDKs work in one process."""
 
-from importlib.metadata import requires, version
+from collections.abc import Iterator
+from importlib.metadata import distribution, requires, version
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
+
+
+def required(name: str, extras: tuple[str, ...] = ()) -> Iterator[tuple[str, Requirement]]:
+    """Yield (who asks, what for) of everything that a plain installation of a distribution takes along."""
+    seen: set[tuple[str, str]] = set()
+    waiting = [(name, extra) for extra in ("", *extras)]
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        for requirement in map(Requirement, distribution(name).requires or []):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                yield name, requirement
+                waiting += [(requirement.name, extra) for extra in ("", *requirement.extras)]
+
+
+@pytest.mark.parametrize("extra", ["", "tensorboard"])
+def test_all_packages_of_a_plain_installation_agree_with_each_other(extra: str) -> None:
+    wrong = [
+        f"{name} asks for {requirement}, here is {version(requirement.name)}"
+        for name, requirement in required("podium-ml", (extra,))
+        if not requirement.specifier.contains(version(requirement.name), prereleases=True)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -35,15 +61,6 @@ def test_all_sdks_import_in_one_process_and_a_katib_message_survives_a_round_tri
     assert again.observation_log.metric_logs[0].metric.value == "0.9834"
 
 
-def test_the_override_in_pyproject_is_still_needed_and_still_holds() -> None:
-    wanted = {
-        Requirement(line).name: Requirement(line).specifier
-        for package in ("kubeflow-katib",)
-        for line in requires(package) or []
-    }
-    installed = Version(version("protobuf"))
-    assert installed not in wanted["protobuf"], "kubeflow-katib accepts this protobuf: drop the override"
-    for line in requires("kfp") or []:
-        requirement = Requirement(line)
-        if requirement.name == "protobuf":
-            assert installed in requirement.specifier
+def test_the_override_in_pyproject_is_still_needed() -> None:
+    (wanted,) = [one for one in map(Requirement, requires("kubeflow-katib") or []) if one.name == "protobuf"]
+    assert Version(version("protobuf")) not in wanted.specifier, "drop the override: kubeflow-katib takes this protobuf"

@@ -53,7 +53,7 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
         if here.rank == 0:
             say_again(known)
         return
-    told = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
+    told: dict[str, Any] = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
     with Tracking(config if here.rank == 0 else replace(config, track=())) as tracking:
         training = Training(config, dataset.to(here.device), here, say, tracking.log)
         if state is not None:

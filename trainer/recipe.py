@@ -53,7 +53,7 @@ class Average:
 
     EVERY = 8
 
-    def __init__(self, model: nn.Module, horizon: int) -> None:
+    def __init__(self, model: nn.Sequential, horizon: int) -> None:
         self.horizon = horizon
         self.model = copy.deepcopy(model) if horizon else model
         self.pairs = ([], []) if not horizon else (_floats(self.model), _floats(model))

@@ -139,5 +139,5 @@ class Tracking:
         except Exception as error:  # whatever a tracker does, the training matters more
             self.active.pop(kind, None)
             missing = isinstance(error, ImportError)
-            reason = f"pip install 'podium[{kind}]'" if missing else f"{type(error).__name__}: {str(error)[:300]}"
+            reason = f"pip install 'podium-ml[{kind}]'" if missing else f"{type(error).__name__}: {str(error)[:300]}"
             print(f"notice: --track {kind} is left out: {reason}", file=sys.stderr, flush=True)

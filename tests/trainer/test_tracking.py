@@ -67,7 +67,7 @@ def test_a_tracker_that_is_not_installed_is_named_with_the_remedy_and_left_out(
     monkeypatch.setitem(sys.modules, "wandb", None)
     follow(tmp_path, "wandb")
     err = capsys.readouterr().err
-    assert err == "notice: --track wandb is left out: pip install 'podium[wandb]'\n"
+    assert err == "notice: --track wandb is left out: pip install 'podium-ml[wandb]'\n"
 
 
 def test_a_tracker_that_breaks_in_the_middle_is_named_once_and_the_rest_goes_on(
