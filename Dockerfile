@@ -2,6 +2,8 @@
 #   steps    the pipeline's steps: kfp, the Kubernetes clients, minio, onnxruntime; no torch
 #   trainer  the trainer in every pod and trial, and the step that prepares the data: torch as well
 # Nothing secret and no data inside; runs as any user, also with a read-only root where /tmp is a volume.
+# A tag moves. To build from one image for good, give its digest, which `docker pull python:3.11-slim` prints:
+# make images BUILD_ARGS="--build-arg BASE=python:3.11-slim@sha256:…"
 ARG BASE=python:3.11-slim
 
 FROM ${BASE} AS base
@@ -13,8 +15,8 @@ WORKDIR /opt/podium
 
 FROM base AS steps
 COPY requirements-steps.txt ./
-# The pins are whole: resolving again would trip over the SDKs' contradicting wishes for protobuf.
-RUN pip install --no-deps -r requirements-steps.txt
+# The pins are whole and have hashes: nothing is resolved and nothing else is taken.
+RUN pip install --no-deps --require-hashes -r requirements-steps.txt
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
 ARG CODE_VERSION=
@@ -25,10 +27,11 @@ FROM base AS trainer
 # Index of PyTorch wheels without CUDA, or for another CUDA; empty takes those of the default index, with CUDA.
 ARG TORCH_INDEX=
 COPY requirements.txt ./
-RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps -r requirements.txt; else \
-      grep -Ev '^(torch|torchvision|triton|nvidia-.*|cuda-.*)==' requirements.txt >/tmp/rest.txt && \
+# The wheels of that index are built anew under the same version: the hashes of the pins are not theirs.
+RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps --require-hashes -r requirements.txt; else \
+      awk '/^[^ ]/ { drop = /^(torch|torchvision|triton|nvidia-.*|cuda-.*)==/ } !drop' requirements.txt >/tmp/rest.txt && \
       grep -Eo '^(torch|torchvision)==[^ ]+' requirements.txt >/tmp/torch.txt && \
-      pip install --no-deps -r /tmp/rest.txt && \
+      pip install --no-deps --require-hashes -r /tmp/rest.txt && \
       pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build

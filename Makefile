@@ -32,15 +32,19 @@ minio: ## build a MinIO server for the tests into ~/.cache/podium/bin (needs Go;
 lint: $(STAMP) ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy src/podium trainer components pipelines
+	@$(BIN)/mypy src/podium
 
 check: lint test ## lint and fast tests
 
+COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --group build --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
 pins: $(STAMP) ## renew the pinned requirement files from pyproject.toml
-	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --extra dev --no-header --no-annotate --no-emit-index-url pyproject.toml -o requirements-dev.txt
-	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url -c requirements-dev.txt pyproject.toml -o requirements.txt
+	@$(COMPILE) --extra dev pyproject.toml -o requirements-dev.txt
+	@$(COMPILE) -c requirements-dev.txt pyproject.toml -o requirements.txt
 	@printf '%s\n' "torch; sys_platform == 'never'" "torchvision; sys_platform == 'never'" >$(VENV)/without-torch.txt
-	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url -c requirements.txt --overrides $(VENV)/without-torch.txt pyproject.toml | grep -v never >requirements-steps.txt
+	@$(COMPILE) -c requirements.txt --overrides $(VENV)/without-torch.txt pyproject.toml \
+	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt
 
 # Anything that takes the options of `docker build` will do: podman build, buildah bud.
 BUILD ?= docker build

@@ -45,15 +45,17 @@ def imported_rooms(tree: ast.AST) -> set[str]:
     return {name.split(".")[1] for name in names if name.startswith("podium.")}
 
 
-def test_the_package_list_in_pyproject_is_every_package_there_is() -> None:
-    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    src = ROOT / "src"
-    found = {".".join(file.parent.relative_to(src).parts) for file in (src / "podium").rglob("__init__.py")}
+def test_every_package_there_is_gets_installed() -> None:
+    from setuptools import find_packages
+
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    assert options == {"where": ["src"], "namespaces": False}
+    found = {".".join(file.parent.relative_to(ROOT / "src").parts) for file in (ROOT / "src").rglob("__init__.py")}
     for folder in FOLDERS:
         found |= {
             ".".join(["podium", *file.parent.relative_to(ROOT).parts]) for file in (ROOT / folder).rglob("__init__.py")
         }
-    assert listed == found
+    assert set(find_packages(str(ROOT / "src"))) == found
 
 
 def test_imports_go_one_way() -> None:
@@ -83,11 +85,11 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("requirements*.txt")), ids=lambda file: file.name)
-def test_pins_are_exact_and_name_no_index(file: Path) -> None:
-    lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
-    assert lines
-    for line in lines:
-        assert re.match(r"^[\w.-]+(\[[\w,-]+\])?==[\w.+!]+( ; .+)?$", line), line
+def test_pins_are_exact_have_hashes_and_name_no_index(file: Path) -> None:
+    pins = file.read_text().replace(" \\\n    ", " ").splitlines()
+    assert pins
+    for pin in pins:
+        assert re.match(r"^[\w.-]+(\[[\w,-]+\])?==[\w.+!]+( ; [^-]+)?( --hash=sha256:[0-9a-f]{64})+$", pin), pin
 
 
 def test_yaml_is_loaded_in_one_module() -> None:

@@ -194,7 +194,7 @@ def _scalars(path: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         from tensorboard.backend.event_processing.event_accumulator import SCALARS, TENSORS, EventAccumulator
     except ImportError:
-        raise Failed("TensorFlowEvent needs the package tensorboard", "pip install 'podium[tensorboard]'") from None
+        raise Failed("TensorFlowEvent needs the package tensorboard", "pip install 'podium-ml[tensorboard]'") from None
     if path is None:
         return
     for source in [path] if path.is_file() else sorted({file.parent for file in path.rglob("*tfevents*")}):
