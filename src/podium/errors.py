@@ -7,6 +7,7 @@ An error says what must hold, what was given and, as a hint, what to do::
     ├── NotFound            a key, object or version that is not there
     ├── Conflict            a conditional write lost, or a name is taken
     ├── Damaged             bytes that do not match their checksum
+    ├── Unavailable         a server does not answer, or asks to come back later
     └── Failed              a job, trial, step or run ended badly
 """
 
@@ -48,6 +49,10 @@ class Conflict(PodiumError):
 
 class Damaged(PodiumError):
     """Bytes do not match the checksum recorded for them."""
+
+
+class Unavailable(PodiumError):
+    """A server does not answer, or not now: nothing is known about what it keeps, and later it may answer."""
 
 
 class Failed(PodiumError):

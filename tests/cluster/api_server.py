@@ -4,11 +4,13 @@ It keeps the parts of the protocol the client depends on (resource versions, wat
 be told to misbehave: forget old versions, cut connections, ask to slow down, stop and start on the same port.
 """
 
+import functools
 import json
 import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -35,6 +37,7 @@ class World:
         self.requests: list[str] = []
         self.connections: list[Any] = []
         self.labels: dict[str, str] = {}
+        self.watches = True
 
     def put(self, plural: str, item: dict[str, Any], event: str = "MODIFIED") -> dict[str, Any]:
         """Store an object and tell the watchers."""
@@ -80,7 +83,8 @@ class World:
     def cut(self) -> None:
         """Break every open connection."""
         for connection in list(self.connections):
-            connection.shutdown(2)
+            with suppress(OSError):  # the other side was faster
+                connection.shutdown(2)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -177,6 +181,8 @@ class Handler(BaseHTTPRequestHandler):
         elif match and match["name"]:
             item = self.world.objects.get((match["plural"], match["name"]))
             self.answer(200, item) if item else self.refuse(404, f'"{match["name"]}" not found')
+        elif match and query.get("watch") and not self.world.watches:
+            self.refuse(500, "watches are cut by a proxy", "InternalError")
         elif match and query.get("watch"):
             self.stream(self.events(match["plural"], query))
         elif match:
@@ -189,7 +195,11 @@ class Handler(BaseHTTPRequestHandler):
     def selected(self, item: dict[str, Any], query: dict[str, str]) -> bool:
         wanted = [pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if "=" in pair]
         labels = item["metadata"].get("labels") or {}
-        return all(labels.get(key) == value for key, value in wanted)
+        fields = [pair.split("=", 1) for pair in query.get("fieldSelector", "").split(",") if "=" in pair]
+        return all(labels.get(key) == value for key, value in wanted) and all(
+            str(functools.reduce(lambda part, name: part.get(name, {}), key.split("."), item)) == value
+            for key, value in fields
+        )
 
     def events(self, plural: str, query: dict[str, str]) -> Iterator[bytes]:
         name = query["fieldSelector"].removeprefix("metadata.name=")
@@ -236,7 +246,7 @@ class ApiServer:
         self.http = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
         self.http.daemon_threads = True
         self.port = self.http.server_address[1]
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,))
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
     def stop(self) -> None:

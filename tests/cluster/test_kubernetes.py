@@ -11,7 +11,7 @@ from api_server import ApiServer, World
 
 from podium.cluster import kubernetes_api, kubernetes_logs, kubernetes_pods, kubernetes_watch
 from podium.cluster.kubernetes import KubernetesCluster
-from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.steps.launch import launched
 from podium.steps.train import show_log
 
@@ -173,6 +173,58 @@ def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: 
     assert sum("watch=True" in one for one in world.requests) >= 2
     thread.join()
     other.join()
+
+
+def test_a_quiet_job_is_watched_on_after_its_version_expired(
+    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As after a restart of the server: the versions before it, the object's own among them, are gone for good.
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.5)
+    cluster.create(JOB)
+    thread = later(0.3, world.forget_history)
+    other = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    thread.join()
+    other.join()
+
+
+def test_lists_alone_show_changes_where_watches_never_work(
+    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.5)
+    world.watches = False
+    cluster.create(JOB)
+    thread = later(1.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    thread.join()
+
+
+def test_a_watch_keeps_its_timeout_while_nobody_answers(
+    server: ApiServer, cluster: KubernetesCluster, impatient: None
+) -> None:
+    cluster.create(JOB)
+    thread = later(0.3, server.stop)
+    started = time.monotonic()
+    with pytest.raises(Failed, match=r"did not end within 1.5 s"):
+        list(cluster.watch("PyTorchJob", "mnist", timeout=1.5))
+    assert time.monotonic() - started < 10
+    thread.join()
+    server.start()
+
+
+def test_an_outage_is_no_reason_to_delete_a_job(
+    server: ApiServer, cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 1.0)
+    monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
+    thread = later(0.5, server.stop)
+    with pytest.raises(Unavailable, match="does not answer"), launched(cluster, JOB):
+        back = later(2.5, server.start)
+        list(cluster.watch("PyTorchJob", "mnist"))
+    thread.join()
+    back.join()
+    assert ("pytorchjobs", "mnist") in world.objects
+    assert not [one for one in world.requests if one.startswith("DELETE")]
 
 
 def test_a_watch_outlives_a_restart_of_the_server(

@@ -2,24 +2,34 @@
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS, Manifest
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, require
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Unavailable, require
+from podium.identity import pod_namespace
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
 PATIENCE = 90.0
-"""Seconds to wait out a server that restarts or asks to slow down."""
+"""Seconds a request is repeated while the server restarts, asks to slow down or fails by itself."""
+
+OUTAGE = 900.0
+"""Seconds a running object is waited for while nothing is heard of it: an upgrade of the control plane takes minutes."""
 
 TIMEOUT = (5, 30)
 """Seconds to connect and to wait for an answer."""
 
-BUSY = (429, 502, 503, 504)
-"""HTTP answers that mean: the same request may work in a moment."""
+CREATION = "podium/creation"
+"""Annotation with a random id: tells our own object from somebody else's of the same name when an answer was lost."""
+
+
+class UnknownKind(PodiumError):
+    """The cluster does not know the kind: its operator is not installed."""
+
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,19 @@ def reason_of(error: Any) -> tuple[str, bool]:
         return (body or error.reason or f"HTTP {error.status}").strip(), False
 
 
+def is_passing(error: Any) -> bool:
+    """Tell whether the same request may work in a moment: no answer, 429, or any 5xx.
+
+    A webhook that restarts is a 500 like any other (``failed calling webhook … connection refused``). A connection that
+    breaks off in TLS is an ApiException of status 0.
+
+    Args:
+        error: A kubernetes.client.ApiException or urllib3.exceptions.HTTPError.
+    """
+    status = getattr(error, "status", None)
+    return not status or status == 429 or status >= 500
+
+
 def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
     """Turn an ApiException into the error a user reads.
 
@@ -77,7 +100,7 @@ def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
     message, is_status = reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
-        return PodiumError(f"cannot {doing}: this cluster does not know the kind {kind}", resource(kind).mend)
+        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", resource(kind).mend)
     if error.status == 404:
         return NotFound(text)
     if error.status == 409:
@@ -88,13 +111,15 @@ def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
         return PodiumError(text, "the service account lacks a right: apply deploy/, or see `kubectl auth can-i --list`")
     if error.status in (400, 403, 422):
         return InvalidInput(text)
+    if is_passing(error):
+        return Unavailable(text, "the server said so for as long as it was asked; see its health and its webhooks'")
     return PodiumError(text)
 
 
-def unreachable(host: str, error: Exception) -> PodiumError:
+def unreachable(host: str, error: Exception) -> Unavailable:
     """Return the error for an API server that does not answer."""
     why = getattr(error, "reason", None) or error
-    return PodiumError(f"the Kubernetes API at {host} does not answer: {why}", "check the cluster and the kubeconfig")
+    return Unavailable(f"the Kubernetes API at {host} does not answer: {why}", "check the cluster and the kubeconfig")
 
 
 class Api:
@@ -114,36 +139,48 @@ class Api:
         self.client = client.ApiClient(configuration)
         self.custom = client.CustomObjectsApi(self.client)
         self.core = client.CoreV1Api(self.client)
-        self.answered = False
+        self.answered = pod_namespace() is not None  # a pod was given the right address
 
     def call(
-        self, doing: str, function: Callable[..., Any], *args: Any, kind: str | None = None, **options: Any
+        self,
+        doing: str,
+        function: Callable[..., Any],
+        *args: Any,
+        kind: str | None = None,
+        patience: float | None = None,
+        **options: Any,
     ) -> Any:
-        """Call the API; wait out restarts and requests to slow down.
+        """Call the API; repeat what may pass (is_passing) for a while.
 
         A server that never answered gets a few seconds only: that is a wrong address, not a restart.
 
+        Args:
+            doing: What is tried, for the error.
+            function: Method of a kubernetes client.
+            *args: Its arguments.
+            kind: The kind concerned.
+            patience: Seconds to repeat; PATIENCE if None.
+            **options: Its keyword arguments.
+
         Raises:
-            PodiumError: As by translate, or the server does not answer.
+            PodiumError: As by translate; Unavailable if it did not pass.
         """
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        pause, end = 0.25, time.monotonic() + (PATIENCE if self.answered else 3.0)
+        pause, started = 0.25, time.monotonic()
         while True:
             try:
                 answer = function(*args, **{"_request_timeout": TIMEOUT, **options})
                 self.answered = True
                 return answer
             except (ApiException, HTTPError) as error:
-                failed: Exception = error
-            if isinstance(failed, ApiException) and failed.status and failed.status not in BUSY:
-                self.answered = True
-                raise translate(failed, doing, kind) from failed
-            if time.monotonic() + pause > end:
-                if isinstance(failed, ApiException):
-                    raise translate(failed, doing, kind) from failed
-                raise unreachable(self.host, failed) from failed
+                failed: Any = error
+            status = getattr(failed, "status", None)
+            self.answered = self.answered or bool(status)
+            limit = (PATIENCE if patience is None else patience) if self.answered else 3.0
+            if not is_passing(failed) or time.monotonic() + pause > started + limit:
+                raise (translate(failed, doing, kind) if status else unreachable(self.host, failed)) from failed
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
 
@@ -152,35 +189,54 @@ class Api:
         return place.group, place.version, self.namespace, place.plural
 
     def create(self, kind: str, manifest: Manifest) -> Manifest:
-        """Create an object; unknown fields are refused, not dropped."""
-        name = manifest.get("metadata", {}).get("name")
+        """Create an object; unknown fields are refused, not dropped.
+
+        The answer to a request that did create it may be lost: the repetition then meets the object of the first.
+        """
+        metadata = manifest.get("metadata") or {}
+        name, creation = metadata.get("name"), uuid.uuid4().hex
+        annotations = {**(metadata.get("annotations") or {}), CREATION: creation}
+        stamped = {**manifest, "metadata": {**metadata, "annotations": annotations}}
         doing = f"create {kind} {name} in namespace {self.namespace}"
-        return dict(
-            self.call(
-                doing,
-                self.custom.create_namespaced_custom_object,
-                *self._where(kind),
-                manifest,
-                field_validation="Strict",
-                kind=kind,
+        create = self.custom.create_namespaced_custom_object
+        try:
+            return dict(
+                self.call(doing, create, *self._where(kind), stamped, field_validation="Strict", kind=kind)
             )
-        )
+        except Conflict:
+            there = self.get(kind, str(name))
+            if (there["metadata"].get("annotations") or {}).get(CREATION) != creation:
+                raise
+            return there
 
     def get(self, kind: str, name: str) -> Manifest:
         """Read an object."""
         doing = f"get {kind} {name} in namespace {self.namespace}"
         return dict(self.call(doing, self.custom.get_namespaced_custom_object, *self._where(kind), name, kind=kind))
 
+    def _list(self, kind: str, **options: Any) -> tuple[list[Manifest], str]:
+        """Return the objects a selector matches, and the resourceVersion of the list."""
+        doing = f"list {kind} objects in namespace {self.namespace}"
+        function = self.custom.list_namespaced_custom_object
+        answer = self.call(doing, function, *self._where(kind), kind=kind, **options)
+        known = resource(kind)
+        version = f"{known.group}/{known.version}"
+        items = [{"apiVersion": version, "kind": kind, **item} for item in answer["items"]]
+        return items, str(answer["metadata"]["resourceVersion"])
+
     def objects(self, kind: str, selector: str = "") -> list[Manifest]:
         """Read all objects that match a label selector, oldest first."""
-        doing = f"list {kind} objects in namespace {self.namespace}"
-        answer = self.call(
-            doing, self.custom.list_namespaced_custom_object, *self._where(kind), label_selector=selector, kind=kind
-        )
-        place = resource(kind)
-        version = f"{place.group}/{place.version}"
-        items = [{"apiVersion": version, "kind": kind, **item} for item in answer["items"]]
+        items, _ = self._list(kind, label_selector=selector)
         return sorted(items, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
+
+    def snapshot(self, kind: str, name: str) -> tuple[Manifest | None, str]:
+        """Read an object, None if there is none, and the resourceVersion from which to watch it; nothing is repeated.
+
+        An object's own resourceVersion is no start for a watch: a server that was restarted knows only versions since,
+        and a quiet object's is older for good.
+        """
+        items, version = self._list(kind, field_selector=f"metadata.name={name}", patience=0)
+        return (items[0] if items else None), version
 
     def delete(self, kind: str, name: str) -> None:
         """Ask for an object's removal; its pods follow. No error if it is not there."""

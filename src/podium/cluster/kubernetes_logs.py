@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from podium.cluster.kubernetes_api import BUSY, Api, translate, unreachable
+from podium.cluster.kubernetes_api import OUTAGE, Api, is_passing, translate, unreachable
 from podium.cluster.kubernetes_pods import cannot_start, replica_of, selector_of
-from podium.errors import NotFound, PodiumError
+from podium.errors import NotFound, PodiumError, Unavailable
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it wrote."""
@@ -125,14 +125,22 @@ def logs(
 
     Raises:
         NotFound: There is no such replica (when following: and the object is over).
+        Unavailable: The server does not answer; when following, for OUTAGE seconds.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
-    tail, read, tries = Tail(api), False, 0
+    tail, read, tries, lost_at = Tail(api), False, 0, None
     while True:
-        over = not follow or is_over()
-        pod = find(api, kind, name, replica)
+        try:
+            over = not follow or is_over()
+            pod = find(api, kind, name, replica)
+            lost_at = None
+        except Unavailable:
+            lost_at = lost_at or time.monotonic()
+            if not follow or time.monotonic() - lost_at > OUTAGE:
+                raise
+            continue  # each of the two has waited for the server already
         if pod is None and over and not read:
             raise NotFound(f"{kind} {name} has no pod of replica {replica or 'master-0'}", "its pods may be gone")
         complete = True
@@ -142,7 +150,7 @@ def logs(
                 yield from tail.read(pod, follow)
             except (ApiException, HTTPError) as error:
                 complete, tries = False, tries + 1
-                again = isinstance(error, HTTPError) or error.status in (400, 404, 500, *BUSY)
+                again = is_passing(error) or getattr(error, "status", None) in (400, 404)
                 if not again or (over and tries > TRIES):
                     raise _cannot_read(api, pod, error) from error
         if complete and ((over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")):
@@ -152,4 +160,4 @@ def logs(
 
 def _cannot_read(api: Api, pod: Any, error: Any) -> PodiumError:
     doing = f"read the log of pod {pod.metadata.name}"
-    return translate(error, doing) if hasattr(error, "status") else unreachable(api.host, error)
+    return translate(error, doing) if getattr(error, "status", None) else unreachable(api.host, error)

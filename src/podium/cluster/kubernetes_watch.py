@@ -3,11 +3,12 @@
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from podium.cluster.base import Manifest
-from podium.cluster.kubernetes_api import BUSY, PATIENCE, Api, translate, unreachable
-from podium.errors import Failed, NotFound
+from podium.cluster.kubernetes_api import OUTAGE, Api, UnknownKind, is_passing, translate, unreachable
+from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.conditions import status_of
 
 WINDOW = 5
@@ -17,11 +18,16 @@ WINDOW = 5
 def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> Iterator[Manifest | None]:
     """Yield the object, then each version of it; None after every quiet window; end when it is gone.
 
+    Where lists are answered but watches are not, the lists alone show the changes, a few seconds late.
+
     Args:
         api: The API server.
         kind: The kind.
         name: The object's name.
         remaining: Seconds left to the caller; a window is never longer.
+
+    Raises:
+        Unavailable: Nothing was heard of the object for OUTAGE seconds.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -29,12 +35,11 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
     lost_at, pause = None, 0.2
     while True:
         try:
-            current = api.get(kind, name)
-        except NotFound:
-            return
-        yield current
-        version = current["metadata"]["resourceVersion"]
-        try:
+            current, version = api.snapshot(kind, name)
+            lost_at = None
+            if current is None:
+                return
+            yield current
             while True:
                 for event in api.events(kind, name, version, max(1, min(WINDOW, int(remaining())))):
                     version = event["object"]["metadata"]["resourceVersion"]
@@ -44,15 +49,18 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                         yield event["object"]
                 lost_at, pause = None, 0.2
                 yield None
-        except ApiException as error:
-            if error.status not in (410, 500, *BUSY):
+        except (Unavailable, UnknownKind) as error:  # a server that starts may not have read its CRDs yet
+            lost: PodiumError = error
+        except (ApiException, HTTPError) as error:
+            # 410: the server no longer has the version; the next snapshot brings a newer one.
+            if not is_passing(error) and getattr(error, "status", None) != 410:
                 raise translate(error, f"watch {kind} {name}", kind) from error
-            lost: Exception = error
-        except HTTPError as error:
-            lost = error
+            lost = unreachable(api.host, error)
         lost_at = lost_at or time.monotonic()
-        if time.monotonic() - lost_at > PATIENCE:
-            raise unreachable(api.host, lost)
+        if time.monotonic() - lost_at > OUTAGE:
+            raise lost
+        if remaining() <= 0:
+            yield None
         time.sleep(min(pause * random.uniform(0.5, 1.0), max(remaining(), 0.0)))
         pause = min(pause * 2, 5.0)
 
@@ -72,6 +80,7 @@ def watch(
     Raises:
         NotFound: There is none at the start.
         Failed: The timeout passed.
+        Unavailable: Nothing was heard of the object for OUTAGE seconds.
     """
     end = float("inf") if timeout is None else time.monotonic() + timeout
     uid: str | None = None
@@ -89,4 +98,5 @@ def watch(
                 return
         if time.monotonic() >= end:
             raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout, or look at its pods")
-        look(current)
+        with suppress(Unavailable):  # how long to wait is decided in one place: the next change, or none, tells
+            look(current)

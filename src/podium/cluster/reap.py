@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.cluster.kubernetes import KubernetesCluster
-from podium.errors import PodiumError
+from podium.cluster.kubernetes_api import UnknownKind
 from podium.identity import POD_RUN_LABEL, RUN_LABEL
 from podium.manifests.conditions import status_of
 
@@ -51,10 +51,8 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
     for kind in KINDS:
         try:
             objects = cluster.list(kind)
-        except PodiumError as error:
-            if "does not know the kind" in error.message:
-                continue
-            raise
+        except UnknownKind:
+            continue
         for one in objects:
             run_id = (one["metadata"].get("labels") or {}).get(RUN_LABEL)
             state = status_of(one)

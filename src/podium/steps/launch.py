@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from podium.cluster import Cluster
 from podium.cluster.access import find_access, grant_access
 from podium.cluster.base import Manifest
-from podium.errors import Conflict, PodiumError
+from podium.errors import Conflict, PodiumError, Unavailable
 from podium.manifests.conditions import status_of
 from podium.steps.base import Terminated, say
 
@@ -16,11 +16,13 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
     """Start an object; while the context is open it runs, afterwards it does not.
 
     A retried step finds the object of its earlier attempt by its name and goes on with it, unless it failed. An
-    object that has finished stays for people to look at; one that still runs when the step fails is deleted. A
-    cancelled step has a few tenths of a second under KFP (observed): one call, no waiting.
+    object that has finished stays for people to look at; one that still runs when the step fails is deleted, unless
+    the step failed because the cluster does not answer: that is no fault of the object. A cancelled step has a few
+    tenths of a second under KFP (observed): one call, no waiting.
 
     Raises:
         InvalidInput: The manifest breaks a rule; nothing was started.
+        Unavailable: The cluster does not answer; the object may run.
     """
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     try:
@@ -28,6 +30,10 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
         yield
     except Terminated:
         cluster.abandon(kind, name)
+        raise
+    except Unavailable:
+        # Nothing is known about the object but that it ran: a retry goes on with it, and it has its own deadline.
+        say(f"{kind} {name} is not deleted: its cluster does not answer")
         raise
     except BaseException:
         # What went wrong is told, not what hinders the clean-up after it.

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from podium.cluster import Cluster, connect
 from podium.cluster.base import Manifest
-from podium.errors import Failed, NotFound, require
+from podium.errors import Failed, NotFound, Unavailable, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import TrialRow, best_trial, leaderboard, load, news, objective_of, trial_row
@@ -115,14 +116,20 @@ def _trials(cluster: Cluster, name: str) -> list[Manifest]:
 def _watch(cluster: Cluster, name: str) -> list[TrialRow]:
     """Show each trial as it starts and ends; return all when the Experiment has ended."""
     seen: dict[str, str] = {}
-    trials: list[Manifest] = []
     for _ in cluster.watch("Experiment", name):
-        trials = _trials(cluster, name)
-        for trial in trials:
-            for row in news(trial, seen.get(trial["metadata"]["name"], "Pending")):
-                say(describe(row))
-                seen[row.name] = row.state
-    return [trial_row(one) for one in trials]
+        with suppress(Unavailable):  # the watch decides how long to wait for the cluster
+            _say_news(_trials(cluster, name), seen)
+    trials = _trials(cluster, name)
+    _say_news(trials, seen)
+    return [trial_row(trial) for trial in trials]
+
+
+def _say_news(trials: Iterable[Manifest], seen: dict[str, str]) -> None:
+    """Say what changed since the states in ``seen``, and note it there."""
+    for trial in trials:
+        for row in news(trial, seen.get(trial["metadata"]["name"], "Pending")):
+            say(describe(row))
+            seen[row.name] = row.state
 
 
 def describe(row: TrialRow) -> str:
