@@ -217,12 +217,17 @@ def test_an_outage_is_no_reason_to_delete_a_job(
 ) -> None:
     monkeypatch.setattr(kubernetes_watch, "OUTAGE", 1.0)
     monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
-    thread = later(0.5, server.stop)
-    with pytest.raises(Unavailable, match="does not answer"), launched(cluster, JOB):
-        back = later(2.5, server.start)
-        list(cluster.watch("PyTorchJob", "mnist"))
-    thread.join()
-    back.join()
+
+    def lose_the_server_for_good() -> None:
+        with launched(cluster, JOB):
+            server.stop()
+            try:
+                list(cluster.watch("PyTorchJob", "mnist"))
+            finally:
+                server.start()
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        lose_the_server_for_good()
     assert ("pytorchjobs", "mnist") in world.objects
     assert not [one for one in world.requests if one.startswith("DELETE")]
 

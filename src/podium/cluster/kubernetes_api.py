@@ -18,7 +18,7 @@ PATIENCE = 90.0
 """Seconds a request is repeated while the server restarts, asks to slow down or fails by itself."""
 
 OUTAGE = 900.0
-"""Seconds a running object is waited for while nothing is heard of it: an upgrade of the control plane takes minutes."""
+"""Seconds a watch goes on while no request is answered: an upgrade of the control plane takes minutes."""
 
 TIMEOUT = (5, 30)
 """Seconds to connect and to wait for an answer."""
@@ -29,7 +29,6 @@ CREATION = "podium/creation"
 
 class UnknownKind(PodiumError):
     """The cluster does not know the kind: its operator is not installed."""
-
 
 
 @dataclass(frozen=True)
@@ -200,9 +199,7 @@ class Api:
         doing = f"create {kind} {name} in namespace {self.namespace}"
         create = self.custom.create_namespaced_custom_object
         try:
-            return dict(
-                self.call(doing, create, *self._where(kind), stamped, field_validation="Strict", kind=kind)
-            )
+            return dict(self.call(doing, create, *self._where(kind), stamped, field_validation="Strict", kind=kind))
         except Conflict:
             there = self.get(kind, str(name))
             if (there["metadata"].get("annotations") or {}).get(CREATION) != creation:
