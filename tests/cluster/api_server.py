@@ -31,7 +31,7 @@ class World:
         self.oldest = 0
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.history: list[tuple[int, str, str, dict[str, Any]]] = []
-        self.plurals = {"pytorchjobs", "jobs", "experiments", "trials", "pods", "workflows"}
+        self.plurals = {"pytorchjobs", "jobs", "experiments", "trials", "pods", "workflows", "events"}
         self.logs: dict[str, list[str]] = {}
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
@@ -73,6 +73,16 @@ class World:
         """Make or change a pod of one container called pytorch."""
         spec = {"containers": [{"name": "pytorch"}]}
         self.put("pods", {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
+
+    def event(self, plural: str, name: str, reason: str, message: str) -> None:
+        """Warn about an object."""
+        item = self.objects[plural, name]
+        about = {"kind": item.get("kind"), "name": name, "uid": item["metadata"]["uid"]}
+        metadata = {"name": f"{name}.{self.version}"}
+        event = {"type": "Warning", "reason": reason, "message": message, "involvedObject": about}
+        self.put(
+            "events", {"metadata": metadata, "lastTimestamp": f"2026-01-01T00:00:{self.version % 60:02d}Z", **event}
+        )
 
     def forget_history(self) -> None:
         """Answer watches from before now with 410, as etcd does after compaction."""

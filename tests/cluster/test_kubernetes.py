@@ -29,6 +29,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten every wait."""
     monkeypatch.setattr(kubernetes_watch, "WINDOW", 1)
     monkeypatch.setattr(kubernetes_pods, "IMAGE_GRACE", 0.5)
+    monkeypatch.setattr(kubernetes_pods, "REFUSED_GRACE", 0.5)
     monkeypatch.setattr(kubernetes_logs, "PAUSE", 0.05)
 
 
@@ -290,6 +291,68 @@ def test_a_pod_no_node_has_room_for_ends_the_watch_after_its_grace(server: ApiSe
         server.world.pod("mnist-master-0", MASTER, phase="Pending", conditions=[condition])
         with pytest.raises(Failed, match=r"Insufficient nvidia.com/gpu"):
             list(cluster.watch("PyTorchJob", "mnist", timeout=60))
+
+
+QUOTA = 'Error creating: pods "mnist-worker-0" is forbidden: exceeded quota: team, requested: pods=1, limited: pods=1'
+TWO = {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 1}}}
+
+
+@pytest.mark.parametrize("reason", ["FailedCreatePod", "FailedCreate"])
+def test_refused_pods_end_the_watch_with_the_quotas_words(
+    cluster: KubernetesCluster, world: World, impatient: None, reason: str
+) -> None:
+    cluster.create({**JOB, "spec": TWO})
+    world.pod("mnist-master-0", MASTER, phase="Running")
+    world.event("pytorchjobs", "mnist", reason, QUOTA)
+    with pytest.raises(Failed, match=r"mnist cannot start: .*exceeded quota: team, requested: pods=1") as caught:
+        list(cluster.watch("PyTorchJob", "mnist", timeout=20))
+    assert "quota" in str(caught.value.hint)
+
+
+def test_refused_pods_of_a_trial_end_the_sweeps_watch(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
+    cluster.create({**EXPERIMENT, "spec": {"trialTemplate": {"trialSpec": {"spec": TWO}}}})
+    trial = {"kind": "Trial", "metadata": {"name": "sweep-1", "labels": {"katib.kubeflow.org/experiment": "sweep"}}}
+    world.put("trials", {**trial, "spec": {}})
+    world.put("pytorchjobs", {**JOB, "metadata": {"name": "sweep-1"}})
+    world.event("pytorchjobs", "sweep-1", "FailedCreatePod", QUOTA)
+    with pytest.raises(Failed, match=r"Experiment sweep cannot start: .*exceeded quota"):
+        list(cluster.watch("Experiment", "sweep", timeout=20))
+
+
+def test_a_webhook_that_is_away_for_a_moment_refuses_no_pod(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(JOB)
+    said = 'Error creating: Internal error occurred: failed calling webhook "x": connect: connection refused'
+    world.event("pytorchjobs", "mnist", "FailedCreatePod", said)
+    thread = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    thread.join()
+
+
+def test_a_refusal_long_overcome_ends_no_watch(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    cluster.create(JOB)
+    world.event("pytorchjobs", "mnist", "FailedCreatePod", QUOTA)
+    world.pod("mnist-master-0", MASTER, phase="Running")
+    lost = later(0.5, lambda: world.remove("pods", "mnist-master-0"))
+    thread = later(3.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    thread.join()
+    lost.join()
+
+
+def test_events_that_may_not_be_read_end_no_watch(
+    cluster: KubernetesCluster, world: World, impatient: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.plurals.discard("events")
+    cluster.create(JOB)
+    thread = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert len(caplog.records) == 1
+    thread.join()
 
 
 def terminated(code: int, reason: str, finished: str = "2026-01-01T00:00:09Z") -> dict[str, Any]:

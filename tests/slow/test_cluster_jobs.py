@@ -1,6 +1,7 @@
 """Jobs on a live cluster with the training operator: pytest --cluster, any kubeconfig.
 
 PODIUM_TEST_IMAGE names an image with python3 that the nodes have or can pull (python:3.11-slim).
+PODIUM_TEST_RESTART_API is a command that restarts the cluster's API server; its test is skipped without it.
 """
 
 import json
@@ -14,7 +15,7 @@ from contextlib import suppress
 
 import pytest
 
-from podium.cluster import Cluster, connect
+from podium.cluster import Cluster, connect, kubernetes_watch
 from podium.cluster.base import Manifest
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import status_of
@@ -147,6 +148,18 @@ def test_without_katib_an_experiment_is_refused_before_it_is_made(cluster: Clust
     experiment = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "x"}, "spec": {}}
     with pytest.raises(PodiumError, match=r"(does not know the kind Experiment|collects no metrics)"):
         cluster.create(experiment)
+
+
+def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    restart = os.environ.get("PODIUM_TEST_RESTART_API")
+    if not restart:
+        pytest.skip("no command restarts the API server: PODIUM_TEST_RESTART_API")
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 45.0)
+    name = launch(cluster, job("import time; time.sleep(100)"))
+    changes = cluster.watch("PyTorchJob", name, timeout=400)
+    next(change for change in changes if status_of(change).phase == "Running")
+    subprocess.run(restart, shell=True, check=True, timeout=60)
+    assert status_of(list(changes)[-1]).phase == "Succeeded"
 
 
 STEP = """if True:

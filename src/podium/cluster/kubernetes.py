@@ -111,14 +111,15 @@ class KubernetesCluster(Cluster):
         return self.api.objects(kind, ",".join(f"{key}={value}" for key, value in (labels or {}).items()))
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
-        """As the interface says; a pod that can never start ends it early.
+        """As the interface says; a pod that can never start, or is refused, ends it early.
 
         Raises:
             NotFound: There is none at the start.
-            Failed: The timeout passed; or an image cannot be pulled, a Secret is missing, no node fits.
+            Failed: The timeout passed; or an image cannot be pulled, a Secret is missing, no node fits, a quota or a
+                policy refuses its pods.
         """
         watchman = kubernetes_pods.Watchman(self.api, self.schedule_grace)
-        return kubernetes_watch.watch(self.api, kind, name, timeout, lambda _: watchman.look(kind, name))
+        return kubernetes_watch.watch(self.api, kind, name, timeout, watchman.look)
 
     def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
         self.api.get(kind, name)

@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS, Manifest
@@ -73,6 +74,12 @@ def reason_of(error: Any) -> tuple[str, bool]:
         return str(json.loads(body)["message"]), True
     except (ValueError, KeyError, TypeError):
         return (body or error.reason or f"HTTP {error.status}").strip(), False
+
+
+def event_time(event: Any) -> datetime:
+    """Return when an event happened last; controllers fill in one field or the other."""
+    when: datetime = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    return when
 
 
 def is_passing(error: Any) -> bool:
@@ -290,6 +297,13 @@ class Api:
         doing = f"list pods in namespace {self.namespace}"
         answer = self.call(doing, self.core.list_namespaced_pod, self.namespace, label_selector=selector)
         return sorted(answer.items, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+
+    def warnings(self, name: str) -> list[Any]:
+        """Return the warnings (CoreV1Event) about objects of a name, oldest first."""
+        doing = f"list events in namespace {self.namespace}"
+        selector = f"involvedObject.name={name},type=Warning"
+        answer = self.call(doing, self.core.list_namespaced_event, self.namespace, field_selector=selector)
+        return sorted(answer.items, key=event_time)
 
     def close(self) -> None:
         """Close the connections."""

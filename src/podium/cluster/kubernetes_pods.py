@@ -1,13 +1,18 @@
-"""The pods of a job: which there are, which can never start, which one failed and why."""
+"""The pods of a job: which there are, which can never start or be created, which one failed and why."""
 
+import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from podium.cluster.base import Manifest
-from podium.cluster.kubernetes_api import Api
-from podium.errors import Failed, PodiumError
+from podium.cluster.kubernetes_api import PATIENCE, Api, event_time
+from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.conditions import status_of
+
+_log = logging.getLogger("podium")
 
 TAIL = 15
 """Log lines shown of a replica that failed."""
@@ -17,6 +22,15 @@ IMAGE_GRACE = 20.0
 
 SCHEDULE_GRACE = 180.0
 """Seconds for an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
+
+REFUSED = ("FailedCreatePod", "FailedCreate")
+"""Reasons of the events about pods that could not be created: of the training operator, of the job controller."""
+
+REFUSED_GRACE = 15.0
+"""Seconds a quota or policy may refuse a pod: another pod may be about to end, a new namespace is still set up."""
+
+INTERNAL = "Internal error occurred"
+"""How the message of every error 500 of the API server begins, a webhook that does not answer among them."""
 
 JOB_SELECTOR = {
     "PyTorchJob": "training.kubeflow.org/job-name",
@@ -56,8 +70,8 @@ ENDED = {
 class Trouble:
     """What is wrong with one pod."""
 
-    pod: str
-    """The pod's name."""
+    pod: str | None
+    """The pod's name; None if it could not be created."""
 
     container: str | None
     """The container concerned; None if the pod as a whole is."""
@@ -75,7 +89,7 @@ class Trouble:
     """Seconds it may go on before it counts as hopeless."""
 
     def __str__(self) -> str:
-        return f"pod {self.pod}: {self.reason}" + (f" ({self.message})" if self.message else "")
+        return (f"pod {self.pod}: " if self.pod else "") + self.reason + (f" ({self.message})" if self.message else "")
 
 
 def replica_of(pod: Any) -> str:
@@ -163,24 +177,98 @@ class Watchman:
     def __init__(self, api: Api, schedule_grace: float) -> None:
         self.api, self.schedule_grace = api, schedule_grace
         self.since: dict[tuple[str, str], float] = {}
+        self.complete: dict[str, datetime] = {}  # by job: creation of its newest pod when it had all of them
+        self.reads_events = True
 
-    def look(self, kind: str, name: str) -> None:
+    def look(self, manifest: Manifest) -> None:
         """Check the pods once.
 
         Raises:
             Failed: One has been hopeless for longer than its grace.
         """
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
         now, seen = time.monotonic(), {}
-        for pod in self.api.pods(selector_of(self.api, kind, name)):
-            trouble = cannot_start(pod, self.schedule_grace)
-            if trouble is None:
-                continue
-            # ErrImagePull and ImagePullBackOff take turns: one clock for a pod.
-            key = (pod.metadata.uid, "schedule" if trouble.container is None else "start")
+        pods = self.api.pods(selector_of(self.api, kind, name))
+        for trouble, key in (*self._starting(pods), *self._refused(manifest, pods)):
             seen[key] = self.since.get(key, now)
             if now - seen[key] >= trouble.grace:
                 raise Failed(f"{kind} {name} cannot start: {trouble}", trouble.hint)
         self.since = seen
+
+    def _starting(self, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+        for pod in pods:
+            if trouble := cannot_start(pod, self.schedule_grace):
+                # ErrImagePull and ImagePullBackOff take turns: one clock for a pod.
+                yield trouble, (pod.metadata.uid, "schedule" if trouble.container is None else "start")
+
+    def _refused(self, manifest: Manifest, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+        """Yield the refusals of pods that are missing: they are in no status, only in events."""
+        for job, have, want in jobs_of(self.api, manifest, pods):
+            if len(have) >= want:
+                self.complete[job] = max(pod.metadata.creation_timestamp for pod in have)
+            elif self.reads_events:
+                uid = manifest["metadata"]["uid"] if job == manifest["metadata"]["name"] else None
+                if trouble := self._refusal(job, uid):
+                    yield trouble, (job, "refused")
+
+    def _refusal(self, job: str, uid: str | None) -> Trouble | None:
+        try:
+            events = self.api.warnings(job)
+        except Unavailable:
+            raise
+        except PodiumError as error:
+            self.reads_events = False
+            _log.warning("pods that a quota or policy refuses go unnoticed: %s (apply deploy/)", error.message)
+            return None
+        since = self.complete.get(job)
+        # Refusals before all pods were there are over; an object of the same name before this one is another's.
+        news = [
+            event
+            for event in events
+            if event.reason in REFUSED
+            and uid in (None, event.involved_object.uid)
+            and (since is None or event_time(event) > since)
+        ]
+        return _refusal_of(news[-1]) if news else None
+
+
+def _refusal_of(event: Any) -> Trouble:
+    """Describe a pod that could not be created.
+
+    An event has no field for the status code of the refusal: the text the API server puts before every error 500 tells
+    a webhook that is away for a moment from a rule that holds.
+    """
+    message = str(event.message or "").strip()
+    grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
+    hint = (
+        "a quota, a limit range, Pod Security or another policy of the namespace: change what the pods ask for, or it"
+    )
+    return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
+
+
+def jobs_of(api: Api, manifest: Manifest, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
+    """Return (name, its pods, number of pods it wants) of every job that should run now.
+
+    Args:
+        api: The API server.
+        manifest: A PyTorchJob, Job, Trial or Experiment.
+        pods: All pods of it.
+    """
+    kind, name, spec = manifest["kind"], manifest["metadata"]["name"], manifest["spec"]
+    if kind != "Experiment":
+        return [(name, pods, replicas(spec.get("runSpec", manifest)))]
+    want = replicas(spec["trialTemplate"].get("trialSpec") or {})
+    trials = [trial for trial in api.objects("Trial", f"{TRIAL_OF}={name}") if not status_of(trial).finished]
+    labels = [(pod, (pod.metadata.labels or {}).get(JOB_SELECTOR["Trial"])) for pod in pods]
+    names = [trial["metadata"]["name"] for trial in trials]
+    return [(trial, [pod for pod, of in labels if of == trial], want) for trial in names]
+
+
+def replicas(job: Manifest) -> int:
+    """Return how many pods a PyTorchJob or Job has while it runs."""
+    spec = job.get("spec") or {}
+    specs = spec.get("pytorchReplicaSpecs") or {}
+    return max(1, sum(one.get("replicas", 1) for one in specs.values()) or spec.get("parallelism", 1))
 
 
 def explain(api: Api, kind: str, name: str, manifest: Manifest | None) -> Failed:
