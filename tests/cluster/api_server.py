@@ -38,6 +38,7 @@ class World:
         self.connections: list[Any] = []
         self.labels: dict[str, str] = {}
         self.watches = True
+        self.lost_answers = 0
 
     def put(self, plural: str, item: dict[str, Any], event: str = "MODIFIED") -> dict[str, Any]:
         """Store an object and tell the watchers."""
@@ -166,7 +167,12 @@ class Handler(BaseHTTPRequestHandler):
         if (match["plural"], body["metadata"]["name"]) in self.world.objects:
             self.refuse(409, f'{match["plural"]}.kubeflow.org "{body["metadata"]["name"]}" already exists')
             return
-        self.answer(201, self.world.put(match["plural"], body, "ADDED"))
+        item = self.world.put(match["plural"], body, "ADDED")
+        if self.world.lost_answers:
+            self.world.lost_answers -= 1
+            self.refuse(504, "request did not complete within the allotted timeout", "Timeout")
+        else:
+            self.answer(201, item)
 
     def do_DELETE(self) -> None:
         match, _, _ = self.begin()

@@ -132,6 +132,45 @@ def test_a_request_to_slow_down_is_followed(cluster: KubernetesCluster, world: W
     assert cluster.create(JOB)["metadata"]["name"] == "mnist"
 
 
+@pytest.mark.parametrize("code", [500, 502, 503, 504])
+@pytest.mark.parametrize("verb", ["create", "get", "list", "delete"])
+def test_errors_of_the_server_itself_are_waited_out(
+    cluster: KubernetesCluster, world: World, verb: str, code: int
+) -> None:
+    said = (
+        'Internal error occurred: failed calling webhook "v.x": Post "https://x.svc:443": connect: connection refused'
+    )
+    if verb != "create":
+        cluster.create(JOB)
+    world.refusals = [(code, {"kind": "Status", "reason": "InternalError", "message": said})]
+    act = {
+        "create": lambda: cluster.create(JOB),
+        "get": lambda: cluster.get("PyTorchJob", "mnist"),
+        "list": lambda: cluster.list("PyTorchJob"),
+        "delete": lambda: cluster.delete("PyTorchJob", "mnist"),
+    }
+    act[verb]()
+    assert not world.refusals
+    assert (("pytorchjobs", "mnist") in world.objects) == (verb != "delete")
+
+
+def test_a_webhook_that_stays_away_is_told_in_the_servers_words(
+    cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
+    said = 'Internal error occurred: failed calling webhook "v.x"'
+    world.refusals = [(500, {"kind": "Status", "reason": "InternalError", "message": said})] * 9
+    with pytest.raises(Unavailable, match=r'failed calling webhook "v.x"'):
+        cluster.create(JOB)
+
+
+def test_a_creation_whose_answer_was_lost_is_ours(cluster: KubernetesCluster, world: World) -> None:
+    world.lost_answers = 1
+    assert cluster.create(JOB)["metadata"]["name"] == "mnist"
+    with pytest.raises(Conflict):
+        cluster.create(JOB)
+
+
 def test_only_objects_with_all_labels_are_listed_oldest_first(cluster: KubernetesCluster) -> None:
     for name, labels in (("b", {"run": "1", "x": "y"}), ("a", {"run": "1", "x": "y"}), ("c", {"run": "1"})):
         cluster.create({**JOB, "metadata": {"name": name, "labels": labels}})

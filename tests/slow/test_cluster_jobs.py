@@ -8,12 +8,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
+from kubernetes.client import ApiException
 
 from podium.cluster import Cluster, connect, kubernetes_watch
 from podium.cluster.base import Manifest
@@ -125,6 +127,86 @@ def test_a_gpu_nobody_has_fails_after_its_grace(cluster: Cluster) -> None:
     name = launch(cluster, job("print()", gpus_per_worker=64))
     with pytest.raises(Failed, match=r"Insufficient nvidia\.com/gpu"):
         list(cluster.watch("PyTorchJob", name, timeout=120))
+
+
+@pytest.fixture
+def fenced() -> Iterator[Cluster]:
+    """A namespace of its own that admits no pod of more than 100 MiB, and one pod at a time."""
+    name = f"podium-cluster-{uuid.uuid4().hex[:8]}"
+    with connect(f"kubernetes://{name}") as there:
+        core = there.api.core
+        core.create_namespace({"metadata": {"name": name}})
+        limit = {"limits": [{"type": "Container", "max": {"memory": "100Mi"}, "defaultRequest": {"memory": "16Mi"}}]}
+        core.create_namespaced_limit_range(name, {"metadata": {"name": "small"}, "spec": limit})
+        quota = {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "1"}}}
+        core.create_namespaced_resource_quota(name, quota)
+        yield there
+        core.delete_namespace(name)
+
+
+def refused(cluster: Cluster, manifest: Manifest, words: str) -> None:
+    """Check that a job ends within 30 s with the words of what refuses its pods, and that no step would wait for it."""
+    name = launch(cluster, manifest)
+    started = time.monotonic()
+    with pytest.raises(Failed, match=words):
+        list(cluster.watch(manifest["kind"], name, timeout=120))
+    assert time.monotonic() - started < 30
+
+
+def test_pods_beyond_a_quota_end_the_wait_with_its_words(fenced: Cluster) -> None:
+    manifest = job("import time; time.sleep(300)", workers=1)
+    refused(fenced, manifest, r"exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1")
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "Job"])
+def test_pods_beyond_a_limit_range_end_the_wait_with_its_words(fenced: Cluster, kind: str) -> None:
+    manifest = job("pass", resources={"memory": "200Mi"})
+    template = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+    template["spec"]["containers"][0]["resources"]["limits"] = {"memory": "200Mi"}
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+        spec = {"backoffLimit": 0, "template": {"spec": template["spec"]}}
+        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": manifest["metadata"], "spec": spec}
+    refused(fenced, manifest, "maximum memory usage per Container is 100Mi, but limit is 200Mi")
+
+
+def test_pods_that_pod_security_forbids_end_the_wait_with_its_words(fenced: Cluster) -> None:
+    label = {"pod-security.kubernetes.io/enforce": "restricted"}
+    fenced.api.core.patch_namespace(fenced.api.namespace, {"metadata": {"labels": label}})
+    refused(fenced, job("pass"), 'violates PodSecurity "restricted')
+
+
+@pytest.fixture
+def hooked(fenced: Cluster) -> Iterator[Callable[[], None]]:
+    """A webhook for PyTorchJobs at which nobody listens; a call to remove it."""
+    from kubernetes.client import AdmissionregistrationV1Api
+
+    namespace = fenced.api.namespace
+    hooks = AdmissionregistrationV1Api(fenced.api.client)
+    operations = {"apiGroups": ["kubeflow.org"], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    hook = {
+        "name": "nobody.podium.dev",
+        "clientConfig": {"url": "https://127.0.0.1:9/"},
+        "rules": [{**operations, "resources": ["pytorchjobs"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    hooks.create_validating_webhook_configuration({"metadata": {"name": namespace}, "webhooks": [hook]})
+    with ExitStack() as stack:
+        stack.callback(hooks.delete_validating_webhook_configuration, namespace)
+        yield stack.close
+
+
+def test_a_webhook_that_is_away_for_seconds_is_waited_out(fenced: Cluster, hooked: Callable[[], None]) -> None:
+    with pytest.raises(ApiException, match="failed calling webhook"):
+        fenced.api.custom.create_namespaced_custom_object(
+            "kubeflow.org", "v1", fenced.api.namespace, "pytorchjobs", job("pass")
+        )
+    timer = threading.Timer(4.0, hooked)
+    timer.start()
+    launch(fenced, job("pass"))
+    timer.join()
 
 
 def test_delete_leaves_no_pod(cluster: Cluster) -> None:
