@@ -136,14 +136,11 @@ def pod_namespace() -> str | None:
 
 
 def _pod_metadata(pod: str, namespace: str) -> dict[str, Any]:
-    from kubernetes import client, config
-    from urllib3.exceptions import HTTPError
+    from podium.cluster.kubernetes import KubernetesCluster
 
-    config.load_incluster_config()
-    api = client.CoreV1Api()
-    try:
-        found = api.read_namespaced_pod(pod, namespace, _request_timeout=10)
-    except (client.ApiException, HTTPError) as error:
-        raise PodiumError(f"pod {namespace}/{pod} cannot be read: {error}", "see deploy/ for the rights") from error
-    metadata: dict[str, Any] = api.api_client.sanitize_for_serialization(found)["metadata"]
+    with KubernetesCluster(f"kubernetes://{namespace}") as here:
+        found = here.api.call(
+            f"read pod {pod} in namespace {namespace}", here.api.core.read_namespaced_pod, pod, namespace
+        )
+        metadata: dict[str, Any] = here.api.client.sanitize_for_serialization(found)["metadata"]
     return metadata
