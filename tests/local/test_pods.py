@@ -11,6 +11,7 @@ import pytest
 from podium.cluster.base import Manifest
 from podium.errors import InvalidInput, PodiumError
 from podium.local.cluster import LocalCluster
+from podium.local.scripts import script_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, SecretKey, build
 
 PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
@@ -154,6 +155,26 @@ def test_any_other_image_works_where_the_caller_is(tmp_path: Path, monkeypatch: 
         assert output(cluster, manifest(command=("sh", "-c", "ls"))) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("python -u -W ignore train.py --epochs 2", "train.py"),
+        ("/usr/bin/python3.11 -m torch.distributed.run --nproc_per_node=2 train.py", "train.py"),
+        ("python -um torch.distributed.launch --use-env --node_rank 0 train.py -m", "train.py"),
+        ("torchrun --standalone --nproc-per-node 2 --rdzv_backend=c10d train.py train2.py", "train.py"),
+        ("torchrun --nproc-per-node 2 -m package.train", None),
+        ("torchrun --no-python sh run.sh", None),
+        ("torchrun", None),
+        ("python -m package.train train.py", None),
+        ("python -c pass train.py", None),
+        ("python", None),
+        ("sh train.py", None),
+    ],
+)
+def test_the_script_behind_python_and_torchrun_is_found(command: str, script: str | None) -> None:
+    assert script_of(command.split()) == script
+
+
 SIDE = {"name": "side", "image": "any", "command": ["true"]}
 
 
@@ -163,6 +184,15 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
         ({}, {"command": None}, f"{PATH}.containers[0].command: this machine needs a command for image any"),
         ({}, {"command": ["no-such-program"]}, "command: this machine needs a program"),
         ({}, {"command": ["python", "no-such.py"]}, "a script of the local environment, not no-such.py"),
+        ({}, {"command": ["torchrun", "/app/train.py", "--x"]}, "a script of the local environment, not /app/train.py"),
+        (
+            {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]},
+            {
+                "command": ["python", "-m", "torch.distributed.run", "/workspace/imagenet.py", "--epochs=1"],
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+            },
+            "a script of the local environment, not /workspace/imagenet.py",
+        ),
         ({}, {"command": ["/opt/app/run"]}, "--image-dir any=DIR"),
         ({}, {"envFrom": [{"secretRef": {"name": "s"}}]}, f"{PATH}.containers[0].envFrom"),
         ({}, {"lifecycle": {"preStop": {}}}, f"{PATH}.containers[0].lifecycle"),

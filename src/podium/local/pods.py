@@ -9,6 +9,7 @@ from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
 from podium.local.images import Image, Images, find_image
 from podium.local.podfields import HONOURED_CONTAINER, HONOURED_POD, NO_MEANING_CONTAINER, NO_MEANING_POD
+from podium.local.scripts import script_of
 
 MAX_GRACE = 30
 """Seconds at most between SIGTERM and SIGKILL, whatever terminationGracePeriodSeconds says."""
@@ -115,7 +116,8 @@ def _plan(
         working_dir=_working_dir(container.get("workingDir"), f"{path}.workingDir", image),
         mounts=tuple(mounts),
     )
-    _check_program(plan, may_be_created=bool(mounts) or "initContainers" in path)
+    if "initContainers" not in path:
+        _check_program(plan)
     return plan
 
 
@@ -182,24 +184,33 @@ def _check_source(source: Manifest, path: str) -> None:
     raise _refuse(path, f"a fieldRef, secretKeyRef or configMapKeyRef, not {kind}", "give the value itself")
 
 
-def _check_program(plan: ContainerPlan, may_be_created: bool) -> None:
-    """Refuse what would only fail with "not found": the program, or the script given to Python."""
-    program, *arguments = plan.argv
+def _check_program(plan: ContainerPlan) -> None:
+    """Refuse what would only fail with "not found": the program, or the script given to Python or torchrun.
+
+    torchrun would wait for its other replicas first and be restarted after each failure, for ever without a limit.
+    """
+    program, script = plan.argv[0], script_of(plan.argv)
     here, path = plan.working_dir or plan.image.workdir, f"{plan.path}.command"
     hint = f"map the image to a directory that has it: --image-dir {plan.image.name}=DIR"
-    if may_be_created or "$(" in program:
-        return
-    if "/" in program and not program.startswith("/"):
+    if _may_appear(program, plan):
+        found = True
+    elif "/" in program and not program.startswith("/"):
         found = (here / program).exists()
     else:
         found = plan.image.find_program(program, os.environ.get("PATH", "")) is not None
     if not found:
         raise _refuse(path, f"a program of the local environment, not {program}", hint)
-    script = arguments[0] if arguments and Path(program).name.startswith("python") else "-"
-    if not script.startswith("-") and "$(" not in script:
+    if script is not None and not _may_appear(script, plan):
         place = Path(plan.image.resolve(script))
         if not (place.exists() if place.is_absolute() else (here / script).exists()):
             raise _refuse(path, f"a script of the local environment, not {script}", hint)
+
+
+def _may_appear(word: str, plan: ContainerPlan) -> bool:
+    """Return whether a file of this name may come with a volume, or its name is known only when the pod starts."""
+    if not word.startswith("/"):
+        return "$(" in word or bool(plan.mounts)
+    return "$(" in word or any(word == where or word.startswith(f"{where}/") for where, _, _ in plan.mounts)
 
 
 def _refuse(path: str, law: str, hint: str | None) -> InvalidInput:
