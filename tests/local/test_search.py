@@ -90,6 +90,20 @@ def test_a_seed_gives_the_same_points_and_going_on_gives_new_ones(algorithm: str
     assert not any(point in one for point in more)
 
 
+def test_sobol_scrambles_its_sequence_by_the_seed_alone(tmp_path: Path) -> None:
+    def points(seed: int | None) -> list[tuple[float, ...]]:
+        settings = {} if seed is None else {"random_state": seed}
+        asked = search(tmp_path / str(seed), "sobol", space_of("lr", "units"), **settings)
+        found = [asked.ask(f"t{number}") for number in range(8)]
+        return [tuple(map(float, point.values())) for point in found if point]
+
+    plain, one, other = points(None), points(1), points(2)
+    assert plain[0] == (pytest.approx(10**-1.5), 18), "without a seed it is Katib's, from the middle on"
+    assert plain != one != other != plain
+    for seeded in (one, other):
+        assert sum(lr < 10**-1.5 for lr, _ in seeded) == 4, "as evenly spread"
+
+
 def test_a_grid_gives_each_point_once_and_then_ends(tmp_path: Path) -> None:
     asked = search(tmp_path, "grid", space_of("gain", "batch", "epochs"))
     points = [asked.ask(f"t{count}") for count in range(31)]

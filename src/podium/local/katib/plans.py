@@ -79,15 +79,18 @@ class Grid(Plan):
 
 
 class Sobol(Plan):
-    """A Sobol sequence without its first point, the corner."""
+    """A Sobol sequence without its first point, the corner; scrambled if it has a seed."""
 
     def next(self, trial: str) -> Point | None:
         """Return the next point."""
         from scipy.stats import qmc
 
-        engine = qmc.Sobol(len(self.space), scramble=False)
+        seed = self.settings.get("random_state")
+        engine = qmc.Sobol(len(self.space), scramble=seed is not None, seed=seed)
+        # Scrambled, the first point is no corner, and the sequence is even only with it.
+        if past := self.given + (seed is None):
+            engine.fast_forward(past)  # not by 0: it would raise OverflowError
         self.given += 1
-        engine.fast_forward(self.given)
         unit = engine.random(1)[0]
         return {parameter.name: at(parameter, float(u)) for parameter, u in zip(self.space, unit, strict=True)}
 
