@@ -25,8 +25,7 @@ def check_values(values: Mapping[str, Any]) -> None:
         values: The parameters of one of our pipelines; those that a version of it on a server lacks are passed over.
 
     Raises:
-        InvalidInput: A value breaks its rule.
-        NotFound: There is no such Experiment.
+        InvalidInput: A value breaks its rule, or there is no such Experiment.
     """
     from podium.cluster import check_url
     from podium.manifests.placement import Pods
@@ -77,8 +76,7 @@ def adapted(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Experiment that tune_and_promote will run, but for what only its step knows: name, data and output.
 
     Raises:
-        InvalidInput: A count makes no sense for this Experiment, or it is none.
-        NotFound: There is none of this name.
+        InvalidInput: A count makes no sense for this Experiment, or there is none of this name.
     """
     from podium.manifests.experiment import load
     from podium.steps.adapt import adapt, decided

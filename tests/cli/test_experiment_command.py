@@ -269,9 +269,9 @@ def test_every_command_can_print_json() -> None:
 @pytest.mark.parametrize(
     ("words", "says", "code"),
     [
-        (["run", "randon"], "did you mean random?", 1),
+        (["run", "randon"], "did you mean random?", 2),
         (["run", "random"], "podium data prepare", 2),
-        (["run", "no-such-file.yaml"], "no file and no bundled experiment", 1),
+        (["run", "no-such-file.yaml"], "no file and no bundled experiment", 2),
         (["render", "random", "--set", "epochs"], "--set FLAG=VALUE", 2),
         (["render", "random", "--max-trials", "0"], "max_trials >= 1", 2),
         (["status", "nobody"], "no Experiment nobody", 1),

@@ -76,8 +76,8 @@ def test_json_holds_every_probability(store: str, pictures: Path) -> None:
 
 def test_mistakes_are_named(store: str, pictures: Path, model: bytes, tmp_path: Path) -> None:
     nowhere = podium(pictures / "nowhere.png", "--model", "shapes", "--storage", store)
-    assert (nowhere.returncode, nowhere.stdout) == (1, "")
-    assert "there is no picture" in nowhere.stderr
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert "nowhere.png' does not exist" in nowhere.stderr
     unknown = podium(pictures, "--model", "shape", "--storage", store)
     assert unknown.returncode == 1
     assert "Traceback" not in unknown.stderr

@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from podium.errors import InvalidInput, NotFound
+from podium.errors import InvalidInput
 from podium.manifests.experiment import bundled, check, customise, examine, load, render
 from podium.manifests.experiment.build import primary_containers
 from podium.metrics import STRICT_FORMAT
@@ -152,7 +152,7 @@ def test_numbers_are_read_as_kubectl_reads_them() -> None:
 
 
 def test_a_name_nobody_knows_is_answered_with_the_nearest() -> None:
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(InvalidInput) as caught:
         load("randon")
     assert caught.value.hint == "did you mean random?"
 

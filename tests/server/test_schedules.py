@@ -164,6 +164,11 @@ def test_the_commands_work_from_upload_to_delete(kfp: KfpServer, tmp_path: Path)
     assert planned["action"] == "create"
     assert len(planned["next"]) == 5
     assert podium("schedule", "plan", str(folder)).startswith("create   nightly  hello-world v1-")
+    (folder / "nightly.yaml").write_text(f"{NIGHTLY}enabled: false\n")
+    (planned,) = json.loads(podium("schedule", "plan", str(folder), "--json"))
+    assert planned["next"] == []
+    assert podium("schedule", "plan", str(folder)).splitlines()[-1] == "         paused: it does not fire"
+    (folder / "nightly.yaml").write_text(NIGHTLY)
     podium("schedule", "apply", str(folder))
     assert podium("schedule", "apply", str(folder)).startswith("keep ")
     podium("schedule", "pause", "nightly")

@@ -58,8 +58,7 @@ def changed(
     """Load an Experiment and change it as the options say.
 
     Raises:
-        InvalidInput: A flag has no value, or the manifest is not readable.
-        NotFound: No such file or bundled Experiment.
+        InvalidInput: A flag has no value, or there is no such file or bundled Experiment, or it is not readable.
     """
     from podium.local.katib.warm_start import ANNOTATION
     from podium.manifests.experiment import check_shape, customise, load

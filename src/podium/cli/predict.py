@@ -12,10 +12,14 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("pictures", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("pictures", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--model", "name", default="mnist", show_default=True, help="Model in the registry.")
 @click.option("--alias", default="champion", show_default=True, help="Which version: an alias or a version's id.")
-@click.option("--file", type=click.Path(path_type=Path), help="A model.onnx instead of one from the registry.")
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A model.onnx instead of one from the registry.",
+)
 @click.option("--dataset", help="How to prepare pictures: mnist or fashion-mnist; what the model says if missing.")
 @registry_options
 def predict(

@@ -96,7 +96,9 @@ def list_(as_json: bool, **server: Any) -> None:
 @click.argument("name")
 @server_options
 def pause(name: str, **server: Any) -> None:
-    """Stop a schedule from firing; runs that go on go on. `podium schedule apply` resumes it.
+    """Stop a schedule from firing; running runs are not affected.
+
+    `podium schedule apply` resumes it unless its file says `enabled: false`.
 
     \b
     Example:
@@ -131,7 +133,7 @@ def delete(name: str, **server: Any) -> None:
 def _show(changes: "list[Change]", as_json: bool) -> None:
     from podium.server.cron import next_times
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": change.schedule.name,
             "action": change.action,
@@ -139,7 +141,10 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
             "version": change.version.name,
             "cron": change.schedule.cron,
             "differences": list(change.differences),
-            "next": [f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in next_times(change.schedule.cron)],
+            "enabled": change.schedule.enabled,
+            "next": [f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in next_times(change.schedule.cron)]
+            if change.schedule.enabled
+            else [],
         }
         for change in changes
     ]
@@ -150,4 +155,4 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
         echo(f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}")
         for difference in row["differences"]:
             echo(f"         {difference}")
-        echo(f"         next {'  '.join(row['next'])}")
+        echo(f"         next {'  '.join(row['next'])}" if row["enabled"] else "         paused: it does not fire")

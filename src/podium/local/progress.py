@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podium.local.outcome import relative
 from podium.local.run import Run, StepRecord, Watcher
@@ -12,6 +12,7 @@ from podium.steps.base import SAID
 from podium.terminal import console, echo
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
 LINES = 8
@@ -31,7 +32,7 @@ def progress() -> Iterator[Watcher]:
         return
     from rich.live import Live
 
-    view = _View()
+    view = View()
     with Live(view, console=console(stderr=True), refresh_per_second=8):
         yield view.update
 
@@ -54,7 +55,7 @@ def _clock(step: StepRecord) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
 
 
-class _View:
+class View:
     """The table rich asks for several times a second: it is drawn anew from the run each time."""
 
     def __init__(self) -> None:
@@ -67,19 +68,19 @@ class _View:
         if said.startswith(SAID):
             self.said.setdefault(name, []).append(said.removeprefix(SAID))
 
-    def __rich__(self) -> Any:
-        if self.run is None:
-            return "starting …"
-        return self._table(self.run)
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        yield self._table(self.run, options.max_width) if self.run else "starting …"
 
-    def _table(self, run: Run) -> "Table":
+    def _table(self, run: Run, width: int) -> "Table":
         from rich.markup import escape
         from rich.table import Table
 
         table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
+        clocks = max((len(_clock(step)) for step in run.steps.values()), default=0)
         table.add_column(width=1)
-        table.add_column(overflow="ellipsis", no_wrap=True)
-        table.add_column(justify="right")
+        # Rich narrows all columns alike where one does not fit: the text gets what the mark and the time leave.
+        table.add_column(overflow="ellipsis", no_wrap=True, max_width=max(1, width - clocks - 5))
+        table.add_column(justify="right", no_wrap=True)
         for name, step in run.steps.items():
             table.add_row(MARKS[step.state], step.title, _clock(step))
             lines = self.said.get(name, [])

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import logging
 import socket
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,11 +36,16 @@ class Server:
             _knock(host)
         from kfp import Client
 
+        class ImpatientClient(Client):
+            def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
+                """Ask once: kfp asks for 25 seconds and logs a traceback each time."""
+                return self._healthz_api.healthz_service_get_healthz()
+
         with _quiet():
             try:
-                self.client = Client(host=host, existing_token=token)
+                self.client = ImpatientClient(host=host, existing_token=token)
             except Exception as error:
-                raise PodiumError(f"no Kubeflow Pipelines server answers: {_words(error)}", HINT) from error
+                raise _no_server(error, host or _address(error)) from error
         self.namespace = namespace or self.client.get_user_namespace() or None
         self.address = str(self.client._existing_config.host)
 
@@ -68,7 +74,7 @@ class Server:
             hint = "check the token and the namespace" if error.status in (401, 403) else None
             raise PodiumError(text, hint) from error
         except HTTPError as error:
-            raise PodiumError(f"cannot {doing}: {self.address} does not answer: {error}", HINT) from error
+            raise PodiumError(f"cannot {doing}: {self.address} does not answer: {_reason(error)}", HINT) from error
 
     def pages(self, doing: str, function: Callable[..., Any], field: str, **arguments: Any) -> Iterator[Any]:
         """Yield the items of every page of a list call."""
@@ -92,10 +98,15 @@ class Server:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the kfp client's prints out of stdout and its standing warning off the screen."""
+    """Keep the kfp client's prints out of stdout, its standing warning and what it logs off the screen."""
+    disabled = logging.root.manager.disable
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        yield
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
 
 
 def _knock(host: str) -> None:
@@ -106,7 +117,7 @@ def _knock(host: str) -> None:
     try:
         socket.create_connection((url.hostname, url.port or (80 if url.scheme == "http" else 443)), 5).close()
     except (OSError, ValueError) as error:
-        raise PodiumError(f"{host} does not answer: {error}", HINT) from error
+        raise PodiumError(f"{host} does not answer: {_reason(error)}", HINT) from error
 
 
 def _words(error: Any) -> str:
@@ -115,4 +126,38 @@ def _words(error: Any) -> str:
         body = json.loads(error.body)
         return str(body.get("message") or body.get("error")).strip()
     except (AttributeError, TypeError, ValueError):
-        return str(getattr(error, "body", None) or error).strip()
+        body = str(getattr(error, "body", None) or "").strip()
+        if getattr(error, "status", None) and (not body or body.startswith("<")):  # a page for browsers
+            return f"{error.status} {error.reason}"
+        return body or str(error).strip()
+
+
+def _no_server(error: Exception, address: str) -> PodiumError:
+    """Say in a sentence why there is no connection."""
+    from kfp_server_api import ApiException
+
+    if isinstance(error, ApiException):
+        hint = "check the token" if error.status in (401, 403) else HINT
+        return PodiumError(f"{address} does not answer as a Kubeflow Pipelines server: {_words(error)}", hint)
+    return PodiumError(f"no Kubeflow Pipelines server answers at {address}: {_reason(error)}", HINT)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _address(error: Exception) -> str:
+    """Return the address that kfp chose by itself."""
+    for one in _causes(error):
+        pool: Any = getattr(one, "pool", None)
+        if hasattr(pool, "port"):
+            return f"{pool.scheme}://{pool.host}:{pool.port}"
+    return "the address that kfp is configured for"
+
+
+def _reason(error: Exception) -> str:
+    """Return what the operating system says, without the names of Python's classes around it."""
+    spoken = (one.strerror for one in _causes(error) if isinstance(one, OSError) and one.strerror)
+    return next(spoken, None) or str(error).strip()

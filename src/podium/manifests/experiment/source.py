@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.documents import load_yaml, read_text
-from podium.errors import InvalidInput, NotFound
+from podium.errors import InvalidInput
 
 
 def bundled() -> list[str]:
@@ -24,8 +24,7 @@ def load(name_or_text: str) -> dict[str, Any]:
         name_or_text: Text if it has a line break or a brace; else a path if there is such a file; else a name.
 
     Raises:
-        NotFound: No such file or name.
-        InvalidInput: Not YAML, or not exactly one object.
+        InvalidInput: No such file or name, not YAML, or not exactly one object.
     """
     if "\n" in name_or_text or "{" in name_or_text:
         return parse(name_or_text, "the given text")
@@ -39,7 +38,7 @@ def load(name_or_text: str) -> dict[str, Any]:
     if not re.fullmatch(r"[\w-]+", name_or_text) or not entry.is_file():
         close = difflib.get_close_matches(name_or_text, bundled(), 1)
         hint = f"did you mean {close[0]}?" if close else f"a file, or one of {', '.join(bundled())}"
-        raise NotFound(f"no file and no bundled experiment is called {name_or_text!r}", hint)
+        raise InvalidInput(f"no file and no bundled experiment is called {name_or_text!r}", hint)
     return parse(entry.read_text(), name_or_text)
 
 

@@ -1,0 +1,34 @@
+"""What a person sees of a running pipeline, on terminals of any width."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from podium.local.progress import View
+from podium.local.run import Run, StepRecord
+from podium.steps.base import SAID
+from podium.terminal import console
+
+
+@pytest.mark.parametrize("width", [100, 60, 40])
+def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
+    steps = {
+        "prepare": StepRecord(title="Prepare the data", state="succeeded", started=1.0, seconds=3.4),
+        "sweep": StepRecord(title="Search hyperparameters with Katib", state="running", started=1.0, seconds=754.2),
+        "train": StepRecord(title="Train the model with the best of them", state="failed", started=1.0, seconds=99.9),
+        "promote": StepRecord(title="Compare with the champion", state="pending"),
+    }
+    run = Run(id="r", pipeline="tune_and_promote", directory=Path("r"), steps=steps)
+    view = View()
+    for number in range(3):
+        view.update(run, "sweep", f"{SAID}trial sweep-9129a940c8-{number} succeeded in 19.0 s: 0.9 {'lr=0.1 ' * 30}")
+    screen = io.StringIO()
+    console(file=screen, width=width, force_terminal=True, color_system=None).print(view)
+    shown = screen.getvalue().splitlines()
+    assert all(len(line) <= width for line in shown)
+    heads = [line for line in shown if line[0] != " "]
+    assert [line[0] for line in heads] == ["✓", "▸", "✗", "·"]
+    assert [line.rstrip().rpartition("  ")[2] for line in heads[:3]] == ["3.4 s", "12 min 34 s", "99.9 s"]
+    assert len(shown) == len(heads) + 3
+    assert all("trial sweep" in line for line in shown if line not in heads)
