@@ -19,7 +19,7 @@ from podium.cli import main
 from podium.cli.experiment import experiment
 from podium.cli.experiment_view import Screen
 from podium.local.cluster import LocalCluster
-from podium.manifests.experiment import load
+from podium.manifests.experiment import bundled, load
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
 PROGRAM = """
@@ -250,6 +250,37 @@ def test_render_prints_a_manifest_that_is_valid_as_it_stands(podium: Any) -> Non
     )
     as_json = json.loads(podium("render", "random", "--json").stdout)
     assert as_json == load("random")
+    kept = podium("render", "random", "--resume-policy", "LongRunning").stdout
+    assert load(kept)["spec"]["resumePolicy"] == "LongRunning"
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_every_bundled_experiment_ends_on_katib(name: str, podium: Any) -> None:
+    spec = load(podium("render", name).stdout)["spec"]
+    assert spec["resumePolicy"] == "Never", "Katib would keep a search service for good"
+    assert spec["maxTrialCount"]
+    assert spec["maxFailedTrialCount"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["hyperband", "--max-trials", "22"], "Katib's hyperband stops answering after the first 9 trials"),
+        (["asha"], "asha runs on this machine only"),
+        (["no-retain"], "early stopping without retain: true"),
+    ],
+)
+def test_render_refuses_what_katib_never_ends(words: list[str], says: str, podium: Any, tmp_path: Path) -> None:
+    asha, stopping = load("hyperband"), load("medianstop")
+    asha["spec"]["algorithm"]["algorithmName"] = "asha"
+    del stopping["spec"]["trialTemplate"]["retain"]
+    for name, manifest in (("asha", asha), ("no-retain", stopping)):
+        (tmp_path / name).write_text(yaml.safe_dump(manifest))
+    source = words[0] if words[0] in bundled() else str(tmp_path / words[0])
+    done = podium("render", source, *words[1:], code=2)
+    assert says in done.stderr
+    assert "hint: " in done.stderr
+    assert not done.stdout
 
 
 def test_a_job_given_to_the_wrong_command_is_told_the_right_one(podium: Any, tmp_path: Path) -> None:

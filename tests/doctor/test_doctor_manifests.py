@@ -29,7 +29,7 @@ spec:
   parallelTrialCount: 2
   maxTrialCount: 4
   maxFailedTrialCount: 2
-  resumePolicy: LongRunning
+  resumePolicy: Never
   metricsCollectorSpec:
     collector: {{kind: StdOut}}
     source: {{filter: {{metricsFormat: ['{STRICT_FORMAT}']}}}}
@@ -308,7 +308,6 @@ def test_missing_limits_are_pointed_out() -> None:
     assert experiment(lambda m: m["spec"].pop("maxTrialCount"))["trials-without-end"].level == "warn"
     assert experiment(lambda m: m["spec"].pop("maxFailedTrialCount"))["failures-without-limit"].level == "warn"
     assert experiment(lambda m: m["spec"].update(maxFailedTrialCount=0))["no-failures-allowed"].level == "note"
-    assert experiment(lambda m: m["spec"].pop("resumePolicy"))["cannot-be-continued"].level == "note"
 
 
 @pytest.mark.parametrize(
@@ -331,6 +330,23 @@ def test_a_distribution_that_the_algorithm_drops_is_pointed_out(
         manifest["spec"]["parameters"][0]["feasibleSpace"]["distribution"] = distribution
 
     assert ("distribution-ignored" in experiment(change)) is ignored
+
+
+@pytest.mark.parametrize(("most", "level"), [(None, "fail"), (5, "fail"), (4, None)])
+def test_hyperband_past_its_first_rung_fails(most: int | None, level: str | None) -> None:
+    settings = [{"name": "r_l", "value": "4"}, {"name": "eta", "value": "2"}]
+    settings.append({"name": "resource_name", "value": "units"})
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["spec"].update(parallelTrialCount=4, maxTrialCount=most)
+        manifest["spec"]["algorithm"] = {"algorithmName": "hyperband", "algorithmSettings": settings}
+
+    finding = experiment(change).get("hyperband-past-its-first-rung")
+    assert (finding and finding.level) == level
+
+
+def test_a_search_service_that_stays_is_worth_a_note() -> None:
+    assert experiment(lambda m: m["spec"].update(resumePolicy="LongRunning"))["search-service-stays"].level == "note"
 
 
 def test_bayesian_optimization_from_zero_fails() -> None:
@@ -542,11 +558,12 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def test_every_rule_has_a_test_and_a_row_in_the_docs() -> None:
-    from podium.doctor import command, job_rules, log, namespace, shell_rules, sweep_rules, trial_rules
+    from podium.doctor import collected, command, job_rules, log, namespace, shell_rules, sweep_rules, trial_rules
 
     tables = [
-        log.TEXT_LOG_RULES, log.JSON_LOG_RULES, shell_rules.SHELL_RULES, sweep_rules.SWEEP_RULES,
-        trial_rules.TRIAL_RULES, job_rules.JOB_RULES, command.RUN_RULES, namespace.NAMESPACE_RULES,
+        log.TEXT_LOG_RULES, log.JSON_LOG_RULES, collected.GIVEN_RULES, collected.EVENT_RULES, shell_rules.SHELL_RULES,
+        sweep_rules.SWEEP_RULES, trial_rules.TRIAL_RULES, job_rules.JOB_RULES, namespace.NAMESPACE_RULES,
+        command.RUN_RULES, (command.output_comes_late,),
     ]  # fmt: skip
     names = {rule.name for table in tables for rule in table}
     here = Path(__file__).parent

@@ -8,7 +8,7 @@ RUN = {"data": "s3://bucket/data", "root": "s3://bucket/trials", "name": "sweep-
 
 def test_a_sweep_of_a_run_keeps_no_suggestion_service_when_it_is_over() -> None:
     template = load("random")
-    assert template["spec"]["resumePolicy"] == "LongRunning"
+    template["spec"]["resumePolicy"] = "LongRunning"
     assert adapt(template, fixed={}, **RUN)["spec"]["resumePolicy"] == "Never"
     assert template["spec"]["resumePolicy"] == "LongRunning"
 

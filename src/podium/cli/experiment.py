@@ -141,6 +141,8 @@ def resume(
 def render(source: str, as_json: bool, **options: Any) -> None:
     """Print an Experiment with your changes, checked, ready for kubectl apply -f -.
 
+    What Katib would refuse or never end is refused, also where podium itself runs it.
+
     \b
     Examples:
       podium experiment render random --image registry.example/trainer:1 --data s3://bucket/mnist
@@ -148,10 +150,10 @@ def render(source: str, as_json: bool, **options: Any) -> None:
     """
     import yaml
 
-    from podium.manifests.experiment import check
+    from podium.doctor.manifest import check_for_katib
 
     manifest = changed(source, **options)
-    check(manifest)
+    check_for_katib(manifest)
     echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
 
 

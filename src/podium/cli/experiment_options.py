@@ -34,6 +34,11 @@ _OPTIONS = [
     click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
     click.option("--goal", type=float, help="spec.objective.goal."),
     click.option("--seed", type=int, help="random_state of the algorithm."),
+    click.option(
+        "--resume-policy",
+        type=click.Choice(["Never", "LongRunning", "FromVolume"]),
+        help="spec.resumePolicy: whether a finished Experiment may get more trials.",
+    ),
     click.option("--warm-start", "warm_start", metavar="NAME", multiple=True, help="Learn from this Experiment first."),
 ]
 

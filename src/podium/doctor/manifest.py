@@ -9,12 +9,12 @@ from podium.doctor.pods import Workload, mapping, workload
 from podium.doctor.shell import METRICS_FILE, wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.doctor.sweep import Sweep
-from podium.doctor.sweep_rules import SWEEP_RULES
+from podium.doctor.sweep_rules import NEVER_ON_KATIB, SWEEP_RULES
 from podium.doctor.trial_rules import TRIAL_RULES
 from podium.documents import load_yaml
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
-from podium.manifests.experiment.checks import examine
+from podium.manifests.experiment.checks import check, examine
 from podium.manifests.experiment.rules import Finding as Broken
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.schema import JOB_KINDS
@@ -119,6 +119,20 @@ def _experiment(manifest: Mapping[str, Any]) -> tuple[list[Finding], Workload]:
     spoken = {finding.where for finding in own}
     theirs = [_translate(one) for one in broken if one.level != "warning" or one.field not in spoken]
     return [*theirs, *own], job
+
+
+def check_for_katib(manifest: Mapping[str, Any]) -> None:
+    """Refuse an Experiment that Katib refuses or never ends, also where podium itself runs it.
+
+    Raises:
+        InvalidInput: With every reason.
+    """
+    admitted = check(manifest)
+    space = read_space(admitted["spec"]["parameters"], Findings())
+    found = apply(NEVER_ON_KATIB, Sweep(given=manifest, admitted=admitted, space=space))
+    if found:
+        reasons = "\n".join(f"{one.where}: {one.what}. {one.why}" for one in found)
+        raise InvalidInput(reasons, "; ".join(one.mend for one in found if one.mend))
 
 
 def _is_misshapen(broken: list[Broken]) -> bool:

@@ -129,11 +129,22 @@ def nothing_to_learn_from(sweep: Sweep) -> Iterator[Hit]:
         yield Hit(what=what, where="spec.parallelTrialCount", mend="run fewer in parallel")
 
 
+@rule("fail", "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends.")
+def hyperband_past_its_first_rung(sweep: Sweep) -> Iterator[Hit]:
+    parallel, most = sweep.spec.get("parallelTrialCount"), sweep.spec.get("maxTrialCount")
+    if sweep.algorithm != "hyperband" or not isinstance(parallel, int) or (isinstance(most, int) and most <= parallel):
+        return
+    count = f"maxTrialCount is {most}" if most else "there is no maxTrialCount"
+    what = f"{count}, but Katib's hyperband stops answering after the first {parallel} trials"
+    hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run goes on to the other rungs"
+    yield Hit(what=what, where="spec.maxTrialCount", mend=hint)
+
+
 @rule("warn", "asha is podium's own; Katib's webhook refuses it.")
 def only_podium_knows_it(sweep: Sweep) -> Iterator[Hit]:
     if sweep.algorithm == "asha":
         where = "spec.algorithm.algorithmName"
-        yield Hit(what="asha runs on this machine only", where=where, mend="use hyperband on a cluster")
+        yield Hit(what="asha runs on this machine only", where=where, mend="use random or tpe on a cluster")
 
 
 @rule("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")
@@ -144,11 +155,11 @@ def name_with_a_dot(sweep: Sweep) -> Iterator[Hit]:
         yield Hit(what=f"the name {name} has a dot", where="metadata.name", mend="use a dash")
 
 
-@rule("note", "With resumePolicy Never a finished Experiment cannot be given more trials.")
-def cannot_be_continued(sweep: Sweep) -> Iterator[Hit]:
-    if sweep.spec.get("resumePolicy") == "Never":
-        what = "maxTrialCount cannot be raised after the end"
-        yield Hit(what=what, where="spec.resumePolicy", mend="set LongRunning or FromVolume if you may want more")
+@rule("note", "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.")
+def search_service_stays(sweep: Sweep) -> Iterator[Hit]:
+    if sweep.spec.get("resumePolicy") == "LongRunning":
+        what = "a pod of the search service stays after the end"
+        yield Hit(what=what, where="spec.resumePolicy", mend="set Never unless you will raise maxTrialCount")
 
 
 @rule("note", "The JSON format wants one object a line whose values are texts; numbers are passed over without a word.")
@@ -171,6 +182,7 @@ SWEEP_RULES: tuple[Rule[Sweep], ...] = (
     metric_cannot_be_found,
     bayesian_from_zero,
     name_with_a_dot,
+    hyperband_past_its_first_rung,
     bad_values_count,
     batch_loss_may_be_the_objective,
     strategy_against_the_objective,
@@ -182,6 +194,15 @@ SWEEP_RULES: tuple[Rule[Sweep], ...] = (
     only_podium_knows_it,
     collector_without_image,
     no_failures_allowed,
-    cannot_be_continued,
+    search_service_stays,
     json_values_are_texts,
 )
+
+NEVER_ON_KATIB: tuple[Rule[Sweep], ...] = (
+    early_stopping_without_retain,
+    bayesian_from_zero,
+    name_with_a_dot,
+    hyperband_past_its_first_rung,
+    only_podium_knows_it,
+)
+"""Rules about what podium runs to its end and Katib refuses or never ends."""

@@ -27,6 +27,7 @@ def customise(
     max_failed_trials: int | None = None,
     goal: float | None = None,
     seed: int | None = None,
+    resume_policy: str | None = None,
     workers: int | None = None,
     resources: Mapping[str, Any] | None = None,
     env: Sequence[Mapping[str, Any]] | None = None,
@@ -49,6 +50,7 @@ def customise(
         max_failed_trials: spec.maxFailedTrialCount.
         goal: spec.objective.goal.
         seed: ``random_state`` of the algorithm.
+        resume_policy: spec.resumePolicy.
         workers: Replicas of a PyTorchJob trial beside the master; 0 removes the Worker.
         resources: ``limits`` and ``requests`` of the primary container in every replica.
         env: Entries as in a pod spec, added to the primary container of every replica; equal names are replaced.
@@ -65,6 +67,8 @@ def customise(
     _set_metadata(changed, name, namespace, annotations, owner)
     _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
     _set_search(spec, goal, seed)
+    if resume_policy is not None:
+        spec["resumePolicy"] = resume_policy
     for holder in (changed, trial) if labels else ():
         _add(_part(holder, "metadata"), "labels", labels)
     if workers is not None:
