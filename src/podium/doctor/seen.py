@@ -14,6 +14,7 @@ RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("batch", "jobs", ("create", "get", "list", "watch", "delete")),
     ("", "pods", ("get", "list", "watch")),
     ("", "pods/log", ("get",)),
+    ("", "events", ("list",)),
 )
 """(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
 
