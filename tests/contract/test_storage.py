@@ -302,3 +302,29 @@ def test_a_prefix_is_a_storage_of_its_own(storage: Storage, reopen: Callable[[st
     inner.put("more", b"x")
     assert [entry.key for entry in inner.list()] == ["model", "more"]
     assert storage.get("runs/1/more") == b"x"
+
+
+def test_a_limited_read_stops_there_but_knows_the_size(storage: Storage) -> None:
+    whole = storage.put("long", b"0123456789")
+    assert storage.read("long", limit=4)[0] == b"0123"
+    assert storage.read("long", limit=4)[1].size == 10
+    assert storage.read("long", limit=4)[1].etag == whole.etag
+    assert storage.get("long", limit=99) == b"0123456789"
+
+
+def test_if_match_deletes_only_what_was_seen(storage: Storage) -> None:
+    first = storage.put("key", b"1")
+    second = storage.put("key", b"2")
+    with pytest.raises(Conflict):
+        storage.delete("key", if_match=first.etag)
+    assert storage.get("key") == b"2"
+    storage.delete("key", if_match=second.etag)
+    storage.delete("key", if_match=second.etag)
+    assert storage.head("key") is None
+
+
+def test_reading_many_tells_which_one_is_missing(storage: Storage) -> None:
+    storage.put("a", b"1")
+    found = dict(storage.get_many(["a", "b"]))
+    assert found["a"] == b"1"
+    assert isinstance(found["b"], NotFound)

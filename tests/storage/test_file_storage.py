@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from podium.errors import Conflict, InvalidInput, PodiumError
+from podium.errors import Conflict, Damaged, InvalidInput, PodiumError
 from podium.storage import connect
 
 
@@ -133,3 +134,90 @@ def test_the_last_delete_takes_away_the_directories_that_were_not_there_before(t
         assert storage.get("other") == b"x"
         storage.delete("other")
         assert list(tmp_path.rglob("*")) == ([tmp_path / "a"] if there else [])
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory of somebody else's beside the store, with links to it and into it below the store."""
+    connect(tmp_path / "store").put("m/real", b"ours")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "theirs").write_bytes(b"theirs")
+    (outside / ".podium-1.tmp").write_bytes(b"theirs")
+    (tmp_path / "store/m/folder").symlink_to(outside)
+    (tmp_path / "store/m/file").symlink_to(outside / "theirs")
+    return outside
+
+
+@pytest.mark.usefixtures("outside")
+def test_listings_leave_links_out_and_name_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    storage = connect(tmp_path / "store")
+    for _ in range(2):
+        assert [entry.key for entry in storage.list()] == ["m/real"]
+        assert [entry.key for entry in storage.list("m/folder/")] == []
+        assert list(storage.children("m")) == []
+    assert list(storage.links()) == ["m/file", "m/folder"]
+    assert sorted(record.args[1] for record in caplog.records) == ["m/file", "m/folder"]  # type: ignore[index]
+
+
+def test_sweeping_stops_at_links(tmp_path: Path, outside: Path) -> None:
+    later = datetime.now(UTC) + timedelta(seconds=1)
+    assert list(connect(tmp_path / "store").sweep("", later, delete=True)) == []
+    assert list(connect(tmp_path / "store").sweep("m/folder", later, delete=True)) == []
+    assert (outside / ".podium-1.tmp").exists()
+
+
+@pytest.mark.parametrize("key", ["m/file", "m/folder/theirs", "m/folder/new"])
+def test_reading_and_writing_through_a_link_is_refused(tmp_path: Path, outside: Path, key: str) -> None:
+    storage = connect(tmp_path / "store")
+    for attempt in (
+        lambda: storage.get(key),
+        lambda: storage.head(key),
+        lambda: storage.fetch(key, tmp_path / "fetched"),
+        lambda: storage.put(key, b"mine"),
+        lambda: storage.put(key, b"mine", if_absent=True),
+    ):
+        with pytest.raises(Damaged, match="symbolic link"):
+            attempt()
+    assert sorted(path.name for path in outside.iterdir()) == [".podium-1.tmp", "theirs"]
+    assert (outside / "theirs").read_bytes() == b"theirs"
+
+
+def test_deleting_never_reaches_behind_a_link(tmp_path: Path, outside: Path) -> None:
+    storage = connect(tmp_path / "store")
+    with pytest.raises(Damaged, match="symbolic link"):
+        storage.delete("m/folder/theirs")
+    storage.delete("m/file")
+    assert (outside / "theirs").read_bytes() == b"theirs"
+
+
+def test_a_pipe_in_a_store_blocks_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Damaged, match="special file"):
+        connect(tmp_path).get("pipe")
+    assert list(connect(tmp_path).list()) == []
+
+
+def test_a_store_may_itself_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "store").symlink_to(tmp_path / "disk")
+    connect(tmp_path / "store").put("a/b", b"1")
+    assert [entry.key for entry in connect(tmp_path / "store").list()] == ["a/b"]
+
+
+def test_an_acknowledged_write_has_reached_file_and_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    fsync: Callable[[int], None] = os.fsync
+
+    def observed(handle: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+        name = "file" if path.name.startswith(".podium-") else str(path.relative_to(tmp_path))
+        synced.append((name, (tmp_path / "store/a/b/key").exists()))
+
+    monkeypatch.setattr(os, "fsync", observed)
+    connect(tmp_path / "store").put("a/b/key", b"1")
+    # Each directory after the new name in it; the file's bytes before its name appears, and that name last.
+    assert synced == [(".", False), ("store", False), ("store/a", False), ("file", False), ("store/a/b", True)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from podium.errors import InvalidInput, NotFound
+from podium.errors import Damaged, InvalidInput, NotFound
 
 Progress = Callable[[int], None]
 """Called with the number of bytes moved since the last call."""
@@ -60,20 +60,21 @@ class Storage(ABC):
             Conflict: The condition did not hold; nothing was written.
         """
 
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        """Read an object into memory; see read."""
+        return self.read(key, limit=limit)[0]
+
     @abstractmethod
-    def get(self, key: str) -> bytes:
-        """Read a whole object into memory.
+    def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
+        """Read an object together with the etag of exactly these bytes, for a later ``if_match``.
+
+        Args:
+            key: Where.
+            limit: Read no more than this many bytes; the entry's size is that of the whole object.
 
         Raises:
             NotFound: There is no such key.
-        """
-
-    @abstractmethod
-    def read(self, key: str) -> tuple[bytes, Entry]:
-        """Read a whole object together with the etag of exactly these bytes, for a later ``if_match``.
-
-        Raises:
-            NotFound: There is no such key.
+            Damaged: A symbolic link or another special file lies there.
         """
 
     @abstractmethod
@@ -97,8 +98,16 @@ class Storage(ABC):
         """Yield in order the names X for which some key starts with ``<prefix>/X/``, without reading below them."""
 
     @abstractmethod
-    def delete(self, key: str) -> None:
-        """Remove an object; removing what is not there is no error."""
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
+        """Remove an object; removing what is not there is no error.
+
+        Args:
+            key: Where.
+            if_match: Remove it only if its etag is still this one.
+
+        Raises:
+            Conflict: Another object is there by now; nothing was removed.
+        """
 
     @abstractmethod
     def conditions(self) -> str:
@@ -114,14 +123,24 @@ class Storage(ABC):
             delete: Remove it as well.
         """
 
-    def get_many(self, keys: Iterable[str], workers: int = 8) -> Iterator[tuple[str, bytes | None]]:
-        """Read many small objects at once, in the order given; None for what is not there."""
+    def links(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys below prefix where a symbolic link or another special file lies: no object, never followed."""
+        return iter(())
 
-        def one(key: str) -> tuple[str, bytes | None]:
+    def get_many(
+        self, keys: Iterable[str], *, limit: int | None = None, workers: int = 8
+    ) -> Iterator[tuple[str, bytes | NotFound | Damaged | InvalidInput]]:
+        """Read many small objects at once, in the order given.
+
+        Yields:
+            The key and its bytes, or why that one object cannot be read.
+        """
+
+        def one(key: str) -> tuple[str, bytes | NotFound | Damaged | InvalidInput]:
             try:
-                return key, self.get(key)
-            except NotFound:
-                return key, None
+                return key, self.get(key, limit=limit)
+            except (NotFound, Damaged, InvalidInput) as error:
+                return key, error
 
         with ThreadPoolExecutor(workers) as pool:
             yield from pool.map(one, keys)

@@ -3,12 +3,16 @@
 Every write goes to a temporary file beside its target and is renamed: readers see the old object or the new one.
 Writers of one directory queue on a lock on that directory, held for the check and the rename only, so conditions
 hold between processes, and between hosts where the file system carries flock (NFS does, since Linux 2.6.12).
+
+Nothing follows a symbolic link below the root: whoever can write into a store must not be able to have files outside
+of it read, overwritten or collected.
 """
 
 import errno
-import fcntl
+import logging
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,12 +22,13 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from podium.errors import Conflict, NotFound, PodiumError
+from podium.errors import Conflict, Damaged, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
+from podium.storage.folders import LINK_HINT, locked, open_folder, open_folders, open_regular, refuse_special, sync
 
 _CHUNK = 1 << 20
-_LOCK = ".podium.lock"
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_log = logging.getLogger("podium")
 
 
 class FileStorage(Storage):
@@ -34,6 +39,7 @@ class FileStorage(Storage):
         self.url = f"file://{quote(os.fsencode(self.root))}".removesuffix("/")
         self._new = [one for one in (self.root, *self.root.parents) if not os.path.exists(one)]
         """What put makes and delete, once empty, takes away again; a directory that was there stays."""
+        self._reported: set[str] = set()
 
     def put(
         self,
@@ -44,41 +50,22 @@ class FileStorage(Storage):
         if_match: str | None = None,
         progress: Progress | None = None,
     ) -> Entry:
-        target = self._path(key)
+        *folders, name = check_key(key).split("/")
         attempts = 100
         with _told(f"write {key}", self.url):
             while True:
                 attempts -= 1
                 try:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    return self._write(key, target, source, if_absent, if_match, progress)
-                except (FileNotFoundError, FileExistsError):
-                    # A delete sweeps empty directories away, also between two steps of mkdir: once more.
+                    with open_folders(self.root, folders, create=True) as handles:
+                        return _write(handles[-1], name, key, source, if_absent, if_match, progress)
+                except FileNotFoundError:
+                    # A delete sweeps empty directories away, also while we descend into them: once more.
                     if not attempts or (isinstance(source, Path) and not source.exists()):
                         raise
 
-    def _write(
-        self,
-        key: str,
-        target: Path,
-        source: bytes | Path,
-        if_absent: bool,
-        if_match: str | None,
-        progress: Progress | None,
-    ) -> Entry:
-        with scratch(target) as temporary:
-            status = _fill(temporary, source, progress)
-            with _locked(target.parent):
-                _check(key, _entry(key, target), if_absent, if_match)
-                os.replace(temporary, target)
-        return _describe(key, status)
-
-    def get(self, key: str) -> bytes:
-        return self.read(key)[0]
-
-    def read(self, key: str) -> tuple[bytes, Entry]:
+    def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
         with self._open(key) as file:
-            return file.read(), _describe(key, os.fstat(file.fileno()))
+            return file.read(-1 if limit is None else limit), _describe(key, os.fstat(file.fileno()))
 
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
         with self._open(key) as file, _told(f"fetch {key} to {target}", self.url):
@@ -90,49 +77,93 @@ class FileStorage(Storage):
             return _describe(key, os.fstat(file.fileno()))
 
     def head(self, key: str) -> Entry | None:
-        with _told(f"look at {key}", self.url):
-            return _entry(key, self._path(key))
+        *folders, name = check_key(key).split("/")
+        with _told(f"look at {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
+            return _entry(key, name, handles[-1])
+        return None
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
-        folder, _, start = check_prefix(prefix).rpartition("/")
-        with _told(f"list {prefix}", self.url):
-            yield from _walk(self.root / folder, f"{folder}/" if folder else "", start)
+        for key, entry in self._walk(prefix):
+            if entry:
+                yield entry
+            else:
+                self._report(key)
+
+    def links(self, prefix: str = "") -> Iterator[str]:
+        for key, entry in self._walk(prefix):
+            if entry is None:
+                yield key
 
     def children(self, prefix: str) -> Iterator[str]:
-        with _told(f"list {prefix}", self.url), suppress(*_ABSENT):
-            found = os.scandir(self.root / check_prefix(prefix))
-            with found:
-                yield from sorted(item.name for item in found if item.is_dir() and not item.name.startswith(".podium"))
+        with self._looking(f"list {prefix}", prefix), open_folders(self.root, _parts(prefix)) as handles:
+            with os.scandir(handles[-1]) as found:
+                items = sorted((item.name, item.is_dir(follow_symlinks=False), item.is_symlink()) for item in found)
+            for name, is_folder, is_link in items:
+                if is_link:
+                    self._report(f"{prefix}/{name}")
+                elif is_folder and not name.startswith(".podium"):
+                    yield name
 
-    def delete(self, key: str) -> None:
-        target = self._path(key)
-        with _told(f"delete {key}", self.url), suppress(*_ABSENT):
-            with _locked(target.parent):
-                target.unlink()
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
+        *folders, name = check_key(key).split("/")
+        with _told(f"delete {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
+            with locked(handles[-1]):
+                if if_match is not None and (present := _entry(key, name, handles[-1])):
+                    _check(key, present, False, if_match)
+                os.unlink(name, dir_fd=handles[-1])
             with suppress(OSError):
-                for parent in [*target.parents[: len(key.split("/")) - 1], *self._new]:
-                    parent.rmdir()  # goes on upwards until a directory is not empty
+                for folder, above in zip(reversed(folders), reversed(handles[:-1]), strict=True):
+                    os.rmdir(folder, dir_fd=above)  # goes on upwards until a directory is not empty
+                for parent in self._new:
+                    parent.rmdir()
 
     def conditions(self) -> str:
         return "a lock on the directory"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
-        root = self.root / check_prefix(prefix)
-        with _told(f"sweep {prefix}", self.url):
-            for path in sorted(root.rglob(".podium-*.tmp")):
-                entry = _entry(str(path.relative_to(self.root)), path)
-                if entry and entry.modified < before:
-                    if delete:
-                        path.unlink(missing_ok=True)
-                    yield entry
+        with self._looking(f"sweep {prefix}", prefix), open_folders(self.root, _parts(prefix)) as handles:
+            for folder, folders, names, handle in os.fwalk(".", dir_fd=handles[-1]):  # does not follow links
+                folders.sort()
+                for name in sorted(names):
+                    if not (name.startswith(".podium-") and name.endswith(".tmp")):
+                        continue
+                    with suppress(FileNotFoundError, Damaged):
+                        entry = _entry(os.path.normpath(f"{prefix}/{folder}/{name}"), name, handle)
+                        if entry and entry.modified < before:
+                            if delete:
+                                os.unlink(name, dir_fd=handle)
+                            yield entry
 
-    def _path(self, key: str) -> Path:
-        return self.root / check_key(key)
+    def _walk(self, prefix: str) -> Iterator[tuple[str, Entry | None]]:
+        """Yield keys and what lies there, in key order; None for a link or another special file."""
+        folder, _, start = check_prefix(prefix).rpartition("/")
+        with _told(f"list {prefix}", self.url), suppress(*_ABSENT):
+            try:
+                with open_folders(self.root, _parts(folder)) as handles:
+                    yield from _walk(handles[-1], f"{folder}/" if folder else "", start)
+            except Damaged:
+                yield folder, None
+
+    @contextmanager
+    def _looking(self, what: str, prefix: str) -> Iterator[None]:
+        """Find nothing below a prefix that is not there, or that is a link."""
+        try:
+            with _told(what, self.url), suppress(*_ABSENT):
+                yield
+        except Damaged:
+            self._report(prefix)
+
+    def _report(self, key: str) -> None:
+        if key not in self._reported:
+            self._reported.add(key)
+            _log.warning("%s/%s is a symbolic link or a special file, and is left out: %s", self.url, key, LINK_HINT)
 
     @contextmanager
     def _open(self, key: str) -> Iterator[IO[bytes]]:
+        *folders, name = check_key(key).split("/")
         try:
-            file = self._path(key).open("rb")
+            with open_folders(self.root, folders) as handles:
+                file = os.fdopen(open_regular(name, handles[-1]), "rb")
         except _ABSENT:
             raise NotFound(f"there is no {key} in {self.url}") from None
         except OSError as error:
@@ -151,8 +182,33 @@ def scratch(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _fill(temporary: Path, source: bytes | Path, progress: Progress | None) -> os.stat_result:
-    with temporary.open("xb") as sink:
+def _write(
+    folder: int,
+    name: str,
+    key: str,
+    source: bytes | Path,
+    if_absent: bool,
+    if_match: str | None,
+    progress: Progress | None,
+) -> Entry:
+    temporary = f".podium-{uuid.uuid4().hex}.tmp"
+    try:
+        status = _fill(temporary, folder, source, progress)
+        with locked(folder):
+            _check(key, _entry(key, name, folder), if_absent, if_match)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+    sync(folder)
+    return _describe(key, status)
+
+
+def _fill(temporary: str, folder: int, source: bytes | Path, progress: Progress | None) -> os.stat_result:
+    def create(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+
+    with open(temporary, "xb", opener=create) as sink:
         if isinstance(source, bytes):
             sink.write(source)
             if progress:
@@ -184,30 +240,13 @@ def _check(key: str, present: Entry | None, if_absent: bool, if_match: str | Non
         raise Conflict(f"{key} must not have changed since it was read, but {'it did' if present else 'it is gone'}")
 
 
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the lock on a directory. The kernel drops it when the process dies."""
-    handle = os.open(directory, os.O_RDONLY)
+def _entry(key: str, name: str, folder: int) -> Entry | None:
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP):
-                raise
-            os.close(handle)  # NFS locks only what is open for writing, and a directory never is
-            handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _entry(key: str, path: Path) -> Entry | None:
-    try:
-        status = path.stat()
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except _ABSENT:
         return None
-    return None if os.path.isdir(path) else _describe(key, status)
+    refuse_special(key, status)
+    return None if stat.S_ISDIR(status.st_mode) else _describe(key, status)
 
 
 def _describe(key: str, status: os.stat_result) -> Entry:
@@ -219,20 +258,29 @@ def _describe(key: str, status: os.stat_result) -> Entry:
     )
 
 
-def _walk(directory: Path, folder: str, start: str) -> Iterator[Entry]:
-    """Yield the files below directory whose first part begins with start; sorted by the whole key."""
-    try:
-        with os.scandir(directory) as found:
-            items = [item for item in found if item.name.startswith(start) and not item.name.startswith(".podium")]
-    except _ABSENT:
-        return
-    # "a-b" sorts before "a/b" in a bucket, so a directory takes part with its slash.
-    for name, item in sorted((f"{item.name}/" if item.is_dir() else item.name, item) for item in items):
-        if name.endswith("/"):
-            yield from _walk(directory / item.name, folder + name, "")
-        else:
-            with suppress(FileNotFoundError):  # deleted while we look
-                yield _describe(folder + name, item.stat())
+def _parts(prefix: str) -> list[str]:
+    return [part for part in check_prefix(prefix).split("/") if part]
+
+
+def _walk(handle: int, folder: str, start: str) -> Iterator[tuple[str, Entry | None]]:
+    """Yield what lies in an open directory and begins with start; sorted by the whole key."""
+    with os.scandir(handle) as found:
+        # "a-b" sorts before "a/b" in a bucket, so a directory takes part with its slash.
+        names = sorted(
+            f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name
+            for item in found
+            if item.name.startswith(start) and not item.name.startswith(".podium")
+        )
+    for name in names:
+        with suppress(*_ABSENT):  # deleted while we look
+            try:
+                if name.endswith("/"):
+                    with open_folder(name[:-1], handle) as inner:
+                        yield from _walk(inner, folder + name, "")
+                elif entry := _entry(folder + name, name, handle):
+                    yield folder + name, entry
+            except Damaged:
+                yield folder + name.removesuffix("/"), None
 
 
 @contextmanager

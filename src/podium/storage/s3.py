@@ -5,7 +5,7 @@ import io
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -72,11 +72,8 @@ class S3Storage(Storage):
 
             return self._put(key, source, moved)
 
-    def get(self, key: str) -> bytes:
-        return self.read(key)[0]
-
-    def read(self, key: str) -> tuple[bytes, Entry]:
-        return again(lambda: self._read(check_key(key)), Interrupted)
+    def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
+        return again(lambda: self._read(check_key(key), limit), Interrupted)
 
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
         return again(lambda: self._fetch(check_key(key), target, progress), Conflict)  # replaced while we read it
@@ -97,8 +94,19 @@ class S3Storage(Storage):
             if not name.startswith(".podium"):
                 yield name
 
-    def delete(self, key: str) -> None:
-        self.bucket.delete(check_key(key))
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
+        check_key(key)
+        if if_match is None:
+            self.bucket.delete(key)
+        elif self.head(key) is not None and self.conditional():
+            self._check(key, False, if_match)
+            # Many servers check If-Match on a DELETE as well, and so close the gap between the look and the deletion.
+            with suppress(NotFound), self.bucket.pool.condition(False, if_match):
+                self.bucket.delete(key)
+        elif self.head(key) is not None:
+            with locked(key, self._put_plain, self._times, self.bucket.delete):
+                self._check(key, False, if_match)
+                self.bucket.delete(key)
 
     def conditions(self) -> str:
         if not self.conditional():
@@ -197,11 +205,13 @@ class S3Storage(Storage):
     def _times(self, prefix: str) -> dict[str, datetime]:
         return {entry.key: entry.modified for entry in self.bucket.objects(prefix)}
 
-    def _read(self, key: str) -> tuple[bytes, Entry]:
+    def _read(self, key: str, limit: int | None = None) -> tuple[bytes, Entry]:
         with self.bucket.response(key) as response:
-            content = response.read()
-        modified = parsedate_to_datetime(response.headers["last-modified"])
-        return content, Entry(key=key, size=len(content), etag=bare(response.headers.get("etag")), modified=modified)
+            content = response.read(limit)
+        headers = response.headers
+        size = len(content) if limit is None else int(headers["content-length"])
+        modified = parsedate_to_datetime(headers["last-modified"])
+        return content, Entry(key=key, size=size, etag=bare(headers.get("etag")), modified=modified)
 
     def _fetch(self, key: str, target: Path, progress: Progress | None) -> Entry:
         entry = self.bucket.stat(key)

@@ -20,7 +20,7 @@ ATTEMPTS, ATTEMPTS_IN_A_POD = 1, 12
 
 
 class Pool(urllib3.PoolManager):
-    """Adds If-Match and If-None-Match to writes, which minio-py has no argument for.
+    """Adds If-Match and If-None-Match to writes and deletions, which minio-py has no argument for.
 
     The headers go out unsigned: SigV4 asks for Host and x-amz-* only. The condition belongs on the request that
     makes the object appear: the PUT of a small one, the completion of one in parts.
@@ -55,7 +55,8 @@ class Pool(urllib3.PoolManager):
         """Send a request, with the condition where it belongs."""
         extra = getattr(self._local, "headers", {})
         appears = (method == "PUT" and "partNumber=" not in url) or (method == "POST" and "uploadId=" in url)
-        if extra and appears:
+        vanishes = method == "DELETE" and "uploadId=" not in url
+        if extra and (appears or vanishes):
             options["headers"] = urllib3.HTTPHeaderDict(options.get("headers") or {})
             options["headers"].update(extra)
         return super().urlopen(method, url, redirect=redirect, **options)
