@@ -9,7 +9,7 @@ import pytest
 
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
 from podium.registry import PromotionRule, Registry, challenge, open_registry
-from podium.registry import pointer as pointers
+from podium.registry import record as records
 from podium.storage import Storage
 
 FILES: dict[str, Path | bytes] = {"model.onnx": b"graph", "report/per_class.json": b"{}"}
@@ -260,7 +260,7 @@ def test_a_promotion_killed_at_any_write_leaves_pointer_and_history_in_step(regi
     assert (champion, moves) == (("a", ["a"]) if writes <= 1 else ("b", ["a", "b"]))
     registry.promote("mnist", "c", {}, expect=champion)
     stored = [
-        pointers.parse(registry.storage.get(entry.key), entry.key).version
+        records.parse(registry.storage.get(entry.key), entry.key, "mnist").version
         for entry in registry.storage.list("models/mnist/history/")
     ]
     assert stored == [*moves, "c"]

@@ -82,7 +82,7 @@ def history(records: "Iterable[Record]") -> list[str]:
     """Draw what happened to a model, the newest last: two lines an event."""
     from rich.markup import escape
 
-    colours = {"promotion": "green", "rollback": "yellow", "deletion": "red", "refusal": "dim"}
+    colours = {"promotion": "green", "rollback": "yellow", "deletion": "red", "refusal": "dim", "withdrawal": "red"}
     lines = []
     for one in records:
         event = f"[{colours.get(one.event, 'default')}]{one.event:<9}[/]"
@@ -97,13 +97,13 @@ def why(record: "Record") -> str:
     """Say on what grounds something happened."""
     from podium.registry.rule import p_words
 
-    evidence = record.evidence
-    if "accuracy" not in evidence:
-        return str(evidence.get("reason") or "-")
+    grounds = record.grounds
+    if grounds.accuracy is None:
+        return grounds.reason or "-"
     if record.event == "refusal":
-        kept = f"kept {evidence['champion']}: " if evidence.get("champion") else ""
-        return kept + "; ".join(reason for reason in evidence.get("reasons", ()) if reason.startswith("no"))
-    text = f"accuracy {evidence['accuracy']:.4f}"
-    if "champion_accuracy" in evidence:
-        text += f" against {evidence['champion_accuracy']:.4f}, {p_words(evidence['p_value'])}"
+        kept = f"kept {grounds.champion}: " if grounds.champion else ""
+        return kept + "; ".join(reason for reason in grounds.reasons if reason.startswith("no"))
+    text = f"accuracy {grounds.accuracy:.4f}"
+    if grounds.champion_accuracy is not None and grounds.p_value is not None:
+        text += f" against {grounds.champion_accuracy:.4f}, {p_words(grounds.p_value)}"
     return text

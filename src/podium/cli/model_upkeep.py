@@ -49,9 +49,8 @@ def promote(
     registry = open_registry(storage)
     version = registry.resolve(name, version).version
     if rule is None:
-        champion = registry.champion(name)
-        expect = champion.version if champion else None
-        _tell(registry.promote(name, version, {"reason": reason}, expect), as_json)
+        held = registry.aliases(name).get("champion")
+        _tell(registry.promote(name, version, {"reason": reason}, held.points_at if held else None), as_json)
         return
     ended = contest(registry, name, version, rule, data, {"reason": reason})
     echo(str(ended.decision), err=True)
@@ -126,6 +125,27 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", required=False)
+@registry_options
+def repair(name: str | None, storage: str | None, as_json: bool) -> None:
+    """Restore damaged aliases from the history, and the history from the aliases.
+
+    The last move of each alias is stored twice. What neither copy gives back is named, and the exit code is 1.
+
+    \b
+    Examples:
+      podium models repair
+      podium models repair mnist --json
+    """
+    registry = open_registry(storage)
+    repairs = [one for model in names(registry, name) for one in registry.repair(model)]
+    lines = [f"{one.where}\n  {one.what}" for one in repairs] or ["nothing to repair"]
+    output(as_json, [asdict(one) for one in repairs], lambda: "\n".join(lines))
+    if not all(one.restored for one in repairs):
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("name", required=False)
 @click.option("--delete", is_flag=True, help="Delete it; otherwise it is only told.")
 @click.option("--grace", default=24.0, show_default=True, help="Hours: leave alone what is younger.")
 @click.option("--keep", type=click.IntRange(1), help="Also retire versions beyond the newest N that nothing needs.")
@@ -157,4 +177,4 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
     echo(f"{draw.counted(len(found), 'thing')}, {total}{' deleted' if delete else '; nothing deleted, say --delete'}")
 
 
-COMMANDS = (promote, rollback, alias, verify, gc)
+COMMANDS = (promote, rollback, alias, verify, repair, gc)

@@ -1,5 +1,6 @@
 """`podium models`: look at versions, compare them, and say which is champion."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
 
     registry = open_registry(storage)
     version = registry.resolve(name, ref)
-    report = version.metadata.get("report") or {}
-    matrix = report.get("confusion")
-    classes = [one["name"] if isinstance(one, dict) else str(one) for one in report.get("classes") or ()]
+    matrix, classes = version.facts.confusion, version.facts.classes
     pairs = confused_pairs(matrix, classes) if matrix else []
     output(
         as_json,
@@ -84,7 +83,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     )
 
 
-def _report(matrix: Any, classes: list[str], pairs: list[dict[str, Any]]) -> "list[Any]":
+def _report(matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list[dict[str, Any]]) -> "list[Any]":
     if not matrix:
         return []
     return ["", *view.confusion(matrix, classes), "", "[bold]most confused[/]", *view.confused(pairs)]

@@ -1,13 +1,14 @@
 """`podium predict`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from podium.cli.registry_options import open_registry, output, registry_options
 
 if TYPE_CHECKING:
+    from podium.registry.version import Facts
     from podium.steps.predict import Prediction
 
 
@@ -50,16 +51,16 @@ def predict(
 
         known_dataset(dataset)
     model: bytes | Path
-    known: dict[str, Any] = {}
+    known: Facts | None = None
     if file:
         model, source = file, str(file)
     else:
         registry = open_registry(storage)
         version = registry.resolve(name, alias)
-        model, known = registry.read(version, "model.onnx"), version.metadata.get("dataset") or {}
+        model, known = registry.read(version, "model.onnx"), version.facts
         source = f"{name} {version.version}"
-    trained_on = dataset or known.get("name") or "mnist"
-    found = step.predict(model, pictures, dataset=trained_on, classes=known.get("classes"))
+    trained_on = dataset or (known.dataset if known else None) or "mnist"
+    found = step.predict(model, pictures, dataset=trained_on, classes=known.dataset_classes if known else None)
     value = {"model": source, "dataset": trained_on, "predictions": [one.to_json() for one in found]}
     output(as_json, value, lambda: "\n".join(_line(one) for one in found))
 

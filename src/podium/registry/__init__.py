@@ -4,7 +4,8 @@ from pathlib import Path
 
 from podium.registry.contest import Contest, challenge
 from podium.registry.index import Summary
-from podium.registry.pointer import CHAMPION, Record
+from podium.registry.pointer import CHAMPION
+from podium.registry.record import Record
 from podium.registry.registry import Registry
 from podium.registry.rule import Decision, PromotionRule, decide
 from podium.registry.version import FileRecord, Version

@@ -1,6 +1,7 @@
 """Reading versions: every byte is checked against the sha256 recorded for it."""
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from podium.errors import Damaged, NotFound, require
@@ -58,6 +59,17 @@ def verify(storage: Storage, version: Version, file: str) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="podium-") as directory:
         fetch(storage, version, file, Path(directory) / "file")
+
+
+def verify_files(storage: Storage, version: Version) -> None:
+    """Read every file of a version for nothing but its checksum.
+
+    Raises:
+        Damaged: One is missing or differs from what was uploaded.
+    """
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda file: verify(storage, version, file), version.files):
+            pass
 
 
 def stored_sha256(storage: Storage, key: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import Conflict
 from podium.registry import moves
-from podium.registry.pointer import Record
+from podium.registry.record import Record
 from podium.registry.registry import Registry
 from podium.registry.rule import Decision, PromotionRule, decide
 from podium.registry.version import Version

@@ -2,69 +2,112 @@
 
 import hashlib
 import json
+import logging
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from podium.errors import Damaged, InvalidInput
 
+MAX_BYTES = 16 * 2**20
+"""Of one document. A confusion matrix of 1,000 classes takes half of it."""
+MAX_DEPTH = 100
+"""Levels of lists and objects."""
+
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_log = logging.getLogger("podium")
 
 
 def seal(document: dict[str, Any]) -> bytes:
     """Write a document with ``sha256`` over its canonical form as last member.
 
     Raises:
-        InvalidInput: It holds what JSON cannot say (NaN, infinity, objects).
+        InvalidInput: It holds what JSON cannot say (NaN, infinity, objects), or exceeds a limit.
     """
-    return (json.dumps({**document, "sha256": _digest(document)}, indent=1, ensure_ascii=False) + "\n").encode()
+    digest = _digest(plain(document))
+    content = (json.dumps({**document, "sha256": digest}, indent=1, ensure_ascii=False) + "\n").encode()
+    if len(content) > MAX_BYTES:
+        raise InvalidInput(
+            f"metadata must not be larger than {MAX_BYTES:,} bytes, but is {len(content):,}", "store it as a file"
+        )
+    return content
 
 
 def unseal(content: bytes, where: str) -> dict[str, Any]:
     """Read a sealed document.
 
     Args:
-        content: The bytes.
+        content: The bytes; of a larger object MAX_BYTES + 1 are enough.
         where: Named in the error.
 
     Raises:
-        Damaged: It is no JSON object or does not match its checksum.
+        Damaged: It is not a JSON object, exceeds a limit, or does not match its checksum.
     """
     try:
-        document = json.loads(content)
-        recorded = document.pop("sha256")
-        sound = recorded == _digest(document)
-    except (ValueError, KeyError, AttributeError, InvalidInput):
-        sound = False
-    if not sound:
-        raise Damaged(
-            f"{where} must match the checksum it carries, but it does not ({len(content)} bytes)",
-            "restore it from a backup; `podium models verify` tells what else is damaged",
-        )
-    assert isinstance(document, dict)
+        document = load_json(content)
+    except InvalidInput as error:
+        raise Damaged(f"{where} is damaged: {error.message}", _BACKUP) from None
+    if not isinstance(document, dict) or document.pop("sha256", None) != _digest(document):
+        raise Damaged(f"{where} is damaged: it does not match the checksum it carries", _BACKUP)
     return document
 
 
-def _digest(document: dict[str, Any]) -> str:
+_BACKUP = "`podium models repair` restores what is stored twice; restore anything else from a backup"
+
+
+def load_json(content: bytes, limit: int = MAX_BYTES) -> Any:
+    """Parse JSON that podium can write back and print.
+
+    Raises:
+        InvalidInput: It is not JSON, exceeds a limit, or holds NaN or half of a surrogate pair.
+    """
+    if len(content) > limit:
+        raise InvalidInput(f"it is larger than {limit:,} bytes")
     try:
-        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"metadata must be plain JSON, but {error}", "use numbers, strings, lists and dicts; no NaN"
-        ) from None
-    return hashlib.sha256(canonical.encode()).hexdigest()
+        return plain(json.loads(content))
+    except RecursionError:
+        raise InvalidInput(f"it is nested more than {MAX_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise InvalidInput(f"it is not readable as JSON: {error}") from None
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON would give it back: keys are strings, tuples are lists."""
+    """Return a value as JSON would give it back: keys are strings, tuples are lists.
+
+    Raises:
+        InvalidInput: JSON cannot say it, or it is nested too deep.
+    """
     try:
-        return json.loads(json.dumps(value, allow_nan=False))
+        copied = json.loads(text := json.dumps(value, allow_nan=False, ensure_ascii=False))
+        text.encode()
+    except RecursionError:
+        raise InvalidInput(f"metadata must not be nested more than {MAX_DEPTH} levels deep") from None
+    except UnicodeEncodeError:
+        raise InvalidInput("metadata must be UTF-8, but holds half of a surrogate pair") from None
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             f"metadata must be plain JSON, but {error}", "use numbers, strings, lists and dicts; no NaN"
         ) from None
+    _check_depth(copied)
+    return copied
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        containers = [node.values() if isinstance(node, dict) else node for node in level]
+        level = [child for container in containers for child in container if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise InvalidInput(f"metadata must not be nested more than {MAX_DEPTH} levels deep", "store it flat")
+
+
+def _digest(document: dict[str, Any]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def sha256_of(source: bytes | Path) -> tuple[str, int]:
@@ -75,13 +118,18 @@ def sha256_of(source: bytes | Path) -> tuple[str, int]:
         return hashlib.file_digest(file, "sha256").hexdigest(), source.stat().st_size
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text is safe as one part of a key."""
+    return bool(_NAME.fullmatch(text))
+
+
 def check_name(what: str, name: str) -> str:
     """Return a name that is safe as one part of a key.
 
     Raises:
         InvalidInput: It is not letters, digits, dots, dashes and underscores, at most 100.
     """
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not is_name(name):
         article = "an" if what[0] in "aeiou" else "a"
         raise InvalidInput(
             f"{article} {what} must be letters, digits, '.', '_' and '-' and begin with a letter or digit, "
@@ -95,6 +143,27 @@ def now() -> str:
     return datetime.now(UTC).strftime(_TIME)
 
 
+def moment(time: str) -> datetime:
+    """Read a time that now gave.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return datetime.strptime(time, _TIME).replace(tzinfo=UTC)
+
+
 def just_after(time: str) -> str:
     """Return the microsecond after a time that now gave."""
-    return (datetime.strptime(time, _TIME).replace(tzinfo=UTC) + timedelta(microseconds=1)).strftime(_TIME)
+    return (moment(time) + timedelta(microseconds=1)).strftime(_TIME)
+
+
+def stamp(time: str | datetime) -> str:
+    """Return a time as it begins the name of an object in the history; sorts like the time."""
+    text = time if isinstance(time, str) else time.astimezone(UTC).strftime(_TIME)
+    return text.replace(":", "").replace("-", "")
+
+
+@lru_cache(1000)
+def warn_once(message: str) -> None:
+    """Log a warning; what every reader comes across is said once in a process."""
+    _log.warning("%s", message)

@@ -6,18 +6,20 @@ changes once it is there, so an old index is incomplete, never wrong; deleting i
 """
 
 import json
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from podium.errors import Damaged, NotFound, PodiumError
-from podium.registry.version import METADATA, Version, parse, prefix_of
+from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
+from podium.registry.document import MAX_BYTES, load_json, warn_once
+from podium.registry.fields import Fields
+from podium.registry.version import METADATA, Version, names_below, parse, prefix_of
 from podium.storage import Storage
 
 FORMAT = "podium.index/1"
-_log = logging.getLogger("podium")
+_LARGEST = 256 * 2**20
+"""Bytes; a million versions take as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +47,14 @@ class Summary:
 
 def summarise(version: Version) -> Summary:
     """Take from a version what a listing shows."""
-    metrics, dataset = version.metadata.get("metrics"), version.metadata.get("dataset")
-    accuracy = metrics.get("accuracy") if isinstance(metrics, Mapping) else None
+    facts = version.facts
     return Summary(
         version=version.version,
         created=version.created,
         size=version.size,
-        accuracy=accuracy if isinstance(accuracy, (int, float)) else None,
-        dataset=dataset.get("digest") if isinstance(dataset, Mapping) else dataset,
-        run_id=version.metadata.get("run_id"),
+        accuracy=facts.accuracy,
+        dataset=facts.digest,
+        run_id=facts.run_id,
     )
 
 
@@ -71,7 +72,7 @@ def listing(storage: Storage, name: str, *, rebuild: bool = False) -> list[Summa
         rebuild: Do not trust the index; read every metadata.json.
     """
     cached, etag = ({}, None) if rebuild else _read(storage, name)
-    present = list(storage.children(f"models/{name}/versions"))
+    present = names_below(storage, f"models/{name}/versions")
     found = {version: cached[version] for version in present if version in cached}
     found |= _look(storage, name, [version for version in present if version not in cached])
     if rebuild or found.keys() != cached.keys():
@@ -95,31 +96,41 @@ def _look(storage: Storage, name: str, versions: list[str]) -> dict[str, Summary
     """Read the metadata of versions; those still being written, under deletion or damaged are left out."""
     found = {}
     keys = [f"{prefix_of(name, version)}/{METADATA}" for version in versions]
-    for key, content in storage.get_many(keys):
+    for version, (key, content) in zip(versions, storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
         try:
-            version = parse(content, storage.join(key)) if content is not None else None
+            if isinstance(content, Damaged):
+                raise content
+            read = parse(content, storage.join(key), name, version) if isinstance(content, bytes) else None
         except Damaged as error:
-            _log.warning("%s", error.message)
+            warn_once(f"{error.message}; it is left out")
             continue
-        if version:
-            found[version.version] = summarise(version)
+        if isinstance(read, Version):
+            found[version] = summarise(read)
     return found
 
 
 def _read(storage: Storage, name: str) -> tuple[dict[str, Summary], str | None]:
     try:
-        content, entry = storage.read(key_of(name))
+        content, entry = storage.read(key_of(name), limit=_LARGEST + 1)
     except NotFound:
         return {}, None
     try:
-        document = json.loads(content)
-        rows = document["versions"].items() if document["format"] == FORMAT else ()
-        return {
-            version: Summary(**{**row, "version": version, "created": datetime.fromisoformat(row["created"])})
-            for version, row in rows
-        }, entry.etag
-    except (ValueError, KeyError, TypeError, AttributeError):
+        document = Fields(load_json(content, limit=_LARGEST), key_of(name))
+        rows = document.parts("versions") if document.text("format") == FORMAT else ()
+        return {version: _parse(version, row) for version, row in rows}, entry.etag
+    except (Damaged, InvalidInput):
         return {}, entry.etag  # whatever it is, it will be written afresh
+
+
+def _parse(version: str, row: Fields) -> Summary:
+    return Summary(
+        version=version,
+        created=row.moment("created"),
+        size=row.count("size"),
+        accuracy=row.optional_number("accuracy"),
+        dataset=row.optional_text("dataset"),
+        run_id=row.optional_text("run_id"),
+    )
 
 
 def _write(storage: Storage, name: str, versions: Mapping[str, Summary], etag: str | None) -> None:

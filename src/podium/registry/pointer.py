@@ -12,91 +12,31 @@ Killed between 3 and 4, the record is still in the alias: every reader of the hi
 writes it in its step 2 before it replaces the alias. A mover that loses at 3 leaves nothing behind.
 """
 
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from podium.errors import Conflict, NotFound
-from podium.registry.document import just_after, now, plain, seal, unseal
+from podium.errors import Conflict, Damaged, NotFound
+from podium.registry import history as histories
+from podium.registry import record as records
+from podium.registry.document import MAX_BYTES, is_name, just_after, seal, warn_once
+from podium.registry.record import Record
 from podium.storage import Storage
 
 CHAMPION = "champion"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """One event in the life of a model; immutable once written."""
+class AliasLost(Damaged):
+    """Neither the alias nor the history says what an alias points at.
 
-    event: str
-    """promotion, refusal, rollback, alias or deletion."""
-
-    name: str
-    """The model."""
-
-    version: str
-    """The version the alias points at since then; the deleted one for a deletion, the challenger for a refusal."""
-
-    alias: str | None
-    """The alias that moved; None where none did."""
-
-    previous: str | None
-    """What the alias pointed at before; where a rollback goes."""
-
-    replaced: str | None
-    """The version that gave way; differs from previous after a rollback."""
-
-    time: str
-    """RFC3339, UTC."""
-
-    sequence: int
-    """Counts the moves of one alias from 1; 0 where none moved."""
-
-    id: str
-    """Unique."""
-
-    evidence: Mapping[str, Any]
-    """Why: the decision and its figures, or a reason in words."""
-
-    @property
-    def key(self) -> str:
-        """Where it lies, relative to the storage's URL."""
-        stamp = self.time.replace(":", "").replace("-", "")
-        return f"models/{self.name}/history/{stamp}-{self.event}-{self.id}.json"
-
-    def document(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {"format": "podium.event/1", **plain(vars(self))}
-
-
-def record(event: str, name: str, version: str, **details: Any) -> Record:
-    """Make a new record of this moment."""
-    given: dict[str, Any] = {"alias": None, "previous": None, "replaced": None, "sequence": 0, "evidence": {}}
-    given.update(details)
-    given["evidence"] = plain(given["evidence"])
-    return Record(event=event, name=name, version=version, time=now(), id=uuid.uuid4().hex[:12], **given)
-
-
-def parse(content: bytes, where: str) -> Record:
-    """Read a record or an alias.
-
-    Raises:
-        Damaged: It does not match its checksum.
+    Args:
+        message: What is damaged.
+        etag: Of the damaged alias, for a move that replaces it.
     """
-    return from_document(unseal(content, where))
 
-
-def from_document(document: Mapping[str, Any]) -> Record:
-    """Read what Record.document gave."""
-    return Record(**{name: value for name, value in document.items() if name != "format"})
-
-
-def write(storage: Storage, event: Record) -> None:
-    """Put a record into the history; putting it again changes nothing."""
-    try:
-        storage.put(event.key, seal(event.document()), if_absent=True)
-    except Conflict:
-        parse(storage.get(event.key), storage.join(event.key))  # somebody did it for us; it must be whole
+    def __init__(self, message: str, etag: str) -> None:
+        super().__init__(
+            message, "restore either from a backup, or move it: podium models promote, or rollback --to VERSION"
+        )
+        self.etag = etag
 
 
 def alias_key(name: str, alias: str) -> str:
@@ -104,14 +44,47 @@ def alias_key(name: str, alias: str) -> str:
     return f"models/{name}/aliases/{alias}.json"
 
 
+def parse(content: bytes, where: str, name: str, alias: str) -> Record:
+    """Read an alias.
+
+    Raises:
+        Damaged: It does not match its checksum, or is another alias.
+    """
+    held = records.parse(content, where, name)
+    if held.alias != alias:
+        raise Damaged(f"{where} is the alias {held.alias}", "it was copied there")
+    return held
+
+
 def read(storage: Storage, name: str, alias: str) -> tuple[Record | None, str | None]:
-    """Return the record an alias holds and the etag for the next move; (None, None) if there is no such alias."""
+    """Return the record an alias holds and the etag for the next move; (None, None) if there is no such alias.
+
+    A damaged alias is read from the history, which holds the same record.
+
+    Raises:
+        AliasLost: It is damaged there, too.
+    """
     key = alias_key(name, alias)
     try:
-        content, entry = storage.read(key)
+        content, entry = storage.read(key, limit=MAX_BYTES + 1)
     except NotFound:
         return None, None
-    return parse(content, storage.join(key)), entry.etag
+    try:
+        return parse(content, storage.join(key), name, alias), entry.etag
+    except Damaged as error:
+        last = _from_history(storage, name, alias, error, entry.etag)
+        warn_once(f"{error.message}; its record in the history is used instead (podium models repair {name})")
+        return last, entry.etag
+
+
+def _from_history(storage: Storage, name: str, alias: str, cause: Damaged, etag: str) -> Record:
+    stored = histories.load(storage, name)
+    last = stored.last_move(alias)
+    lost = stored.lost_moves(last.time if last else "")
+    if last is None or lost:
+        also = f"so is {', '.join(lost)}" if lost else "the history has no move of it"
+        raise AliasLost(f"{cause.message}; {also}", etag)
+    return last
 
 
 def move(storage: Storage, current: Record | None, etag: str | None, event: Record) -> Record:
@@ -126,24 +99,26 @@ def move(storage: Storage, current: Record | None, etag: str | None, event: Reco
     Raises:
         Conflict: Somebody else moved the alias since it was read; nothing was changed.
     """
-    alias = alias_key(event.name, event.alias or CHAMPION)
-    event = replace(event, sequence=1)
+    assert event.alias is not None
+    key = alias_key(event.name, event.alias)
     if current:
         # Hosts whose clocks differ still write a history in the order of the moves.
         event = replace(
             event,
             sequence=current.sequence + 1,
-            replaced=current.version,
+            replaced=current.points_at,
             time=max(event.time, just_after(current.time)),
         )
-        write(storage, current)
+        histories.write(storage, current)
+    else:
+        event = histories.continued(storage, event)
     try:
-        storage.put(alias, seal(event.document()), if_absent=etag is None, if_match=etag)
+        storage.put(key, seal(event.document()), if_absent=etag is None, if_match=etag)
     except Conflict:
         # A request whose answer got lost is sent again and then meets itself.
         if not _took_effect(storage, event):
             raise
-    write(storage, event)
+    histories.write(storage, event)
     return event
 
 
@@ -154,23 +129,49 @@ def _took_effect(storage: Storage, event: Record) -> bool:
 
 
 def history(storage: Storage, name: str) -> list[Record]:
-    """Return every event of a model in the order of time, including those whose own object is not written yet."""
-    events = {}
-    for key, content in storage.get_many(entry.key for entry in storage.list(f"models/{name}/history/")):
-        if content is not None:
-            event = parse(content, storage.join(key))
-            events[event.id] = event
-    for held in aliases(storage, name).values():
-        events.setdefault(held.id, held)
+    """Return every event of a model in the order of time, including those whose own object is not written yet.
+
+    A damaged object is named in a warning, unless an alias holds the same record.
+    """
+    stored = histories.load(storage, name)
+    events = {event.id: event for event in stored.records}
+    aliases = held(storage, name, strict=False).values()
+    for one in aliases:
+        events.setdefault(one.id, one)
+    for key in stored.damaged.keys() - {one.key for one in aliases}:
+        warn_once(f"{stored.damaged[key].message}; the rest of the history is shown")
     return sorted(events.values(), key=lambda event: (event.time, event.sequence))
 
 
-def aliases(storage: Storage, name: str) -> dict[str, Record]:
-    """Return the record each alias holds, by alias."""
+def held(storage: Storage, name: str, *, strict: bool = True) -> dict[str, Record]:
+    """Return the record that each alias holds, by alias; also of one whose version was withdrawn.
+
+    Args:
+        storage: Where.
+        name: The model.
+        strict: Raise AliasLost for an alias nobody can read; otherwise it is named in a warning and left out.
+    """
     found = {}
-    for entry in storage.list(f"models/{name}/aliases/"):
-        alias = entry.key.rpartition("/")[2].removesuffix(".json")
-        held, _ = read(storage, name, alias)
-        if held:
-            found[alias] = held
+    for alias in alias_names(storage, name):
+        try:
+            record, _ = read(storage, name, alias)
+        except Damaged as error:
+            if strict:
+                raise
+            warn_once(error.message)
+            continue
+        if record:
+            found[alias] = record
     return found
+
+
+def alias_names(storage: Storage, name: str) -> list[str]:
+    """Return the names of all aliases."""
+    prefix = f"models/{name}/aliases/"
+    names = [entry.key.removeprefix(prefix) for entry in storage.list(prefix)]
+    return [alias.removesuffix(".json") for alias in names if alias.endswith(".json") and is_name(alias)]
+
+
+def aliases(storage: Storage, name: str) -> dict[str, Record]:
+    """Return the record of each alias that points at a version, by alias."""
+    return {alias: record for alias, record in held(storage, name, strict=False).items() if record.points_at}

@@ -5,22 +5,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from podium.errors import require
+from podium.errors import NotFound, require
 from podium.registry import content, index, moves, pointer
 from podium.registry.collect import GRACE, Garbage, garbage, remove, retired
-from podium.registry.document import check_name
+from podium.registry.document import check_name, warn_once
 from podium.registry.index import Summary
-from podium.registry.pointer import CHAMPION, Record
+from podium.registry.pointer import CHAMPION
+from podium.registry.record import Record
+from podium.registry.repair import Repair, repair
 from podium.registry.upload import upload
 from podium.registry.verify import Finding, verify
-from podium.registry.version import METADATA, Version, load
+from podium.registry.version import METADATA, Version, exists, load, names_below
 from podium.storage import Storage
 from podium.storage.base import Progress
-
-if TYPE_CHECKING:
-    pass
 
 
 class Registry:
@@ -31,7 +30,7 @@ class Registry:
 
     def models(self) -> list[str]:
         """Return the names of all models."""
-        return list(self.storage.children("models"))
+        return names_below(self.storage, "models")
 
     def upload(
         self,
@@ -66,9 +65,18 @@ class Registry:
         return index.listing(self.storage, check_name("model name", name))
 
     def champion(self, name: str) -> Version | None:
-        """Return the champion, or None if there never was one."""
+        """Return the champion; None if there is none, or if its version is gone.
+
+        Raises:
+            Damaged: Nobody can say which it is, or its metadata.json is damaged.
+        """
         held, _ = pointer.read(self.storage, check_name("model name", name), CHAMPION)
-        return content.whole(self.storage, name, held.version) if held else None
+        if held is None or held.points_at is None:
+            return None
+        champion = load(self.storage, name, held.points_at)
+        if champion is None:
+            warn_once(f"the champion of {name} in {self.storage.url} is {held.points_at}, which is gone")
+        return champion
 
     def aliases(self, name: str) -> dict[str, Record]:
         """Return what each alias points at and since when, by alias."""
@@ -88,6 +96,11 @@ class Registry:
         check_name("model name", name)
         check_name("version or alias", ref)
         held, _ = pointer.read(self.storage, name, ref)
+        if held and (held.points_at is None or not exists(self.storage, name, held.points_at)):
+            raise NotFound(
+                f"the {ref} of {name} in {self.storage.url} was {held.version}, which is gone",
+                f"podium models list {name} shows what could take its place",
+            )
         return content.whole(self.storage, name, held.version if held else ref)
 
     def read(self, version: Version, file: str) -> bytes:
@@ -139,22 +152,24 @@ class Registry:
         return version
 
     def promote(self, name: str, version: str, evidence: Mapping[str, Any], expect: str | None) -> Record:
-        """Make a version champion, if the champion is still the one it was compared with.
+        """Make a version champion after verifying every byte of it, if the champion is the one it was compared with.
 
         Args:
             name: The model.
             version: The challenger; it must be complete.
             evidence: Why: the decision and its figures. Goes into the history.
-            expect: The champion at the time of the comparison; None if there was none.
+            expect: The champion at the time of the comparison; None if there was none, or none that is still there.
 
         Returns:
             The new record; the one that stands if the version is champion already.
 
         Raises:
             NotFound: There is no such version.
+            Damaged: A file of it is missing or damaged; the champion stays.
             Conflict: The champion is another one by now: compare again.
         """
         found = content.whole(self.storage, name, version)
+        content.verify_files(self.storage, found)
         return moves.move(self.storage, "promotion", name, CHAMPION, found.version, evidence=evidence, expect=(expect,))
 
     def alias(self, name: str, alias: str, ref: str, reason: str = "") -> Record:
@@ -192,6 +207,10 @@ class Registry:
             checked: Told the size of each file that was read.
         """
         return verify(self.storage, check_name("model name", name), checked)
+
+    def repair(self, name: str) -> list[Repair]:
+        """Restore damaged aliases from the history, and the history from the aliases; tell what became of each."""
+        return list(repair(self.storage, check_name("model name", name)))
 
     def gc(self, name: str, *, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
         """Find what killed uploads, deletions and writes left, and is older than the grace period.

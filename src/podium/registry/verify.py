@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
-from podium.errors import Damaged, NotFound, PodiumError
-from podium.registry import content, index, pointer
-from podium.registry.version import METADATA, Version, parse, prefix_of
+from podium.errors import Damaged, PodiumError
+from podium.registry import content, history, index, pointer
+from podium.registry.document import MAX_BYTES
+from podium.registry.record import Record
+from podium.registry.version import METADATA, Version, exists, names_below, parse, prefix_of
 from podium.storage import Storage
 
 
@@ -44,25 +45,27 @@ def verify(storage: Storage, name: str, checked: Callable[[int], None] = lambda 
             if finding:
                 yield finding
     yield from _strangers(storage, versions)
-    yield from _pointers(storage, name, set(versions))
-    yield from _history(storage, name)
+    for key in storage.links(f"models/{name}/"):
+        yield Finding(where=key, what="is a symbolic link or a special file; it is never followed")
+    stored = history.load(storage, name)
+    yield from _pointers(storage, name, stored)
+    yield from _history(storage, name, stored)
     yield from _index(storage, name, versions)
 
 
 def _metadata(storage: Storage, name: str) -> Iterator[tuple[Version | None, Finding | None]]:
     """Yield complete versions and damaged ones; what has no metadata.json is not there yet: that is gc's business."""
-    names = list(storage.children(f"models/{name}/versions"))
+    names = names_below(storage, f"models/{name}/versions")
     keys = [f"{prefix_of(name, version)}/{METADATA}" for version in names]
-    for expected, (key, stored) in zip(names, storage.get_many(keys), strict=True):
+    for version, (key, stored) in zip(names, storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
         try:
-            version = parse(stored, key) if stored is not None else None
+            if isinstance(stored, Damaged):
+                raise stored
+            found = parse(stored, key, name, version) if isinstance(stored, bytes) else None
         except Damaged as error:
             yield None, _damage(storage, key, error)
             continue
-        if version and (version.name, version.version) != (name, expected):
-            yield None, Finding(where=key, what=f"belongs to {version.name} {version.version}")
-        else:
-            yield version, None
+        yield found if isinstance(found, Version) else None, None
 
 
 def _damage(storage: Storage, key: str, error: PodiumError) -> Finding:
@@ -86,38 +89,46 @@ def _strangers(storage: Storage, versions: dict[str, Version]) -> Iterator[Findi
                 yield Finding(where=entry.key, what="is not part of the version's metadata")
 
 
-def _pointers(storage: Storage, name: str, versions: set[str]) -> Iterator[Finding]:
-    for entry in storage.list(f"models/{name}/aliases/"):
+def _pointers(storage: Storage, name: str, stored: history.Stored) -> Iterator[Finding]:
+    names = pointer.alias_names(storage, name)
+    for key, content_ in storage.get_many([pointer.alias_key(name, alias) for alias in names], limit=MAX_BYTES + 1):
+        alias = key.rpartition("/")[2].removesuffix(".json")
         try:
-            held = pointer.parse(storage.get(entry.key), entry.key)
-        except (Damaged, NotFound) as error:
-            yield _damage(storage, entry.key, error)
-            continue
-        if held.version not in versions:
-            yield Finding(where=entry.key, what=f"points at {held.version}, which is missing or damaged")
-
-
-def _history(storage: Storage, name: str) -> Iterator[Finding]:
-    moves = []
-    for key, stored in storage.get_many(entry.key for entry in storage.list(f"models/{name}/history/")):
-        try:
-            event = pointer.parse(stored or b"", key)
+            if isinstance(content_, Damaged):
+                raise content_
+            held = pointer.parse(content_, key, name, alias) if isinstance(content_, bytes) else None
         except Damaged as error:
             yield _damage(storage, key, error)
             continue
-        if event.key != key:
-            yield Finding(where=key, what=f"is the record of {event.key}")
-        moves.append(event)
-    held: list[pointer.Record] = []
-    with suppress(Damaged):  # told by _pointers
-        held = list(pointer.aliases(storage, name).values())
-    unique = {event.id: event for event in [*moves, *held] if event.alias}
+        if held and held.points_at and not exists(storage, name, held.points_at):
+            yield Finding(where=key, what=f"points at {held.points_at}, which is missing")
+    for alias in sorted({event.alias for event in stored.records if event.alias} - set(names)):
+        last = stored.last_move(alias)
+        assert last is not None
+        what = f"is missing; the history says it points at {last.points_at or 'nothing'}: podium models repair {name}"
+        yield Finding(where=pointer.alias_key(name, alias), what=what)
+
+
+def _history(storage: Storage, name: str, stored: history.Stored) -> Iterator[Finding]:
+    for key, error in stored.damaged.items():
+        yield _damage(storage, key, error)
+    held = pointer.held(storage, name, strict=False).values()
+    unique = {event.id: event for event in [*stored.records, *held] if event.alias}
     ordered = sorted(unique.values(), key=lambda event: (event.alias or "", event.sequence))
     for alias, events in groupby(ordered, key=lambda event: event.alias):
-        seen = [event.sequence for event in events]
-        if seen != list(range(1, len(seen) + 1)):
-            missing = sorted(set(range(1, seen[-1] + 1)) - set(seen))
-            yield Finding(where=f"models/{name}/history", what=f"moves of {alias} are missing: {missing}")
+        yield from _numbered(f"models/{name}/history", alias or "", list(events))
+
+
+def _numbered(where: str, alias: str, events: list[Record]) -> Iterator[Finding]:
+    """Find moves of an alias that are missing, and those that bear the same number."""
+    by_number = {number: list(same) for number, same in groupby(events, key=lambda event: event.sequence)}
+    missing = sorted(set(range(1, max(by_number) + 1)) - set(by_number))
+    if missing:
+        yield Finding(where=where, what=f"moves of {alias} are missing: {missing}")
+    for number, same in by_number.items():
+        if len(same) > 1:
+            what = f"{len(same)} moves of {alias} bear the number {number}: {', '.join(one.key for one in same)}"
+            yield Finding(where=where, what=what)
 
 
 def _index(storage: Storage, name: str, versions: dict[str, Version]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import InvalidInput
+from podium.errors import Damaged, InvalidInput
 from podium.registry import Contest, PromotionRule, Registry, Version, challenge
 from podium.steps.evaluate import LABELS, PREDICTIONS
 
@@ -43,7 +43,7 @@ def predictions(registry: Registry, versions: Sequence[Version], data: str | Non
     """
     if data is not None:
         return _run(registry, versions, data)
-    digests = [(version.metadata.get("dataset") or {}).get("test_digest") for version in versions]
+    digests = [version.facts.test_digest for version in versions]
     missing = [
         f"{file} of {version.version}"
         for version in versions
@@ -53,12 +53,11 @@ def predictions(registry: Registry, versions: Sequence[Version], data: str | Non
     if missing or None in digests or len(set(digests)) != 1:
         why = f"{', '.join(missing)} is not stored" if missing else "they were evaluated on different pictures"
         raise InvalidInput(f"versions are compared on the same test pictures, but {why}", "run them again: --data URI")
-    classes = (versions[0].metadata.get("dataset") or {}).get("classes") or ()
-    labels = _stored(registry, versions[0], LABELS)
+    labels = stored_array(registry, versions[0], LABELS)
     return Predictions(
         labels=labels,
-        predicted=tuple(_stored(registry, version, PREDICTIONS) for version in versions),
-        classes=tuple(classes) or tuple(str(label) for label in range(int(labels.max()) + 1)),
+        predicted=tuple(stored_array(registry, version, PREDICTIONS) for version in versions),
+        classes=versions[0].facts.dataset_classes or tuple(str(label) for label in range(int(labels.max()) + 1)),
     )
 
 
@@ -90,11 +89,23 @@ def contest(
     return challenge(registry, name, challenger.version, PromotionRule.parse(rule), predict, seen.labels, evidence)
 
 
-def _stored(registry: Registry, version: Version, file: str) -> "np.ndarray":
+def stored_array(registry: Registry, version: Version, file: str) -> "np.ndarray":
+    """Read an array of classes that is stored with a version; never a pickle, which could run anything.
+
+    Raises:
+        Damaged: It is something else.
+    """
     import numpy as np
 
-    array: np.ndarray = np.load(io.BytesIO(registry.read(version, file)), allow_pickle=False)
-    return array
+    try:
+        array: np.ndarray = np.load(io.BytesIO(registry.read(version, file)), allow_pickle=False)
+        if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
+            return array
+    except (ValueError, EOFError, AttributeError) as error:
+        raise Damaged(f"{file} of {version.name} {version.version} is not an array: {error}") from None
+    raise Damaged(
+        f"{file} of {version.name} {version.version} must be integers [n], but is {array.dtype} {array.shape}"
+    )
 
 
 def _run(registry: Registry, versions: Sequence[Version], data: str) -> Predictions:

@@ -1,0 +1,157 @@
+"""What a registry makes of its objects, whoever wrote them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cli import model_tables, model_view
+from podium.errors import Damaged, InvalidInput
+from podium.registry import Registry, open_registry
+from podium.registry import record as records
+from podium.registry import version as versions
+from podium.registry.difference import confused_pairs
+from podium.registry.document import MAX_BYTES, seal
+
+NONSENSE: list[Any] = [5, -1, 1e308, 10**400, True, "x", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", [],
+                       [[]], {}, {"a": [None]}, [{"name": 7}], [1, 2], None]  # fmt: skip
+METADATA = {
+    "format": "podium.model/1", "name": "mnist", "version": "c", "created": "2026-01-02T03:04:05+00:00",
+    "files": {"model.onnx": {"sha256": "0" * 64, "size": 5}}, "run_id": "c", "metrics": {"accuracy": 0.5, "loss": 1.0},
+    "dataset": {"digest": "d", "test_digest": "t", "name": "n", "classes": ["a"], "counts": {"train": 5}},
+    "report": {"classes": [{"name": "a"}], "confusion": [[3]]}, "hyperparameters": {"lr": 0.1},
+    "origin": {"kind": "trial", "uri": "u"}, "image": "i", "code_version": "1", "environment": {"python": "3"},
+}  # fmt: skip
+EVIDENCE = {"reason": "r", "reasons": ["no: x"], "accuracy": 0.5, "champion": "a", "champion_accuracy": 0.4,
+            "p_value": 0.1}  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from places(one, (*path, key))
+
+
+def spoiled(value: Any) -> Iterator[Any]:
+    """Yield a document again and again, each time with nonsense at another place."""
+
+    def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+        copy = value.copy()
+        copy[path[0]] = replaced(value[path[0]], path[1:], new) if path[1:] else new
+        return copy
+
+    for path in places(value):
+        for new in NONSENSE:
+            yield replaced(value, path, new)
+
+
+def test_nonsense_in_metadata_is_damage_or_can_be_shown() -> None:
+    shown = 0
+    for document in spoiled(METADATA):
+        try:
+            version = versions.parse(seal(document), "metadata.json", "mnist", "c")
+        except Damaged:
+            continue
+        assert isinstance(version, versions.Version)
+        model_view.version(version, {})
+        confused_pairs(version.facts.confusion, version.facts.classes)
+        json.dumps(version.document())
+        shown += 1
+    assert shown > 50
+
+
+@pytest.mark.parametrize("event", ["promotion", "refusal"])
+def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
+    made = records.record(event, "mnist", "c", alias="champion" if event == "promotion" else None, evidence=EVIDENCE)
+    shown = 0
+    for document in spoiled(made.document()):
+        try:
+            record = records.parse(seal(document), "champion.json", "mnist")
+        except Damaged:
+            continue
+        model_tables.paint(model_tables.history([record]))
+        assert record.key
+        shown += 1
+    assert shown > 20
+
+
+def test_nonsense_in_a_tombstone_is_damage() -> None:
+    stone = versions.Tombstone(name="mnist", version="c", event=records.record("deletion", "mnist", "c"))
+    document = json.loads(stone.seal())
+    del document["sha256"]
+    for bad in spoiled(document):
+        try:
+            found = versions.parse(seal(bad), "metadata.json", "mnist", "c")
+        except Damaged:
+            continue
+        assert isinstance(found, versions.Tombstone)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return open_registry(tmp_path / "store")
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"note": "x" * MAX_BYTES}, "larger than"),
+        ({"note": nested(200)}, "nested more than 100"),
+        ({"note": nested(50_000)}, "nested more than 100"),
+        ({"note": "\ud800"}, "surrogate"),
+        ({"dataset": 7}, "dataset must be an object"),
+        ({"report": 5}, "report must be an object"),
+        ({"report": {"confusion": [[1]], "classes": []}}, "classes must be 1 names"),
+        ({"report": {"confusion": [[1, 2]], "classes": ["a"]}}, "square matrix"),
+        ({"metrics": {"accuracy": "high"}}, "accuracy must be a number"),
+        ({"run_id": 7}, "run_id must be a string"),
+        ({"hyperparameters": [1]}, "hyperparameters must be an object"),
+    ],
+)
+def test_metadata_that_no_reader_could_read_is_not_uploaded(
+    registry: Registry, metadata: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        registry.upload("mnist", {"model.onnx": b"m"}, metadata, "v")
+    assert list(registry.storage.list()) == []
+
+
+def test_evidence_that_no_reader_could_read_is_not_written(registry: Registry) -> None:
+    registry.upload("mnist", {"model.onnx": b"m"}, {}, "v")
+    with pytest.raises(InvalidInput, match="accuracy must be a number"):
+        registry.promote("mnist", "v", {"accuracy": "high"}, expect=None)
+    assert registry.champion("mnist") is None
+
+
+@pytest.mark.parametrize("index", [b"[" * 100_000, b'{"versions": 5}', b'{"format": "podium.index/1", "versions": '
+                                   b'{"v": {"created": "2026-01-02T03:04:05", "size": "x", "accuracy": []}}}'])  # fmt: skip
+def test_an_index_of_nonsense_is_made_again(registry: Registry, index: bytes) -> None:
+    registry.upload("mnist", {"model.onnx": b"m"}, {}, "v")
+    listed = registry.versions("mnist")
+    registry.storage.put("models/mnist/index.json", index)
+    assert registry.versions("mnist") == listed
+    assert [one.size for one in listed] == [1]
+
+
+def test_names_nobody_can_have_given_are_left_out(registry: Registry, tmp_path: Path) -> None:
+    registry.upload("mnist", {"model.onnx": b"m"}, {}, "v")
+    for place in ("models/b\nd/x", "models/mnist/versions/b\nd/metadata.json", "models/mnist/aliases/b\nd.json",
+                  "models/mnist/history/b\nd.json"):  # fmt: skip
+        (tmp_path / "store" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "store" / place).write_text("{}")
+    assert registry.models() == ["mnist"]
+    assert [one.version for one in registry.versions("mnist")] == ["v"]
+    assert registry.aliases("mnist") == {}
+    assert registry.history("mnist") == []
+    assert len(list(registry.verify("mnist"))) == 1
