@@ -1,0 +1,125 @@
+"""Collectors that sleep, die or race with uploads, on every storage."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from podium.errors import Conflict
+from podium.registry import Registry
+from podium.storage import Entry, Storage
+
+NOW = timedelta(0)
+VERSION = "models/mnist/versions/v"
+
+
+class Sleepy:
+    """A storage whose user falls asleep after a listing, or before a deletion, of the version; others work meanwhile."""
+
+    def __init__(self, storage: Storage, at: str, meanwhile: Callable[[], object], listing: int = 1) -> None:
+        self._storage, self._at, self._meanwhile, self._left = storage, at, meanwhile, listing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def _sleep(self, at: str, key: str) -> None:
+        if at == self._at and key.startswith(VERSION):
+            self._left -= 1
+            if self._left == 0:
+                self._meanwhile()
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        entries = list(self._storage.list(prefix))
+        self._sleep("list", prefix)
+        return iter(entries)
+
+    def delete(self, key: str, **options: Any) -> None:
+        self._sleep("delete", key)
+        self._storage.delete(key, **options)
+
+
+def tick() -> None:
+    time.sleep(1.1)  # servers tell times in whole seconds
+
+
+def leave_half(storage: Storage) -> None:
+    """Leave what a killed upload leaves."""
+    storage.put(f"{VERSION}/model.onnx", b"model")
+    storage.put(f"{VERSION}/x.json", b"{}")
+
+
+def upload(registry: Registry) -> None:
+    registry.upload("mnist", {"model.onnx": b"model", "x.json": b"{}"}, {}, "v")
+    registry.promote("mnist", "v", {}, expect=None)
+
+
+def intact(registry: Registry) -> None:
+    assert registry.resolve("mnist").version == "v"
+    assert list(registry.verify("mnist")) == []
+
+
+# gc lists a version to judge it, again under its tombstone to see that nobody writes, and last what it deletes.
+@pytest.mark.parametrize("listing", [2, 3])
+def test_a_version_uploaded_again_survives_a_sleeping_collector(storage: Storage, listing: int) -> None:
+    registry = Registry(storage)
+    leave_half(storage)
+    tick()
+
+    def others_finish_and_upload() -> None:
+        tick()
+        assert [one.version for one in registry.gc("mnist", grace=NOW, delete=True)] == ["v"]
+        upload(registry)
+
+    sleepy = Sleepy(storage, "list", others_finish_and_upload, listing)
+    assert Registry(sleepy).gc("mnist", grace=NOW, delete=True) == []  # type: ignore[arg-type]
+    intact(registry)
+
+
+def test_an_upload_takes_a_deletion_over(storage: Storage) -> None:
+    registry = Registry(storage)
+    leave_half(storage)
+    storage.put(f"{VERSION}/of-the-old-one", b"")
+    tick()
+    sleepy = Sleepy(storage, "list", lambda: upload(registry), 3)
+    assert Registry(sleepy).gc("mnist", grace=NOW, delete=True) == []  # type: ignore[arg-type]
+    intact(registry)
+
+
+def test_a_version_removed_halfway_can_be_uploaded_again(storage: Storage) -> None:
+    registry = Registry(storage)
+    registry.upload("mnist", {"model.onnx": b"old", "old": b""}, {}, "v")
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Registry(Sleepy(storage, "delete", die)).remove("mnist", "v")  # type: ignore[arg-type]
+    upload(registry)
+    intact(registry)
+    assert [event.event for event in registry.history("mnist")] == ["deletion", "promotion"]
+
+
+def test_a_removal_that_sleeps_does_not_delete_a_new_upload(storage: Storage) -> None:
+    registry = Registry(storage)
+    registry.upload("mnist", {"model.onnx": b"old"}, {}, "v")
+    Registry(Sleepy(storage, "list", lambda: upload(registry))).remove("mnist", "v")  # type: ignore[arg-type]
+    intact(registry)
+
+
+def test_two_uploads_of_different_content_make_one_whole_version(storage: Storage) -> None:
+    registry = Registry(storage)
+
+    class Late(Sleepy):
+        def put(self, key: str, *args: Any, **options: Any) -> Entry:
+            self._sleep("put", key)
+            return self._storage.put(key, *args, **options)
+
+    def other() -> None:
+        registry.upload("mnist", {"other": b"other"}, {"run_id": "v"})
+
+    late = Late(storage, "put", other, 2)  # just before its metadata.json
+    with pytest.raises(Conflict, match="other content"):
+        Registry(late).upload("mnist", {"model.onnx": b"model"}, {"run_id": "v"})  # type: ignore[arg-type]
+    assert set(registry.resolve("mnist", "v").files) == {"other"}
