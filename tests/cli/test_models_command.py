@@ -287,3 +287,57 @@ def unused_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+def test_repair_tells_what_it_restored(typed: Typed, registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+    key = "models/mnist/aliases/champion.json"
+    registry.storage.put(key, registry.storage.get(key)[:-9])
+    code, out, _ = typed("models", "list")
+    assert (code, out.split()[-3]) == (0, "bad")
+    assert "podium models repair mnist" in caplog.text
+    code, out, _ = typed("models", "repair")
+    assert (code, out.splitlines()[0]) == (0, key)
+    assert "points at bad" in out
+    assert typed("models", "repair") == (0, "nothing to repair\n", "")
+
+
+def test_repair_fails_when_both_copies_are_gone(typed: Typed, registry: Registry) -> None:
+    for key in ("models/mnist/aliases/champion.json", registry.history("mnist")[0].key):
+        registry.storage.put(key, b"x")
+    code, out, _ = typed("models", "repair", "mnist", "--json")
+    assert code == 1
+    assert [one["restored"] for one in json.loads(out)] == [False, False]
+    code, out, err = typed("models", "show", "mnist")
+    assert (code, out) == (1, "")
+    assert "podium models promote" in err
+    assert typed("models", "promote", "mnist", "best")[:2] == (0, "champion of mnist: best\n")
+
+
+def test_promoting_what_lacks_a_file_fails(typed: Typed, registry: Registry) -> None:
+    registry.storage.delete("models/mnist/versions/best/model.onnx")
+    code, out, err = typed("models", "promote", "mnist", "best")
+    assert (code, out) == (1, "")
+    assert "best/model.onnx" in err
+    assert registry.resolve("mnist").version == "bad"
+
+
+class Malicious:
+    """Runs something where it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, ("import pathlib, os; pathlib.Path(os.environ['PODIUM_HOME'] + '-hacked').touch()",)
+
+
+def test_a_pickle_among_the_predictions_is_never_loaded(typed: Typed, registry: Registry, tmp_path: Path) -> None:
+    predicted = npy(np.array([Malicious()], dtype=object))
+    metadata = {"dataset": {"digest": "d" * 64, "test_digest": "t"}}
+    registry.upload(
+        "mnist", {"model.onnx": b"m", "predictions.npy": predicted, "labels.npy": predicted}, metadata, "evil"
+    )
+    for words in (["promote", "mnist", "evil", "--rule", "better"], ["diff", "mnist", "evil", "best"]):
+        code, out, err = typed("models", *words)
+        assert (code, out) == (1, "")
+        assert "is not an array" in err
+    assert not (tmp_path / "podium-home-hacked").exists()
+    np.load(io.BytesIO(predicted), allow_pickle=True)
+    assert (tmp_path / "podium-home-hacked").exists(), "the pickle does what it says"

@@ -352,3 +352,18 @@ def test_a_promotion_step_fired_twice_makes_one_promotion(registry: Registry) ->
     )
     assert first.record == again.record
     assert len(registry.history("mnist")) == 1
+
+
+def test_moves_keep_their_order_when_clocks_differ(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(["2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:00.000000Z", "2026-01-02T03:04:01.000000Z"])
+    monkeypatch.setattr(records, "now", lambda: next(times))
+    expect = None
+    for version in "abc":
+        add(registry, version)
+        registry.promote("mnist", version, {}, expect=expect)
+        expect = version
+    events = registry.history("mnist")
+    assert [event.version for event in events] == ["a", "b", "c"]
+    assert [event.time[-8:] for event in events] == [".000000Z", ".000001Z", ".000002Z"]
+    keys = [entry.key for entry in registry.storage.list("models/mnist/history/")]
+    assert keys == [event.key for event in events]

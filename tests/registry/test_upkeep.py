@@ -232,3 +232,41 @@ def test_what_left_an_alias_in_the_grace_period_is_not_retired(registry: Registr
     registry.upload("mnist", {"model.onnx": b"e"}, {"run_id": "e"})
     assert registry.retire("mnist", keep=1, grace=timedelta(minutes=1)) == []
     assert [found.version for found in registry.retire("mnist", keep=1, grace=NOW)] == ["a", "b"]
+
+
+def test_collecting_never_reaches_behind_a_link(registry: Registry, tmp_path: Path) -> None:
+    root = registry.storage.root  # type: ignore[attr-defined]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "theirs").write_bytes(b"theirs")
+    half = root / "models/mnist/versions/half"
+    half.mkdir()
+    (half / "model.onnx").write_bytes(b"m")
+    (half / "folder").symlink_to(outside)
+    (half / "file").symlink_to(outside / "theirs")
+    (root / "models/mnist/versions/whole").symlink_to(outside)
+    (root / "models/linked").symlink_to(outside)
+    age(registry, "models/mnist/versions/half")
+    assert [found.version for found in registry.gc("mnist", grace=NOW, delete=True)] == ["half"]
+    assert (outside / "theirs").read_bytes() == b"theirs"
+    assert registry.models() == ["mnist"]
+    assert [finding.where for finding in registry.verify("mnist") if "symbolic link" in finding.what] == [
+        "models/mnist/versions/half/file", "models/mnist/versions/half/folder", "models/mnist/versions/whole",
+    ]  # fmt: skip
+
+
+def test_a_collector_asleep_before_a_deletion_deletes_nothing_new(registry: Registry) -> None:
+    registry.storage.put("models/mnist/versions/half/model.onnx", b"model")
+    age(registry, "models/mnist/versions/half")
+
+    class Sleepy(Dying):
+        def delete(self, key: str, **options: str | None) -> None:
+            if self._left == 98 and key.endswith("model.onnx"):
+                registry.gc("mnist", grace=NOW, delete=True)
+                registry.upload("mnist", {"model.onnx": b"model"}, {}, "half")
+                registry.promote("mnist", "half", {}, expect="b")
+            super().delete(key, **options)
+
+    assert Registry(Sleepy(registry.storage, 99)).gc("mnist", delete=True) == []  # type: ignore[arg-type]
+    assert registry.resolve("mnist").version == "half"
+    assert list(registry.verify("mnist")) == []

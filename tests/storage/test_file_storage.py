@@ -157,7 +157,7 @@ def test_listings_leave_links_out_and_name_them(tmp_path: Path, caplog: pytest.L
         assert [entry.key for entry in storage.list("m/folder/")] == []
         assert list(storage.children("m")) == []
     assert list(storage.links()) == ["m/file", "m/folder"]
-    assert sorted(record.args[1] for record in caplog.records) == ["m/file", "m/folder"]  # type: ignore[index]
+    assert sorted(record.args[0] for record in caplog.records) == ["m/file", "m/folder"]  # type: ignore[index]
 
 
 def test_sweeping_stops_at_links(tmp_path: Path, outside: Path) -> None:

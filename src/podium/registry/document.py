@@ -9,12 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from podium.documents import MAX_JSON, MAX_JSON_DEPTH, load_json
 from podium.errors import Damaged, InvalidInput
 
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = MAX_JSON
 """Of one document. A confusion matrix of 1,000 classes takes half of it."""
-MAX_DEPTH = 100
-"""Levels of lists and objects."""
 
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -47,66 +46,40 @@ def unseal(content: bytes, where: str) -> dict[str, Any]:
         Damaged: It is not a JSON object, exceeds a limit, or does not match its checksum.
     """
     try:
-        document = load_json(content)
+        document = load_json(content, where, nan=False)
+        sound = isinstance(document, dict) and document.pop("sha256", None) == _digest(document)
     except InvalidInput as error:
-        raise Damaged(f"{where} is damaged: {error.message}", _BACKUP) from None
-    if not isinstance(document, dict) or document.pop("sha256", None) != _digest(document):
+        raise Damaged(f"{where} is damaged: it {error.message.removeprefix(where).strip()}", _BACKUP) from None
+    except ValueError:  # 1e999 is read as infinity
+        sound = False
+    if not sound:
         raise Damaged(f"{where} is damaged: it does not match the checksum it carries", _BACKUP)
+    assert isinstance(document, dict)
     return document
 
 
 _BACKUP = "`podium models repair` restores what is stored twice; restore anything else from a backup"
 
 
-def load_json(content: bytes, limit: int = MAX_BYTES) -> Any:
-    """Parse JSON that podium can write back and print.
-
-    Raises:
-        InvalidInput: It is not JSON, exceeds a limit, or holds NaN or half of a surrogate pair.
-    """
-    if len(content) > limit:
-        raise InvalidInput(f"it is larger than {limit:,} bytes")
-    try:
-        return plain(json.loads(content))
-    except RecursionError:
-        raise InvalidInput(f"it is nested more than {MAX_DEPTH} levels deep") from None
-    except ValueError as error:
-        raise InvalidInput(f"it is not readable as JSON: {error}") from None
-
-
 def plain(value: Any) -> Any:
     """Return a value as JSON would give it back: keys are strings, tuples are lists.
 
     Raises:
-        InvalidInput: JSON cannot say it, or it is nested too deep.
+        InvalidInput: JSON cannot say it, or it exceeds a limit.
     """
     try:
-        copied = json.loads(text := json.dumps(value, allow_nan=False, ensure_ascii=False))
-        text.encode()
+        text = json.dumps(value, allow_nan=False)
     except RecursionError:
-        raise InvalidInput(f"metadata must not be nested more than {MAX_DEPTH} levels deep") from None
-    except UnicodeEncodeError:
-        raise InvalidInput("metadata must be UTF-8, but holds half of a surrogate pair") from None
+        raise InvalidInput(f"metadata is nested more than {MAX_JSON_DEPTH} levels deep", "store it flat") from None
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             f"metadata must be plain JSON, but {error}", "use numbers, strings, lists and dicts; no NaN"
         ) from None
-    _check_depth(copied)
-    return copied
-
-
-def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        containers = [node.values() if isinstance(node, dict) else node for node in level]
-        level = [child for container in containers for child in container if isinstance(child, dict | list)]
-        if not level:
-            return
-    raise InvalidInput(f"metadata must not be nested more than {MAX_DEPTH} levels deep", "store it flat")
+    return load_json(text, "metadata")
 
 
 def _digest(document: dict[str, Any]) -> str:
-    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -166,4 +139,5 @@ def stamp(time: str | datetime) -> str:
 @lru_cache(1000)
 def warn_once(message: str) -> None:
     """Log a warning; what every reader comes across is said once in a process."""
-    _log.warning("%s", message)
+    # A key may hold anything, an escape sequence for the terminal among it.
+    _log.warning("%s", "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message))

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
-from podium.registry.document import MAX_BYTES, load_json, warn_once
+from podium.registry.document import MAX_BYTES, warn_once
 from podium.registry.fields import Fields
 from podium.registry.version import METADATA, Version, names_below, parse, prefix_of
 from podium.storage import Storage
@@ -115,7 +116,7 @@ def _read(storage: Storage, name: str) -> tuple[dict[str, Summary], str | None]:
     except NotFound:
         return {}, None
     try:
-        document = Fields(load_json(content, limit=_LARGEST), key_of(name))
+        document = Fields(load_json(content, key_of(name), limit=_LARGEST), key_of(name))
         rows = document.parts("versions") if document.text("format") == FORMAT else ()
         return {version: _parse(version, row) for version, row in rows}, entry.etag
     except (Damaged, InvalidInput):

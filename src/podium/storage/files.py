@@ -156,7 +156,7 @@ class FileStorage(Storage):
     def _report(self, key: str) -> None:
         if key not in self._reported:
             self._reported.add(key)
-            _log.warning("%s/%s is a symbolic link or a special file, and is left out: %s", self.url, key, LINK_HINT)
+            _log.warning("%a in %s is a symbolic link or a special file, and is left out: %s", key, self.url, LINK_HINT)
 
     @contextmanager
     def _open(self, key: str) -> Iterator[IO[bytes]]:
