@@ -28,12 +28,18 @@ def check_values(values: Mapping[str, Any]) -> None:
         InvalidInput: A value breaks its rule, or there is no such Experiment.
     """
     from podium.cluster import check_url
+    from podium.data.known import LEAST_LIMIT, known_dataset
     from podium.manifests.placement import Pods
     from podium.registry import PromotionRule
     from podium.registry.document import check_name
 
     for name, least in LEAST.items():
         require(values.get(name, least) >= least, f"{name} >= {least}", **{name: values.get(name)})
+    limit = values.get("limit", 0)
+    hint = "train and validation together; 0 takes all"
+    require(limit == 0 or limit >= LEAST_LIMIT, f"limit >= {LEAST_LIMIT}", hint, limit=limit)
+    if values.get("dataset") is not None and not values.get("source"):
+        known_dataset(values["dataset"])
     require(0 <= values.get("seed", 0) < 2**32, "0 <= seed < 2**32", seed=values.get("seed"))
     require(values.get("trainer_image") != "", "trainer_image is a name like host/name:tag", trainer_image="")
     Pods.read(values.get("pods", {}))
@@ -86,4 +92,6 @@ def adapted(values: Mapping[str, Any]) -> dict[str, Any]:
     changes = {"max_trials": most, "parallel_trials": min(values["parallel_trials"], most),
                "workers": values["trial_workers"]}  # fmt: skip
     fixed = decided(**flags, gpus=values["gpus_per_worker"])
-    return adapt(load(values["experiment"]), data="data", root="output", fixed=fixed, name="sweep", **changes)
+    return adapt(
+        load(values["experiment"], values["network"]), data="data", root="output", fixed=fixed, name="sweep", **changes
+    )

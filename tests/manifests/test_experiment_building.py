@@ -2,6 +2,9 @@
 
 import copy
 import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +13,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment import bundled, check, customise, examine, load, render
 from podium.manifests.experiment.build import primary_containers
 from podium.metrics import STRICT_FORMAT
+from podium.trainer.config import MODELS, RECIPES, TrainConfig
 
 
 @pytest.mark.parametrize("name", bundled())
@@ -26,6 +30,30 @@ def test_every_bundled_experiment_is_valid_and_avoids_katibs_traps(name: str) ->
     for container, _ in primary_containers(experiment):
         command = " ".join([*container["command"], *container["args"]])
         assert not set(command) & set("'\"\\;|&<>()*?`~#\n"), "the command survives an unquoted sh -c"
+
+
+def learning_rates(experiment: dict[str, Any]) -> tuple[float, float]:
+    (space,) = (one["feasibleSpace"] for one in experiment["spec"]["parameters"] if one["name"] == "lr")
+    return float(space["min"]), float(space["max"])
+
+
+@pytest.mark.parametrize("name", bundled())
+@pytest.mark.parametrize("network", MODELS)
+def test_bundled_learning_rates_suit_the_networks_optimizer(name: str, network: str) -> None:
+    recipe = replace(TrainConfig(), **RECIPES[network])
+    experiment = load(name, network)
+    least, most = learning_rates(experiment)
+    scale = 128 / recipe.batch_size if recipe.optimizer == "sgd" else 1  # 128 is the largest batch that is searched
+    assert least <= recipe.lr * scale / 2 < most <= 2 * recipe.lr * min(scale, 1)
+    assert check(experiment)["spec"]["parameters"][1:] == check(load(name))["spec"]["parameters"][1:]
+    if recipe.optimizer == "adadelta":
+        assert experiment == load(name)
+
+
+def test_learning_rates_of_ones_own_are_never_changed(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(load("random")))
+    assert load(str(file), "fast") == load(file.read_text(), "fast") == load("random")
 
 
 def test_master_and_worker_run_the_same_program() -> None:

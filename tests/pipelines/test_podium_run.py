@@ -121,10 +121,10 @@ def test_a_failing_step_is_named_with_its_error_and_its_log(home: Path, tmp_path
 def test_modules_in_the_users_directory_are_not_taken_for_those_of_podium(home: Path, tmp_path: Path) -> None:
     for name in ("json", "random", "kfp"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
-    command = [PODIUM, "run", "dataset=mnits"]
+    command = [PODIUM, "run", "source=nowhere"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment(home), cwd=tmp_path)
     assert done.returncode == 1
-    assert "did you mean mnist?" in done.stderr
+    assert 'step "Prepare the data" failed' in done.stderr
     assert "the wrong one" not in done.stderr
 
 

@@ -24,6 +24,9 @@ LATER = [
     ("train_and_promote", "trainer_image=", "trainer_image is a name"),
     ("train_and_promote", 'pods={"gpu":1}', "GPUs are gpus_per_worker"),
     ("train_and_promote", "cluster=cloud://nine", "use kubernetes://namespace or local:///dir"),
+    ("tune_and_promote", "limit=10", "limit >= 20"),
+    ("train_and_promote", "limit=-1 source=anywhere", "limit >= 20"),
+    ("train_and_promote", "dataset=mnits", "did you mean mnist"),
     ("tune_and_promote", "experiment=rndom", "did you mean random"),
     ("tune_and_promote", "experiment=random-job trial_workers=1", "a trial with workers is a PyTorchJob"),
 ]
@@ -63,7 +66,14 @@ def test_an_image_of_ones_own_may_know_networks_that_this_trainer_does_not() -> 
     assert "resnet" in compile_pipeline("train_and_promote", ["network=resnet"], trainer_image="example/trainer:1")
 
 
-@pytest.mark.parametrize("words", ["experiment=random", "experiment=random-job", "experiment=medianstop max_trials=12"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "experiment=random",
+        "limit=20 experiment=random-job",
+        "source=my dataset=own experiment=medianstop max_trials=12",
+    ],
+)
 def test_values_that_every_step_takes_pass_and_leave_nothing(tmp_path: Path, words: str) -> None:
     check_here(values_of("tune_and_promote", words, tmp_path / "home"))
     assert not (tmp_path / "home").exists()

@@ -69,7 +69,8 @@ def changed(
     from podium.manifests.experiment import check_shape, customise, load
     from podium.manifests.experiment.build import own_name
 
-    manifest = load(source)
+    networks = [text.partition("=")[2] for text in flags if text.lstrip("-").startswith("model=")]
+    manifest = load(source, networks[-1] if networks else "")
     if (kind := manifest.get("kind")) in ("PyTorchJob", "Job"):
         law = f"`kind is Experiment` must hold, but {source} holds a {kind}"
         raise InvalidInput(law, f"podium job run {source}" if Path(source).is_file() else "podium job run FILE")

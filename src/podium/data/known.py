@@ -52,6 +52,10 @@ DATASETS = {
 }  # fmt: skip
 
 
+LEAST_LIMIT = 20
+"""Images of a limited dataset at least, train and validation together: two of each class."""
+
+
 def known_dataset(name: str) -> Known:
     """Look a dataset up.
 

@@ -49,7 +49,7 @@ def prepare_data(
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
     from podium.data import artifact
-    from podium.data.known import known_dataset
+    from podium.data.known import LEAST_LIMIT, known_dataset
     from podium.data.sources import fetch
 
     if prepared := _prepared(source):
@@ -61,8 +61,8 @@ def prepare_data(
     known = known_dataset(dataset)
     require(0 < validation < 1, "0 < validation < 1", "the share of the training images", validation=validation)
     require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)
-    least = 2 * len(known.classes)
-    require(limit is None or limit >= least, f"limit >= {least}", "train and validation together", limit=limit)
+    law = f"limit >= {LEAST_LIMIT}"
+    require(limit is None or limit >= LEAST_LIMIT, law, "train and validation together", limit=limit)
     found = fetch(known, cache=cache or Settings.from_environment().cache, source=source)
     images, labels = found.array("train-images-idx3-ubyte"), found.array("train-labels-idx1-ubyte")
     test_images, test_labels = found.array("t10k-images-idx3-ubyte"), found.array("t10k-labels-idx1-ubyte")

@@ -94,7 +94,7 @@ def sweep(
     root = model_url(storage_url(storage, data), run, "trials")
     fixed = decided(epochs=epochs, network=network, seed=seed, gpus=gpus_per_worker)
     manifest = adapt(
-        load(experiment), data=data, root=root, fixed=fixed, gpus=gpus_per_worker, name=name,
+        load(experiment, network), data=data, root=root, fixed=fixed, gpus=gpus_per_worker, name=name,
         image=image, labels=run.labels, owner=run.owner, max_trials=max_trials, workers=workers,
         parallel_trials=min(parallel_trials, max_trials),
     )  # fmt: skip

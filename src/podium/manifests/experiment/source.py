@@ -9,6 +9,12 @@ from typing import Any
 from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput
 
+SGD_NETWORKS = ("fast", "best")
+"""Networks of the trainer whose recipes use SGD; the bundled Experiments search learning rates of Adadelta."""
+
+SGD_SHARE = 0.1
+"""Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2 for 0.05 to 2."""
+
 
 def bundled() -> list[str]:
     """Return the names of the Experiments that come with podium."""
@@ -17,11 +23,13 @@ def bundled() -> list[str]:
     return [name for name in names if "kind: Experiment" in (folder / f"{name}.yaml").read_text()]
 
 
-def load(name_or_text: str) -> dict[str, Any]:
+def load(name_or_text: str, network: str = "") -> dict[str, Any]:
     """Read one object: YAML text, a file's path, or the name of a manifest that comes with podium.
 
     Args:
         name_or_text: Text if it has a line break or a brace; else a path if there is such a file; else a name.
+        network: The trainer's ``--model``; one that comes with podium searches learning rates of its optimizer. Ranges
+            in a user's own text or file are never changed.
 
     Raises:
         InvalidInput: No such file or name, not YAML, or not exactly one object.
@@ -39,7 +47,17 @@ def load(name_or_text: str) -> dict[str, Any]:
         close = difflib.get_close_matches(name_or_text, bundled(), 1)
         hint = f"did you mean {close[0]}?" if close else f"a file, or one of {', '.join(bundled())}"
         raise InvalidInput(f"no file and no bundled experiment is called {name_or_text!r}", hint)
-    return parse(entry.read_text(), name_or_text)
+    manifest = parse(entry.read_text(), name_or_text)
+    if network in SGD_NETWORKS:
+        _scale_learning_rates(manifest)
+    return manifest
+
+
+def _scale_learning_rates(experiment: dict[str, Any]) -> None:
+    for parameter in experiment["spec"].get("parameters") or []:
+        if parameter["name"] == "lr":
+            space = parameter["feasibleSpace"]
+            space |= {key: f"{float(space[key]) * SGD_SHARE:g}" for key in ("min", "max", "step") if key in space}
 
 
 def parse(text: str, origin: str) -> dict[str, Any]:
