@@ -59,7 +59,7 @@ def number(value: Any) -> str:
 def _embedded(figures: Mapping[str, str]) -> str:
     """Return figures as JSON that cannot end the script element around it."""
     text = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in figures.items()) + "}"
-    return text.replace("</", "<\\/").replace("<!--", "<\\!--")
+    return text.replace("<", "\\u003c")  # only strings hold one
 
 
 @cache

@@ -1,0 +1,86 @@
+"""Markup in names, reasons and parameters is text in the report, never part of the page."""
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from podium.report.page import _embedded, render
+
+EVIL = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\"'><b onclick='x'>&amp;", "<!--", "]]>")
+
+
+class Page(HTMLParser):
+    """Every tag with the names of its attributes, and all text by the element that holds it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.text: list[str] = []
+        self.scripts: dict[str, str] = {}
+        self._script: str | None = None
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(name for name, _ in attributes)))
+        self._script = dict(attributes).get("id") or "main" if tag == "script" else None
+
+    def handle_endtag(self, tag: str) -> None:
+        self._script = None if tag == "script" else self._script
+
+    def handle_data(self, data: str) -> None:
+        if self._script:
+            self.scripts[self._script] = self.scripts.get(self._script, "") + data
+        else:
+            self.text.append(data)
+
+
+def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an evaluation and a decision with a text wherever others may have one."""
+    curve = [{"epoch": 1, "accuracy": 0.5}]
+    lr = {"name": evil, "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "1"}}
+    kind = {"name": f"k{evil}", "parameterType": "categorical", "feasibleSpace": {"list": [evil, "b"]}}
+    trials = [
+        {"name": f"t{number}{evil}", "number": number, "value": number / 10, "seconds": 1.0, "state": f"S{evil}",
+         "parameters": {evil: "0.1", f"k{evil}": evil}, "epochs": curve}
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    sweep = {"experiment": evil, "algorithm": evil, "objective": {"metric": evil, "maximize": True},
+             "parameters": [lr, kind], "best": f"t3{evil}", "trials": trials}  # fmt: skip
+    candidate = {"kind": "training", "name": evil, "uri": evil, "epochs": curve, "hyperparameters": {evil: evil},
+                 "validation": {"accuracy": 0.5, "loss": 0.1}}  # fmt: skip
+    row = {"name": evil, "precision": 0.5, "recall": 0.5, "f1": 0.5, "images": 1}
+    evaluation = {
+        "run_id": evil, "sweep": sweep, "candidates": [candidate],
+        "winner": {"kind": evil, "name": evil, "uri": evil, "why": evil},
+        "dataset": {"name": evil, "digest": evil, "counts": {"train": 1, "validation": 1, "test": 1},
+                    "classes": [evil, "b"]},
+        "test": {"accuracy": 0.5, "count": 2, "confusion": [[1, 0], [1, 0]], "classes": [row]},
+    }  # fmt: skip
+    decision = {"model_name": evil, "version": evil, "outcome": evil, "rule": evil, "storage": evil,
+                "reasons": [evil, f"no: {evil}"], "champion_accuracy": 0.4, "compared_with": evil}  # fmt: skip
+    return evaluation, decision
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_hostile_names_add_no_element_to_the_page(evil: str) -> None:
+    plain, hostile = Page(render(*written("plain"))), Page(render(*written(evil)))
+    assert hostile.tags == plain.tags
+    assert sum(evil in text for text in hostile.text) == sum("plain" in text for text in plain.text) > 20
+    assert hostile.scripts["main"] == plain.scripts["main"]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_hostile_names_reach_the_figures_as_text(evil: str) -> None:
+    figures = json.loads(Page(render(*written(evil))).scripts["figures"])
+    assert figures["history"]["layout"]["yaxis"]["title"]["text"] == evil
+    assert figures["confusion"]["data"][0]["x"] == [evil, "b"]
+    assert figures["curves"]["data"][0]["name"] == f"t1{evil}"
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_embedded_json_ends_no_script_and_stays_json(evil: str) -> None:
+    text = _embedded({"one": json.dumps({"name": evil})})
+    assert "<" not in text
+    assert json.loads(text) == {"one": {"name": evil}}
