@@ -15,9 +15,10 @@ import torch
 import torch.nn.functional as F
 
 from podium.data import artifact
-from podium.trainer import processor, recipe
+from podium.trainer import processor
 from podium.trainer.config import TrainConfig
 from podium.trainer.models import build
+from podium.trainer.optimizer import Optimizer
 from podium.trainer.world import World
 
 BLOCK = 10  # steps of 64 images between two looks at the clock
@@ -32,7 +33,7 @@ def main(data: Path, precision: str) -> None:
     part = artifact.load(data, "train")
     images, labels = torch.from_numpy(part.images), torch.from_numpy(part.labels).long()
     model = build(TrainConfig(), classes=10, mean=0.1307, std=0.3081)
-    optimizer = recipe.make_optimizer(TrainConfig(), model)
+    optimizer = Optimizer(TrainConfig(), model)
     cpu = torch.device("cpu")
     kind = processor.pick_precision(TrainConfig(precision=precision), World())
     seen = []
@@ -43,7 +44,7 @@ def main(data: Path, precision: str) -> None:
         with processor.autocast(kind, cpu):
             logits = model(images[batch])
         F.cross_entropy(logits.float(), labels[batch]).backward()
-        recipe.apply(optimizer)
+        optimizer.step(1.0)
     print(BLOCK * 64 / statistics.median(after - before for before, after in pairwise(seen[WARM:])))
 
 

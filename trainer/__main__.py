@@ -1,4 +1,4 @@
-"""``python -m podium.trainer``: read the flags, take a place in the world, train, save."""
+"""``python -m podium.trainer``: read the flags, connect to the other ranks, train, save."""
 
 import gc
 import os
@@ -6,8 +6,8 @@ import signal
 import sys
 
 if __name__ == "__main__":
-    gc.disable()  # until all is imported: looking for garbage meanwhile takes a fifth of the start
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's; nothing here computes with them
+    gc.disable()  # until all is imported: collecting garbage meanwhile takes a fifth of the start
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads; nothing here computes with them
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,21 +16,20 @@ from typing import Any
 import torch
 
 from podium.errors import PodiumError
-from podium.metrics import format_metrics
 from podium.storage import Storage, connect
 from podium.trainer import checkpoint, data, output, processor, world
 from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
 from podium.trainer.tracking import Tracking
 
-FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network was right in 37 %, after 80 in 95 %
+FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network had 37 % accuracy, after 80 it had 95 %
 PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a training and return the exit code.
 
-    1: failed for good; 2: bad input; 143: stopped by SIGTERM, 144: another process is gone. The last two resume.
+    1: failed for good; 2: bad input; 143: stopped by SIGTERM, 144: another rank is gone. The last two resume.
     """
     try:
         config = parse(argv)
@@ -46,33 +45,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads: int) -> None:
-    """Train, or resume, or report what is already finished; then write the model directory."""
+    """Train or resume, then write the model directory; only print the metrics of a training that is finished."""
     storage = connect(config.output) if config.output else None
-    known, state = here.from_first(lambda: look_up(storage, config, dataset.digest))
-    if known is not None:
+    finished, state = here.broadcast(lambda: look_up(storage, config, dataset.digest))
+    if finished is not None:
         if here.rank == 0:
-            say_again(known)
+            print("notice: this training is finished, nothing to do", file=sys.stderr)
+            for line in finished:
+                say(line)
         return
-    told: dict[str, Any] = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
+    identity: dict[str, Any] = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
     with Tracking(config if here.rank == 0 else replace(config, track=())) as tracking:
         training = Training(config, dataset.to(here.device), here, say, tracking.log)
-        if state is not None:
-            training.resume(state)
-        elif (legacy := here.from_first(lambda: checkpoint.legacy(config))) is not None:
-            training.inherit(legacy)
-        if here.rank == 0:
-            warn_of_few_steps(config, training.steps * config.epochs)
-        here.share_first([*training.model.parameters(), *training.model.buffers()])
+        start(training, state)
         signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
-        training.run(lambda state: checkpoint.save(storage, {**state, **told}) if storage else None)
+        training.run(lambda state: checkpoint.save(storage, {**state, **identity}) if storage else None)
         if here.rank == 0:
             if config.inherit:
-                checkpoint.bequeath(config, training.progress.weights, training.optimizer.state_dict())
-            finish(training, storage, threads, told["fingerprint"])
+                checkpoint.save_for_child(config, training.progress.weights, training.optimizer.state_dict())
+            write_model(training, storage, threads, identity["fingerprint"])
 
 
-def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[Any, Any]:
-    """Return the metrics if this training is finished, else None; and the state to go on from, or None.
+def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[list[str] | None, Any]:
+    """Return the metric lines if this training is finished, else None; and the state to resume from, or None.
 
     Raises:
         InvalidInput: The output holds another training, or cannot be read or written.
@@ -80,20 +75,36 @@ def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[
     if storage is None:
         return None, None
     with output.usable(config.output):
-        known = output.finished(storage, config, digest)
-        if known is None:
+        lines = output.finished(storage, config, digest)
+        if lines is None:
             output.try_to_write(storage)
-        return known, checkpoint.load(storage, config, digest)
+        return lines, checkpoint.load(storage, config, digest)
+
+
+def start(training: Training, state: dict[str, Any] | None) -> None:
+    """Resume from a state if there is one, else begin with the weights to inherit or with new ones."""
+    config, here = training.config, training.world
+    if state is not None:
+        remove = f"remove {checkpoint.KEY} there to start again"
+        with checkpoint.fitting(f"the checkpoint in --output {config.output} is of another version", remove):
+            training.resume(state)
+    elif (parent := here.broadcast(lambda: checkpoint.load_parent(config))) is not None:
+        hint = "inherit from trainings of the same network"
+        with checkpoint.fitting(f"--inherit {config.inherit} holds no weights of this network", hint):
+            training.inherit(parent)
+    if here.rank == 0:
+        warn_of_few_steps(config, training.steps * config.epochs)
+    here.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])
 
 
 def warn_of_few_steps(config: TrainConfig, steps: int) -> None:
-    """Say so if a recipe made for hundreds of steps gets but a few."""
+    """Say so if a recipe made for hundreds of steps gets only a few."""
     if config.schedule == "onecycle" and steps < FEW_STEPS:
         print(f"notice: {steps} steps in all are too few for the learning rate of --model {config.model} to rise and "
               "fall: more images, more --epochs or a smaller --batch-size help", file=sys.stderr)  # fmt: skip
 
 
-def finish(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:
+def write_model(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:
     """Write the model of a finished training."""
     config, progress, model = training.config, training.progress, training.kept_model()
     kept = {name: progress.kept[name] for name in ("accuracy", "loss", "epoch")}
@@ -107,13 +118,6 @@ def finish(training: Training, storage: Storage | None, threads: int, fingerprin
         torch.save(model.state_dict(), PLAIN_WEIGHTS)
 
 
-def say_again(metrics: dict[str, Any]) -> None:
-    """Print the metric lines of a training that had already ended: its collector may have missed them."""
-    print("notice: this training is finished, nothing to do", file=sys.stderr)
-    for record in metrics["epochs"]:
-        say(format_metrics(accuracy=record["accuracy"], loss=record["loss"]))
-
-
 def say(line: str) -> None:
     """Print a line at once: a collector reads it while the training runs."""
     print(line, flush=True)
@@ -125,6 +129,6 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is written and closed. The usual way out takes torch apart piece by piece, half a second and more, and
-    # waits for ever on messages to a process that is gone.
+    # Everything is written and closed. The usual shutdown of the interpreter takes half a second and more with torch
+    # loaded, and waits forever on messages to a rank that is gone.
     os._exit(code)

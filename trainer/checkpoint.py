@@ -1,12 +1,14 @@
-"""Nothing is lost: a checkpoint after every epoch, found again by the same command.
+"""Checkpoints: one after every epoch, resumed by the same command; and the weights that a later training inherits.
 
-Random numbers need no saving: order of the images and dropout of every step follow from (seed, epoch, step, rank).
+Random numbers are not saved: the order of the images and the dropout of a step follow from (seed, epoch, step, rank).
 """
 
 import hashlib
 import io
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,24 +18,22 @@ from podium.storage import Storage, connect
 from podium.trainer.config import TrainConfig
 
 KEY = "checkpoint.pt"
-LEGACY = "inherit.pt"  # in the directory of --inherit
+INHERIT_KEY = "inherit.pt"  # in the directory of --inherit
 
 
 def fingerprint(config: TrainConfig, digest: str) -> str:
-    """Return what two trainings must share to end with the same weights."""
+    """Return a hash of everything two trainings must share to end with the same weights."""
     text = json.dumps({**config.decisive, "digest": digest}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def save(storage: Storage, state: dict[str, Any]) -> None:
     """Write a checkpoint; it appears whole or not at all."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    storage.put(KEY, buffer.getvalue())
+    storage.put(KEY, _to_bytes(state))
 
 
 def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] | None:
-    """Return the state to go on from, or None to start at the beginning.
+    """Return the state to resume from, or None to start at the beginning.
 
     Raises:
         InvalidInput: The checkpoint belongs to another training.
@@ -43,45 +43,74 @@ def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] |
     except NotFound:
         return None
     try:
-        state = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
-        theirs, told = state["fingerprint"], state["config"]
+        state = _from_bytes(blob)
+        theirs, hyperparameters = state["fingerprint"], dict(state["config"])
     except Exception as error:  # torch.load raises anything on damaged bytes
         print(f"notice: {storage.join(KEY)} cannot be read ({type(error).__name__}): starting anew", file=sys.stderr)
         return None
     if theirs != fingerprint(config, digest):
-        refuse(storage, told, config)
+        refuse(storage, hyperparameters, config)
     return state
 
 
-def bequeath(config: TrainConfig, weights: dict[str, Any], optimizer: dict[str, Any]) -> None:
-    """Leave weights and the optimizer's memory of each to whoever inherits from here."""
-    buffer = io.BytesIO()
-    torch.save({"weights": weights, "optimizer": config.optimizer, "state": optimizer["state"]}, buffer)
-    connect(config.inherit).put(LEGACY, buffer.getvalue())
+def save_for_child(config: TrainConfig, weights: dict[str, Any], optimizer_state: Any) -> None:
+    """Leave weights and optimizer state under --inherit, for the training that inherits from this one."""
+    content = {"weights": weights, "optimizer": config.optimizer, "state": optimizer_state}
+    connect(config.inherit).put(INHERIT_KEY, _to_bytes(content))
 
 
-def legacy(config: TrainConfig) -> dict[str, Any] | None:
-    """Return what there is to inherit, or None.
+def load_parent(config: TrainConfig) -> dict[str, Any] | None:
+    """Return what another training left under --inherit, or None.
 
     Raises:
         InvalidInput: It cannot be read.
     """
+    if not config.inherit:
+        return None
     try:
-        blob = connect(config.inherit).get(LEGACY) if config.inherit else b""
-        if not blob:
-            return None
-        found: dict[str, Any] = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
+        return _from_bytes(connect(config.inherit).get(INHERIT_KEY))
     except NotFound:
         return None
+    except InvalidInput:
+        raise
     except Exception as error:  # torch.load raises anything on damaged bytes
-        raise InvalidInput(f"--inherit {config.inherit}: {LEGACY} cannot be read ({error})", "remove it") from None
-    return found
+        reason = type(error).__name__
+        raise InvalidInput(
+            f"--inherit {config.inherit}: {INHERIT_KEY} cannot be read ({reason})", "remove it"
+        ) from None
 
 
-def refuse(storage: Storage, told: dict[str, Any], config: TrainConfig) -> None:
-    """Raise InvalidInput that names what differs between a stored training and this one."""
-    pairs = {name: (told.get(name), value) for name, value in config.decisive.items() if told.get(name) != value}
+@contextmanager
+def fitting(message: str, hint: str) -> Iterator[None]:
+    """Turn errors about missing names, wrong types and wrong shapes in a loaded file into InvalidInput."""
+    try:
+        yield
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        raise InvalidInput(message, hint) from None
+
+
+def refuse(storage: Storage, theirs: dict[str, Any], config: TrainConfig) -> None:
+    """Raise InvalidInput that names what differs between a stored training and this one.
+
+    Args:
+        storage: The output.
+        theirs: Hyperparameters of the stored training.
+        config: This training.
+    """
+    pairs = {name: (theirs.get(name), value) for name, value in config.decisive.items() if theirs.get(name) != value}
     changes = ", ".join(f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items()) or "the dataset's digest"
-    is_ours = all(name in told for name in pairs)  # else no flag can say what was never told
-    hint = "choose another --output, delete that one" + (", or repeat its flags to resume it" if is_ours else "")
+    can_repeat = all(name in theirs for name in pairs)  # else it is from a version without these flags
+    hint = "choose another --output, delete that one" + (", or repeat its flags to resume it" if can_repeat else "")
     raise InvalidInput(f"--output {storage.url} holds another training: {changes}", hint)
+
+
+def _to_bytes(content: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()
+
+
+def _from_bytes(blob: bytes) -> dict[str, Any]:
+    """Read what `_to_bytes` wrote; weights_only, because a pickle from elsewhere could run any code."""
+    content: dict[str, Any] = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
+    return content

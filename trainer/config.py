@@ -22,7 +22,7 @@ KEEPS = ("best", "last")
 # What a model changes of the defaults below; a flag given by the user wins over both.
 RECIPES: dict[str, dict[str, Any]] = {
     "tutorial": {},
-    # 99.0 % soonest: two epochs of a small normalised network, about 0.9 million multiplications an image.
+    # 99.0 % soonest: two epochs of a small normalized network, about 0.9 million multiplications an image.
     "fast": {
         "epochs": 2,
         "batch_size": 256,
@@ -121,7 +121,7 @@ class TrainConfig:
     """Momentum of sgd."""
 
     weight_decay: float = 0.0
-    """Decay of the weights (not of biases and normalisations)."""
+    """Decay of the weights (not of biases and normalizations)."""
 
     label_smoothing: float = 0.0
     """Probability spread over the wrong classes."""

@@ -1,4 +1,4 @@
-"""The training itself: steps, evaluation, the best weights so far, and going on where an earlier process stopped."""
+"""The training itself: steps, evaluation, the best weights so far, and resuming from a saved state."""
 
 import math
 import time
@@ -10,12 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from podium.errors import Failed, InvalidInput, PodiumError
+from podium.errors import Failed, PodiumError
 from podium.metrics import format_metrics
-from podium.trainer import augment, data, exchange, models, processor, recipe
+from podium.trainer import augment, data, models, processor, recipe
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
-from podium.trainer.world import PeerLost, Torn, World
+from podium.trainer.gradients import GradientSum
+from podium.trainer.optimizer import Optimizer
+from podium.trainer.world import PeerLost, World
 
 
 class Stopped(PodiumError):
@@ -26,16 +28,16 @@ class Stopped(PodiumError):
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a training has come; with model and optimizer everything a checkpoint holds."""
+    """How far a training has come; with model, average and optimizer it is all that a checkpoint holds."""
 
     epoch: int = 1
-    """The epoch that runs, from 1."""
+    """The running epoch, from 1."""
 
     step: int = 0
-    """Steps of it that are done."""
+    """Finished steps of that epoch."""
 
     losses: list[float] = field(default_factory=list)
-    """The loss of each of them."""
+    """The loss of each of these steps."""
 
     seconds: float = 0.0
     """Time spent training in this epoch."""
@@ -50,16 +52,16 @@ class Progress:
     """The one of them whose weights are kept."""
 
     weights: dict[str, Tensor] = field(default_factory=dict)
-    """Those weights, on the processor."""
+    """Those weights, on the CPU."""
 
 
 class Training:
-    """One process's part of a training.
+    """One rank's part of a training.
 
     Args:
-        config: What to do.
+        config: The configuration.
         dataset: On the device of the world.
-        world: The processes that take part.
+        world: The ranks that take part.
         say: Prints a line of progress; only called in rank 0.
         track: Takes the record of each finished epoch; only called in rank 0.
     """
@@ -69,59 +71,48 @@ class Training:
         self.config, self.dataset, self.world, self.say, self.track = config, dataset, world, say, track
         self.model = models.build(config, classes=dataset.classes, mean=dataset.mean, std=dataset.std)
         self.model.to(world.device)
-        self.optimizer = recipe.make_optimizer(config, self.model)
+        self.optimizer = Optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
         self.precision = processor.pick_precision(config, world)
-        self.exchange = exchange.prepare(self.model, self.optimizer, world, self.precision, config.batch_size)
+        self.gradients = GradientSum(self.model, world)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.draws: Tensor | None = None
         self.stop = False  # set by a signal handler
 
     def state(self) -> dict[str, Any]:
-        """Return everything a process needs to go on from here."""
+        """Return everything needed to resume from here."""
         return {"model": self.model.state_dict(), "average": self.average.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(), **vars(self.progress)}  # fmt: skip
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Continue from a saved state."""
         self.model.load_state_dict(state["model"])
         self.average.model.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.progress = Progress(**{name: state[name] for name in vars(self.progress)})
 
-    def inherit(self, legacy: dict[str, Any]) -> None:
-        """Begin with the weights of another training; what its optimizer remembers helps one of the same kind.
-
-        Raises:
-            InvalidInput: They are those of another network.
-        """
-        try:
-            self.model.load_state_dict(legacy["weights"])
-        except RuntimeError:
-            hint = "inherit from trainings of the same network"
-            raise InvalidInput(f"--inherit {self.config.inherit} holds weights of another network", hint) from None
-        if legacy["optimizer"] == self.config.optimizer:
-            groups = self.optimizer.state_dict()["param_groups"]  # its own: they hold what may have been changed
-            self.optimizer.load_state_dict({"state": legacy["state"], "param_groups": groups})
+    def inherit(self, parent: dict[str, Any]) -> None:
+        """Start from the weights of another training, and from its optimizer state if the optimizer is the same."""
+        self.model.load_state_dict(parent["weights"])
+        if parent["optimizer"] == self.config.optimizer:
+            self.optimizer.load_state_dict(parent["state"])
 
     def run(self, save: Callable[[dict[str, Any]], None]) -> None:
         """Train to the last epoch.
 
         Args:
             save: Stores a state; called after each epoch but the last, and before stopping early on SIGTERM or
-                because another process is gone, unless weights were just being changed. Only called in rank 0.
+                because another rank is gone. Only called in rank 0.
 
         Raises:
             Failed: A loss is not finite.
             Stopped: `stop` was set.
-            PeerLost: Another process is gone; Torn if that was while weights were changed.
+            PeerLost: Another rank is gone.
         """
         while not self.is_done():
             try:
                 self.run_epoch()
-            except Torn:
-                raise
             except (Stopped, PeerLost):
                 if self.world.rank == 0:
                     save(self.state())
@@ -141,7 +132,7 @@ class Training:
         generator, device = data.stream(config.seed, progress.epoch), self.world.device
         batches = data.batches(len(self.dataset.train), config.batch_size, generator, device)
         draws = augment.draw(config, len(self.dataset.train), generator)
-        self.draws = None if draws is None else draws.to(device)  # like the order: one copy an epoch, none a step
+        self.draws = None if draws is None else draws.to(device)  # like the order: one copy per epoch, none per step
         losses = torch.zeros(self.steps, device=device)
         losses[: progress.step] = torch.tensor(progress.losses)
         before = progress.seconds - time.perf_counter()
@@ -166,41 +157,40 @@ class Training:
             batch: Indices of the global batch, on the device.
 
         Returns:
-            The mean loss over the global batch, the same in every process, still on the device.
+            The mean loss over the global batch, the same in every rank, still on the device.
         """
         progress, config = self.progress, self.config
         mine, weight = data.share(batch, self.world.rank, self.world.size)
         images, labels = self.batch(mine)
         done = (progress.epoch - 1) * self.steps + progress.step
         self.seed_dropout(done)
-        for group in self.optimizer.param_groups:
-            group["lr"] = recipe.learning_rate(config, done, self.steps)
         self.model.zero_grad(set_to_none=True)
         with processor.autocast(self.precision, self.world.device):
-            logits = self.model(images)
+            logits = self.gradients.forward(images)
         loss = weight * F.cross_entropy(logits.float(), labels, reduction="sum",
                                         label_smoothing=config.label_smoothing)  # fmt: skip
-        loss = self.exchange.backward(loss)
-        self.exchange.update()
+        loss = self.gradients.backward(loss)
+        self.optimizer.step(recipe.learning_rate(config, done, self.steps))
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return images, distorted if the recipe says so, and labels."""
+        """Return images, augmented if the recipe says so, and labels."""
         images, labels = self.dataset.train.images[indices], self.dataset.train.labels[indices]
         if self.draws is not None:
             images = augment.distort(self.config, images, self.draws[indices])
         return images, labels
 
     def seed_dropout(self, done: int) -> None:
-        """Let the random numbers of a step follow from seed, step and rank, whatever happened before."""
+        """Seed a step from (seed, step, rank), so that a resumed training draws the same dropout."""
         seed = ((self.config.seed * 1_000_003 + done) * 4099 + self.world.rank) % 2**63
-        device = self.world.device
-        is_cuda = device.type == "cuda"
-        (torch.cuda.default_generators[device.index] if is_cuda else torch.default_generator).manual_seed(seed)
+        if self.world.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        else:
+            torch.default_generator.manual_seed(seed)
 
     def report_step(self, losses: Tensor) -> None:
-        """Print a line of progress; the one place in an epoch that waits for a GPU, and sees that losses are finite."""
+        """Check that losses are finite and print a line of progress; nothing else in an epoch waits for a GPU."""
         progress, count = self.progress, len(self.dataset.train)
         self.require_finite_steps(losses[: progress.step])
         if self.world.rank == 0:
@@ -208,10 +198,10 @@ class Training:
             self.say(f"Train Epoch: {progress.epoch} [{seen}/{count} ({seen / count:.0%})]\ttrain_loss={loss:.4f}")
 
     def end_epoch(self, losses: Tensor) -> None:
-        """Evaluate, keep the weights if they are the best so far or wanted in any case, report, and move on."""
+        """Evaluate, keep the weights if they are to be kept, report, and move on to the next epoch."""
         progress, epoch = self.progress, self.progress.epoch
         self.require_finite_steps(losses)
-        for module in dict.fromkeys((self.model, self.average.model)):  # in the same order everywhere, unlike a set
+        for module in dict.fromkeys((self.model, self.average.model)):  # in the same order in all ranks, unlike a set
             self.world.mean_buffers(module)
         accuracy, loss = evaluate(self.average.model, self.dataset.validation, self.config.test_batch_size, self.world)
         self.require_finite(loss, f"the validation after epoch {epoch}")
@@ -230,19 +220,19 @@ class Training:
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
 
     def require_finite_steps(self, losses: Tensor) -> None:
-        """Raise Failed that names the first of the epoch's steps whose loss is not a finite number."""
+        """Raise Failed with the first step of the epoch whose loss is not finite."""
         bad = (~losses.isfinite()).nonzero().flatten().tolist()
         if bad:
             self.require_finite(losses[bad[0]].item(), f"step {bad[0] + 1} of epoch {self.progress.epoch}")
 
     def require_finite(self, loss: float, where: str) -> None:
-        """Raise Failed if a loss is not a finite number."""
+        """Raise Failed if a loss is not finite."""
         if not math.isfinite(loss):
             raise Failed(f"the loss must be finite, but is {loss} at {where} with --lr {self.config.lr:g}",
                          "try a smaller --lr, or --precision fp32")  # fmt: skip
 
     def kept_model(self) -> nn.Sequential:
-        """Return the network with the weights that are kept, on the processor and for good in evaluation mode."""
+        """Return the network with the kept weights, on the CPU and in evaluation mode."""
         model = self.average.model
         model.load_state_dict(self.progress.weights)
         return model.cpu().eval()

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,13 @@ from torch import Tensor, nn
 
 from podium import __version__
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.metrics import format_metrics
 from podium.storage import Storage
-from podium.trainer import checkpoint
+from podium.trainer import checkpoint, processor
 from podium.trainer.config import TrainConfig
 
 CHECKED_IMAGES = 32
+REMOVE = "remove it, or choose another --output"
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def usable(uri: str) -> Iterator[None]:
     """Turn what goes wrong with --output before the first step into bad input: later it would cost an epoch.
 
     Raises:
-        InvalidInput: It did.
+        InvalidInput: The output cannot be opened, read or written.
     """
     try:
         yield
@@ -50,19 +51,36 @@ def try_to_write(storage: Storage) -> None:
     storage.delete(key)
 
 
-def finished(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] | None:
-    """Return metrics.json if this very training has ended before.
+def finished(storage: Storage, config: TrainConfig, digest: str) -> list[str] | None:
+    """Return the metric lines of this very training if it is finished, else None.
 
     Raises:
-        InvalidInput: Another training has ended there.
+        InvalidInput: Another training is finished there, or metrics.json is damaged.
     """
-    try:
-        metrics = json.loads(storage.get("metrics.json"))
-    except NotFound:
+    metrics = _read_json(storage, "metrics.json")
+    if metrics is None:
         return None
     if metrics.get("fingerprint") != checkpoint.fingerprint(config, digest):
-        checkpoint.refuse(storage, json.loads(storage.get("hyperparameters.json")), config)
-    return metrics
+        checkpoint.refuse(storage, _read_json(storage, "hyperparameters.json") or {}, config)
+    with checkpoint.fitting(f"{storage.join('metrics.json')} holds no list of epochs with accuracy and loss", REMOVE):
+        return [format_metrics(accuracy=epoch["accuracy"], loss=epoch["loss"]) for epoch in metrics["epochs"]]
+
+
+def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
+    """Return a stored JSON object, or None if there is none.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    try:
+        value = json.loads(storage.get(key))
+    except NotFound:
+        return None
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{storage.join(key)} is not a JSON object", REMOVE)
+    return value
 
 
 def write(storage: Storage, model: nn.Sequential, images: Tensor, config: TrainConfig, metrics: dict[str, Any],
@@ -70,10 +88,10 @@ def write(storage: Storage, model: nn.Sequential, images: Tensor, config: TrainC
     """Write the model directory.
 
     Args:
-        storage: Where.
-        model: The trained network in evaluation mode, on the processor, with the weights to keep.
+        storage: The output.
+        model: The trained network in evaluation mode, on the CPU, with the weights to keep.
         images: uint8 [n, 28, 28], to compare ONNX with torch on.
-        config: What the training was told.
+        config: The hyperparameters.
         metrics: Content of metrics.json.
         environment: Content of environment.json.
 
@@ -82,11 +100,11 @@ def write(storage: Storage, model: nn.Sequential, images: Tensor, config: TrainC
     """
     from safetensors.torch import save
 
-    from podium.trainer.onnx_graph import write as write_onnx
+    from podium.trainer import onnx_graph
 
     with torch.no_grad():
         expected = model(images[:CHECKED_IMAGES]).numpy()
-    onnx = write_onnx(model, expected.shape[1]).SerializeToString()
+    onnx = onnx_graph.export(model, expected.shape[1])
     compare(onnx, images[:CHECKED_IMAGES].numpy(), expected)
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     storage.put("model.onnx", onnx)
@@ -117,21 +135,15 @@ def compare(onnx: bytes, images: "np.ndarray[Any, Any]", expected: "np.ndarray[A
 
 
 def describe_environment(**more: Any) -> dict[str, Any]:
-    """Return what the numbers were computed with.
+    """Return versions and hardware that the numbers depend on.
 
     Args:
-        **more: What only the training knows: threads, precision, world size.
+        **more: Known to the training only: threads, precision, number of ranks.
     """
     return {"podium": __version__, "python": platform.python_version(), "torch": str(torch.__version__),
-            "platform": platform.platform(terse=True), "processor": _processor(), **more}  # fmt: skip
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+            "platform": platform.platform(terse=True),
+            "processor": processor.cpu_field("model name") or platform.processor() or platform.machine(),
+            **more}  # fmt: skip
 
 
 def _json(value: Any) -> bytes:

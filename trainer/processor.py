@@ -1,4 +1,4 @@
-"""How this machine computes: number of threads and precision."""
+"""How this machine computes: number of threads, memory and precision."""
 
 import ctypes
 import math
@@ -13,21 +13,23 @@ import torch
 from podium.trainer.config import TrainConfig
 from podium.trainer.world import World
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+
 
 def set_threads(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> int:
-    """Decide how many threads compute, and return it.
+    """Set the number of CPU threads, and return it.
 
-    The flag first, then OMP_NUM_THREADS, else the cores divided by the processes that share this machine: more
-    threads than cores make every step slower.
+    The flag first, then OMP_NUM_THREADS, else the cores divided by the ranks on this machine: more threads than cores
+    make every step slower.
     """
-    processes = max(1, _number(environ.get("LOCAL_WORLD_SIZE")))
-    count = config.threads or _number(environ.get("OMP_NUM_THREADS")) or max(1, usable_cores() // processes)
+    ranks = max(1, _first_number(environ.get("LOCAL_WORLD_SIZE")))
+    count = config.threads or _first_number(environ.get("OMP_NUM_THREADS")) or max(1, usable_cores() // ranks)
     torch.set_num_threads(count)
     return count
 
 
-def _number(text: str | None) -> int:
-    """Return the (first) number of a setting that others own, 0 if there is none."""
+def _first_number(text: str | None) -> int:
+    """Return the first number of a setting such as "2,1"; 0 if there is none."""
     first = (text or "").partition(",")[0].strip()
     return int(first) if first.isdecimal() else 0
 
@@ -36,16 +38,16 @@ def keep_memory() -> None:
     """Let the C library keep freed memory instead of giving it back to the kernel after every layer.
 
     glibc maps each large tensor anew and every first touch of a page is a fault: keeping the pages makes steps on the
-    processor 1.1 to 2 times faster (benchmarks/trainer.py). Other C libraries are left as they are.
+    CPU 1.1 to 2 times faster (benchmarks/trainer.py). Other C libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and platform.libc_ver()[0] == "glibc":
-        mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: from the heap, not by mmap
-        mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: never shrink the heap
+        mallopt(M_MMAP_THRESHOLD, 1 << 30)  # from the heap, not by mmap
+        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)  # never shrink the heap
 
 
 def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Return the cores this process may use: its affinity, cut by a container's processor quota."""
+    """Return the cores this process may use: its affinity, limited by a container's CPU quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         limit, period = quota.read_text().split()
@@ -55,18 +57,26 @@ def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 def pick_precision(config: TrainConfig, world: World) -> str:
-    """Return fp32 or bf16, the same in all processes; all of them have to call this."""
+    """Return fp32 or bf16, the same in all ranks; all of them have to call this."""
     if config.precision != "auto":
         return config.precision
     return "bf16" if world.all(has_bf16(world.device)) else "fp32"
 
 
-def has_bf16(device: torch.device) -> bool:
+def has_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     """Return whether a device computes bf16 in hardware (emulated bf16 is slower than fp32)."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, check, bool)() for check in checks)
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(cpu_field("flags", cpuinfo).split())
+
+
+def cpu_field(name: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return a field of the first CPU in /proc/cpuinfo; "" where there is none."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return ""
+    return next((value.strip() for key, _, value in (line.partition(":") for line in lines) if key.strip() == name), "")
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:

@@ -1,15 +1,19 @@
-"""The processes of one training: who am I, what do we run on, and sums over all of us.
+"""The ranks of one training: who takes part, on which device, and what they send each other.
 
-Ranks come from the environment: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as the PyTorch operator and torchrun set
-them; alone without them.
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the environment, as the PyTorch operator and torchrun set them;
+without them there is one rank. Ranks exchange JSON and tensors, nothing that is pickled.
 """
 
+import ipaddress
+import json
 import os
+import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,77 +22,108 @@ from torch import Tensor, nn
 from podium.errors import InvalidInput, PodiumError, require
 from podium.trainer.config import TrainConfig
 
-TIMEOUT = timedelta(minutes=30)  # for the others to come, and for each message
+TIMEOUT = timedelta(minutes=30)  # for all ranks to connect, and for each collective operation
 
 
 class PeerLost(PodiumError):
-    """Another process of the training went away; starting again resumes from the checkpoint."""
+    """Another rank is gone; starting again resumes from the checkpoint."""
 
     exit_code = 144  # 128..255: restartPolicy ExitCode starts such a replica again
-
-    @classmethod
-    def because(cls, why: str) -> Self:
-        """Return the error with what showed that the other one is gone."""
-        hint = "start the job again: it resumes from its last checkpoint"
-        return cls(f"another process of the training is gone ({why})", hint)
-
-
-class Torn(PeerLost):
-    """It went away while weights were changed: part of them are those after the step, part may be those before."""
 
 
 @dataclass(kw_only=True)
 class World:
-    """One process among all of a training."""
+    """One rank among all ranks of a training."""
 
     rank: int = 0
-    """This process, 0 prints and saves."""
+    """Rank 0 prints and saves."""
 
     size: int = 1
-    """All processes."""
+    """Number of ranks."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """What this process computes on."""
+    """Device this rank computes on."""
 
     def sum(self, values: Tensor) -> Tensor:
-        """Add a tensor over all processes, in place."""
+        """Add a tensor over all ranks, in place."""
         if self.size > 1:
             with peers():
                 dist.all_reduce(values)
         return values
 
-    def all(self, true: bool) -> bool:
-        """Return whether something is true in all processes."""
-        return int(self.sum(torch.tensor(int(true), device=self.device))) == self.size
+    def all(self, value: bool) -> bool:
+        """Return whether a value is true in every rank."""
+        return int(self.sum(torch.tensor(int(value), device=self.device))) == self.size
 
     def mean_buffers(self, model: nn.Module) -> None:
-        """Replace running statistics, which each process took from its own images, by their mean."""
+        """Average running statistics, which each rank collected from its own images."""
         for buffer in model.buffers():
             if self.size > 1 and buffer.is_floating_point():
-                buffer.copy_(self.sum(buffer.clone()) / self.size)  # not in place: what is half a sum may be saved
+                buffer.copy_(self.sum(buffer.clone()) / self.size)  # not in place: a failed sum may be half done
 
-    def from_first(self, make: Callable[[], Any]) -> Any:
-        """Run a function in rank 0 and return its result, or raise its error, in every process."""
+    def broadcast(self, make: Callable[[], Any]) -> Any:
+        """Run a function in rank 0 and return its result, or raise its error, in every rank.
+
+        Args:
+            make: Returns JSON values, tensors, or lists and dicts of them.
+        """
         if self.size == 1:
             return make()
-        parcel: list[Any] = [None, None]
+        tensors: list[Tensor] = []
+        message: dict[str, Any] = {}
         if self.rank == 0:
             try:
-                parcel[0] = make()
+                message = {"value": _pack(make(), tensors)}
             except PodiumError as error:
-                parcel[1] = error
-        with peers():
-            dist.broadcast_object_list(parcel, src=0, device=self.device if dist.get_backend() == "nccl" else None)
-        if parcel[1] is not None:
-            raise parcel[1]
-        return parcel[0]
+                message = {"error": [error.message, error.hint], "exit_code": error.exit_code}
+        received = json.loads(self._broadcast_bytes(json.dumps(message).encode()))
+        if "error" in received:
+            failure = PodiumError(*received["error"])
+            failure.exit_code = received["exit_code"]
+            raise failure
+        return _unpack(received["value"], iter(tensors), self)
 
-    def share_first(self, tensors: list[Tensor]) -> None:
+    def broadcast_tensors(self, tensors: list[Tensor]) -> None:
         """Overwrite tensors with those of rank 0."""
         if self.size > 1:
             with peers():
                 for tensor in tensors:
                     dist.broadcast(tensor.detach(), src=0)
+
+    def _broadcast_bytes(self, data: bytes) -> bytes:
+        count = torch.tensor(len(data), device=self.device)
+        self.broadcast_tensors([count])
+        content = torch.frombuffer(bytearray(data if self.rank == 0 else int(count)), dtype=torch.uint8).to(self.device)
+        self.broadcast_tensors([content])
+        return content.cpu().numpy().tobytes()
+
+
+def _pack(value: Any, tensors: list[Tensor]) -> Any:
+    """Return JSON for a value; its tensors are appended to a list and described by dtype and shape."""
+    match value:
+        case Tensor():
+            tensors.append(value)
+            return {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
+        case dict():
+            return {"items": [[key, _pack(item, tensors)] for key, item in value.items()]}
+        case list() | tuple():
+            return [_pack(item, tensors) for item in value]
+    return value
+
+
+def _unpack(value: Any, tensors: Iterator[Tensor], world: World) -> Any:
+    """Return the value that `_pack` described; its tensors come from rank 0, one message each."""
+    match value:
+        case {"dtype": dtype, "shape": shape}:
+            empty = torch.empty(shape, dtype=getattr(torch, dtype), device=world.device)
+            tensor = next(tensors).to(world.device).contiguous() if world.rank == 0 else empty
+            world.broadcast_tensors([tensor])
+            return tensor.cpu()
+        case {"items": items}:
+            return {key: _unpack(item, tensors, world) for key, item in items}
+        case list():
+            return [_unpack(item, tensors, world) for item in value]
+    return value
 
 
 @contextmanager
@@ -99,55 +134,92 @@ def peers() -> Iterator[None]:
     except RuntimeError as error:
         text = str(error)
         if isinstance(error, dist.DistError) or "gloo" in text.lower() or "NCCL" in text:
-            raise PeerLost.because(text.splitlines()[0][:200]) from error
+            hint = "start the job again: it resumes from its last checkpoint"
+            reason = text.splitlines()[0][:200]
+            raise PeerLost(f"another process of the training is gone ({reason})", hint) from error
         raise
 
 
 @contextmanager
 def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterator[World]:
-    """Take this process's place among the others, and leave it at the end.
+    """Connect to the other ranks, and disconnect at the end.
 
     Raises:
         InvalidInput: The backend cannot work here, or the environment is incomplete.
         PeerLost: The others could not be reached.
     """
-    rank, size, local_rank = check_place(config, environ)
+    rank, size, local_rank = read_ranks(config, environ)
     device = pick_device(config, local_rank)
-    if size > 1:
-        with peers():
-            store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=TIMEOUT))
-            # torchrun's store outlives a restart: without a name of its own an attempt meets the dead of the last one.
-            attempt = dist.PrefixStore(f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
-            dist.init_process_group(config.backend, store=attempt, rank=rank, world_size=size, timeout=TIMEOUT)
+    if size == 1:
+        yield World(device=device)
+        return
+    with peers():
+        # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
+        attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+        store = dist.PrefixStore(attempt, open_store(rank, size, environ))
+        dist.init_process_group(config.backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
+        if config.backend != "nccl" and not World(rank=rank, size=size).all(device.type == "cuda"):
+            device = torch.device("cpu")  # a GPU in some ranks only: all of them compute the same way
         yield World(rank=rank, size=size, device=device)
     finally:
-        if size > 1:
-            dist.destroy_process_group()
+        dist.destroy_process_group()
 
 
-def check_place(config: TrainConfig, environ: Mapping[str, str]) -> tuple[int, int, int]:
+def open_store(rank: int, size: int, environ: Mapping[str, str]) -> dist.Store:
+    """Return the store that ranks find each other through.
+
+    It has no password and torch lets it listen on every interface. Where all ranks are on this machine (MASTER_ADDR is
+    a loopback address) store and gloo listen on the loopback interface alone.
+
+    Raises:
+        PeerLost: Rank 0 cannot listen there, for example because the attempt before has not quite ended.
+    """
+    address, port = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+    if is_loopback(address):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+        is_served_by_torchrun = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        if rank == 0 and not is_served_by_torchrun:
+            try:
+                listener = socket.create_server((address, port))
+            except OSError as error:
+                hint = "choose another MASTER_PORT, or start the job again when that one is free"
+                raise PeerLost(f"rank 0 cannot listen on {address}:{port}: {error.strerror}", hint) from None
+            return dist.TCPStore(address, port, size, is_master=True, timeout=TIMEOUT,
+                                 master_listen_fd=listener.detach())  # fmt: skip
+    store: dist.Store = next(dist.rendezvous("env://", rank, size, timeout=TIMEOUT))[0]
+    return store
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address can only mean this machine; names other than localhost are not resolved."""
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def read_ranks(config: TrainConfig, environ: Mapping[str, str]) -> tuple[int, int, int]:
     """Return rank, world size and rank on this machine.
 
     Raises:
         InvalidInput: The backend cannot work here, or the environment is incomplete.
     """
+    hint = "the PyTorch operator and torchrun set them"
     try:
         size, rank, local = (int(environ.get(name) or default) for name, default in
                              (("WORLD_SIZE", 1), ("RANK", 0), ("LOCAL_RANK", 0)))  # fmt: skip
+        if size > 1 and environ.get("MASTER_PORT"):
+            int(environ["MASTER_PORT"])
     except ValueError as error:
-        raise InvalidInput(
-            f"RANK, WORLD_SIZE and LOCAL_RANK must be numbers: {error}", "the PyTorch operator and torchrun set them"
-        ) from None
-    require(0 <= rank < size, "0 <= RANK < WORLD_SIZE", "the PyTorch operator and torchrun set both",
-            RANK=rank, WORLD_SIZE=size)  # fmt: skip
+        raise InvalidInput(f"RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT must be numbers: {error}", hint) from None
+    require(0 <= rank < size, "0 <= RANK < WORLD_SIZE", hint, RANK=rank, WORLD_SIZE=size)
     if size > 1:
         for name in ("MASTER_ADDR", "MASTER_PORT"):
-            require(bool(environ.get(name)), f"{name} is set when WORLD_SIZE > 1",
-                    "the PyTorch operator and torchrun set it", WORLD_SIZE=size)  # fmt: skip
+            require(bool(environ.get(name)), f"{name} is set when WORLD_SIZE > 1", hint, WORLD_SIZE=size)
     if config.backend == "nccl":
         cuda = torch.cuda.is_available() and not config.no_cuda
-        require(cuda, "--backend nccl has a GPU to work with", "use --backend gloo on processors",
+        require(cuda, "--backend nccl has a GPU to work with", "use --backend gloo on CPUs",
                 backend="nccl", cuda=torch.cuda.is_available(), no_cuda=config.no_cuda)  # fmt: skip
     if config.backend == "mpi":
         require(dist.is_mpi_available(), "--backend mpi has a torch built with MPI", "use --backend gloo",
@@ -156,7 +228,7 @@ def check_place(config: TrainConfig, environ: Mapping[str, str]) -> tuple[int, i
 
 
 def pick_device(config: TrainConfig, local_rank: int) -> torch.device:
-    """Return the GPU of this process, or the processor."""
+    """Return the GPU of this rank, or the CPU."""
     if config.no_cuda or not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", local_rank % torch.cuda.device_count())

@@ -1,4 +1,4 @@
-"""What is saved when a process dies depends on where in a step it died. This file is also the processes' program."""
+"""The steps that all ranks finished are saved when a rank dies in the next one. This file is also their program."""
 
 import os
 import sys
@@ -9,10 +9,9 @@ import pytest
 import torch
 from ranks import run_ranks
 
-from podium.trainer import data, recipe
+from podium.trainer import data
 from podium.trainer import world as worlds
 from podium.trainer.config import TrainConfig
-from podium.trainer.in_memory import InMemory
 from podium.trainer.loop import Training
 
 LAST = 5
@@ -23,42 +22,43 @@ def train(dataset: str, here: worlds.World) -> list[Any]:
     torch.set_num_threads(1)
     config = TrainConfig(data=dataset, batch_size=8, no_cuda=True, precision="fp32")
     training = Training(config, data.load(config), here, lambda line: None)
-    assert isinstance(training.exchange, InMemory)
-    dies = {"backward": training.exchange.backward, "update": recipe.apply}[os.environ["DIES"]]
-    calls: list[torch.Tensor] = []
+    owner, method = (
+        (training.gradients, "backward") if os.environ["DIES"] == "backward" else (training.optimizer, "step")
+    )
+    works = getattr(owner, method)
+    calls: list[None] = []
 
     def die(*arguments: Any) -> Any:
-        calls.append(training.model[8].weight.detach().clone())
-        if here.rank == 1 and len(calls) == LAST:
+        if here.rank == 1 and len(calls) == LAST - 1:
             torch.save([], f"{sys.argv[2]}/1")
             os._exit(0)
-        return dies(*arguments)
+        calls.append(None)
+        return works(*arguments)
 
-    if os.environ["DIES"] == "update":
-        recipe.apply = die
-    else:
-        training.exchange.backward = die  # type: ignore[method-assign]
+    def update(*arguments: Any, **options: Any) -> None:
+        average(*arguments, **options)
+        weights.append(training.model[8].weight.detach().clone())
+
+    setattr(owner, method, die)
+    average, weights = training.average.update, list[torch.Tensor]()
+    training.average.update = update  # type: ignore[method-assign]
     saved: list[dict[str, Any]] = []
     try:
         training.run(saved.append)
     except worlds.PeerLost as error:
         steps = [state["step"] for state in saved]
-        return [type(error).__name__, steps, *(torch.equal(state["model"]["8.weight"], calls[-1]) for state in saved)]
+        return [type(error).__name__, steps, *(torch.equal(state["model"]["8.weight"], weights[-1]) for state in saved)]
     return ["nobody was missed"]
 
 
-def test_steps_before_the_one_that_a_process_died_in_are_saved(
-    tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("dies", "finished"), [("backward", LAST - 1), ("update", LAST)])
+def test_the_finished_steps_are_saved_when_a_rank_dies(
+    dies: str, finished: int, tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DIES", "backward")
-    assert run_ranks(__file__, tiny_dataset, tmp_path)[0] == ["PeerLost", [LAST - 1], True]
-
-
-def test_nothing_is_saved_of_weights_that_were_being_changed(
-    tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DIES", "update")
-    assert run_ranks(__file__, tiny_dataset, tmp_path)[0] == ["Torn", []]
+    monkeypatch.setenv("DIES", dies)
+    error, steps, is_whole = run_ranks(__file__, tiny_dataset, tmp_path)[0]
+    assert (error, steps) == ("PeerLost", [finished])
+    assert is_whole
 
 
 def test_running_statistics_are_never_left_as_half_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,4 +76,4 @@ def test_running_statistics_are_never_left_as_half_a_sum(monkeypatch: pytest.Mon
 if __name__ == "__main__":
     with worlds.join(TrainConfig(no_cuda=True)) as here:
         torch.save(train(sys.argv[1], here), f"{sys.argv[2]}/{here.rank}")
-        os._exit(0)  # nobody is there to say goodbye to
+        os._exit(0)  # the other rank cannot answer a goodbye

@@ -34,9 +34,18 @@ def test_onnxruntime_and_torch_agree_on_pixels(flags: str) -> None:
         np.testing.assert_allclose(logits, expected[:count], rtol=1e-3, atol=1e-4)
 
 
-def test_a_layer_that_cannot_be_written_is_named() -> None:
-    with pytest.raises(TypeError, match="no ONNX for Softplus"):
-        onnx_graph.write(nn.Sequential(nn.Softplus()), 10)
+@pytest.mark.parametrize("flags", ["--model fast", "--model fast --flip"])
+def test_an_unknown_layer_is_exported_by_torch(flags: str) -> None:
+    model = models.build(parse(flags.split()), classes=10, mean=0.13, std=0.31)
+    model = nn.Sequential(*model, nn.Softplus()).eval()
+    with pytest.raises(onnx_graph.UnknownLayer, match="Softplus"):
+        onnx_graph.write(model, 10)
+    blob = onnx_graph.export(model, 10)
+    with torch.no_grad():
+        output.compare(blob, images(5).numpy(), model(images(5)).numpy())
+    session = onnxruntime.InferenceSession(blob)
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("images", "tensor(uint8)", ["n", 28, 28])]
+    assert [i.name for i in session.get_outputs()] == ["logits"]
 
 
 def test_an_export_that_differs_from_torch_is_refused() -> None:
@@ -59,10 +68,10 @@ def test_the_network_of_the_tutorial_has_its_layers() -> None:
     assert all(left[1] == right[0] for left, right in pairwise(widths))
 
 
-def test_normalised_pixels_have_mean_zero_and_deviation_one() -> None:
+def test_normalized_pixels_have_mean_zero_and_deviation_one() -> None:
     pixels = images(50)
     scaled = pixels.float() / 255
-    out = models.Normalise(scaled.mean().item(), scaled.std().item())(pixels)
+    out = models.Normalize(scaled.mean().item(), scaled.std().item())(pixels)
     assert out.shape == (50, 1, 28, 28)
     assert out.mean().item() == pytest.approx(0, abs=1e-4)
     assert out.std().item() == pytest.approx(1, abs=1e-4)

@@ -1,5 +1,6 @@
-"""What each process decides or computes for itself is the same in all of them. This file is also their program."""
+"""What each rank decides, computes or receives is the same in all of them. This file is also their program."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,29 @@ import torch
 from ranks import run_ranks
 from torch import nn
 
+from podium.errors import InvalidInput
 from podium.trainer import data, processor
 from podium.trainer import world as worlds
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import Training
+
+VALUES = {"text": "ü", "none": None, "list": [1.5, True], "by number": {3: "three"}}
+TENSORS = {"weights": torch.arange(6.0).view(2, 3), "empty": torch.empty(0, dtype=torch.bfloat16),
+           "channels last": torch.arange(16).view(1, 2, 2, 4).permute(0, 3, 1, 2)}  # fmt: skip
+
+
+def receive(here: worlds.World) -> dict[str, Any]:
+    """Return what arrives in this rank from rank 0, which alone has something: a value, then an error."""
+
+    def fail() -> None:
+        raise InvalidInput("nothing there", "look elsewhere")
+
+    received: dict[str, Any] = {"value": here.broadcast(lambda: [VALUES, TENSORS] if here.rank == 0 else here.rank)}
+    try:
+        here.broadcast(fail if here.rank == 0 else lambda: None)
+    except worlds.PodiumError as error:
+        received |= {"error": str(error), "exit_code": error.exit_code}
+    return received
 
 
 def train(dataset: str, here: worlds.World) -> dict[str, Any]:
@@ -28,6 +48,8 @@ def train(dataset: str, here: worlds.World) -> dict[str, Any]:
         "precision": training.precision,
         "model": training.model.state_dict(),
         "average": training.average.model.state_dict(),
+        "device": str(here.device),
+        "received": receive(here),
     }
 
 
@@ -38,7 +60,32 @@ def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> li
 
 
 def test_bf16_is_used_only_if_all_processors_have_it(together: list[dict[str, Any]]) -> None:
-    assert [found["precision"] for found in together] == ["fp32", "fp32"]
+    assert [result["precision"] for result in together] == ["fp32", "fp32"]
+
+
+def test_a_gpu_is_used_only_if_all_ranks_have_one(together: list[dict[str, Any]]) -> None:
+    assert [result["device"] for result in together] == ["cpu", "cpu"]
+
+
+def test_values_of_rank_0_arrive_unchanged_everywhere(together: list[dict[str, Any]]) -> None:
+    for result in together:
+        values, tensors = result["received"]["value"]
+        assert (values, tensors.keys()) == (VALUES, TENSORS.keys())
+        for name, tensor in TENSORS.items():
+            assert torch.equal(tensors[name], tensor), name
+            assert tensors[name].dtype == tensor.dtype, name
+
+
+def test_an_error_of_rank_0_ends_every_rank(together: list[dict[str, Any]]) -> None:
+    for result in together:
+        assert result["received"]["error"] == "nothing there\nhint: look elsewhere"
+        assert result["received"]["exit_code"] == 2
+
+
+def test_nothing_is_pickled_between_ranks() -> None:
+    pickled = re.compile(r"_object(_list)?\(|import pickle|weights_only=False")
+    for file in Path(worlds.__file__).parent.glob("*.py"):
+        assert not pickled.search(file.read_text()), f"{file.name} sends or reads pickles"
 
 
 def test_weights_and_running_statistics_are_equal_in_all_processes(together: list[dict[str, Any]]) -> None:
@@ -51,5 +98,6 @@ def test_weights_and_running_statistics_are_equal_in_all_processes(together: lis
 
 
 if __name__ == "__main__":
-    with worlds.join(TrainConfig(no_cuda=True)) as here:
+    worlds.pick_device = lambda config, local_rank: torch.device("cuda" if local_rank == 0 else "cpu")
+    with worlds.join(TrainConfig()) as here:
         torch.save(train(sys.argv[1], here), f"{sys.argv[2]}/{here.rank}")
