@@ -181,7 +181,8 @@ def open_store(rank: int, size: int, environ: Mapping[str, str]) -> dist.Store:
         is_served_by_torchrun = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         if rank == 0 and not is_served_by_torchrun:
             try:
-                listener = socket.create_server((address, port))
+                family = socket.AF_INET6 if ":" in address else socket.AF_INET
+                listener = socket.create_server((address, port), family=family)
             except OSError as error:
                 hint = "choose another MASTER_PORT, or start the job again when that one is free"
                 raise PeerLost(f"rank 0 cannot listen on {address}:{port}: {error.strerror}", hint) from None
