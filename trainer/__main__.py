@@ -54,7 +54,10 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
             for line in finished:
                 say(line)
         return
-    identity: dict[str, Any] = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
+    identity: dict[str, Any] = {
+        "fingerprint": checkpoint.fingerprint(config, dataset.digest),
+        "config": config.decisive,
+    }
     with Tracking(config if here.rank == 0 else replace(config, track=())) as tracking:
         training = Training(config, dataset.to(here.device), here, say, tracking.log)
         start(training, state)

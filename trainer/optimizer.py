@@ -54,16 +54,18 @@ class Optimizer:
         for group in self.groups:
             gradients = [parameter.grad for parameter in group.parameters if parameter.grad is not None]
             options: dict[str, Any] = {"lr": lr, "weight_decay": group.weight_decay, "maximize": False}
-            match self.config.optimizer, *group.state.values():
-                case "adadelta", squares, deltas, steps:
-                    adadelta(group.parameters, gradients, squares, deltas, steps, rho=0.9, eps=1e-6, **options)
-                case "adamw", averages, squares, steps:
-                    adamw(group.parameters, gradients, averages, squares, [], steps, amsgrad=False, beta1=0.9,
-                          beta2=0.999, eps=1e-8, fused=True, **options)  # fmt: skip
-                case "sgd", momenta:
+            parameters, state = group.parameters, group.state
+            match self.config.optimizer:
+                case "adadelta":
+                    adadelta(parameters, gradients, state["square_avg"], state["acc_delta"], state["step"],
+                             rho=0.9, eps=1e-6, **options)  # fmt: skip
+                case "adamw":
+                    adamw(parameters, gradients, state["exp_avg"], state["exp_avg_sq"], [], state["step"],
+                          amsgrad=False, beta1=0.9, beta2=0.999, eps=1e-8, fused=True, **options)  # fmt: skip
+                case "sgd":
                     momentum = self.config.momentum
-                    sgd(group.parameters, gradients, momenta, momentum=momentum, nesterov=momentum > 0, dampening=0.0,
-                        fused=True, **options)  # fmt: skip
+                    sgd(parameters, gradients, [*state["momentum_buffer"]], momentum=momentum, nesterov=momentum > 0,
+                        dampening=0.0, fused=True, **options)  # fmt: skip
 
     def state_dict(self) -> list[State]:
         """Return the state of each group."""
