@@ -355,15 +355,18 @@ def test_a_promotion_step_fired_twice_makes_one_promotion(registry: Registry) ->
 
 
 def test_moves_keep_their_order_when_clocks_differ(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter(["2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:00.000000Z", "2026-01-02T03:04:01.000000Z"])
-    monkeypatch.setattr(records, "now", lambda: next(times))
+    seconds = iter([5, 0, 1, 2])
+    monkeypatch.setattr(records, "now", lambda: f"2026-01-02T03:04:0{next(seconds)}.000000Z")
     expect = None
-    for version in "abc":
+    for version in "abcd":
         add(registry, version)
+        if version == "d":
+            registry.storage.delete("models/mnist/aliases/champion.json")
+            expect = None
         registry.promote("mnist", version, {}, expect=expect)
         expect = version
     events = registry.history("mnist")
-    assert [event.version for event in events] == ["a", "b", "c"]
-    assert [event.time[-8:] for event in events] == [".000000Z", ".000001Z", ".000002Z"]
+    assert [event.version for event in events] == ["a", "b", "c", "d"]
+    assert [event.time[-9:] for event in events] == ["5.000000Z", "5.000001Z", "5.000002Z", "5.000003Z"]
     keys = [entry.key for entry in registry.storage.list("models/mnist/history/")]
     assert keys == [event.key for event in events]

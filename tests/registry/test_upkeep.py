@@ -255,13 +255,14 @@ def test_collecting_never_reaches_behind_a_link(registry: Registry, tmp_path: Pa
     ]  # fmt: skip
 
 
-def test_a_collector_asleep_before_a_deletion_deletes_nothing_new(registry: Registry) -> None:
+@pytest.mark.parametrize("file", ["model.onnx", "metadata.json"])
+def test_a_collector_asleep_before_a_deletion_deletes_nothing_new(registry: Registry, file: str) -> None:
     registry.storage.put("models/mnist/versions/half/model.onnx", b"model")
     age(registry, "models/mnist/versions/half")
 
     class Sleepy(Dying):
         def delete(self, key: str, **options: str | None) -> None:
-            if self._left == 98 and key.endswith("model.onnx"):
+            if key.endswith(file):
                 registry.gc("mnist", grace=NOW, delete=True)
                 registry.upload("mnist", {"model.onnx": b"model"}, {}, "half")
                 registry.promote("mnist", "half", {}, expect="b")
