@@ -27,7 +27,7 @@ def upload(
 ) -> Version:
     """Write the files, then metadata.json; see Registry.upload."""
     check_name("model name", name)
-    told = check_metadata(metadata)
+    told, facts = check_metadata(metadata)
     require(bool(files), "a version holds at least one file", files=sorted(files))
     for file, source in files.items():
         require(check_key(file) != METADATA, f"no file is called {METADATA}", "the registry writes it", file=file)
@@ -35,10 +35,11 @@ def upload(
     records = _hash(files)
     wanted = Version(
         name=name,
-        version=check_name("version", version or told.get("run_id") or _content_id(records)),
+        version=check_name("version", version or facts.run_id or _content_id(records)),
         created=datetime.now(UTC),
         files=records,
         metadata=told,
+        facts=facts,
     )
     require(wanted.version != CHAMPION, "a version is not called like an alias", version=wanted.version)
     sealed = seal(wanted.document())

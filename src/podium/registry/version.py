@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from podium.errors import Damaged, InvalidInput, NotFound
@@ -104,10 +103,8 @@ class Version:
     metadata: Mapping[str, Any]
     """What the uploader said: hyperparameters, metrics, report, dataset, code_version, image, run_id, …"""
 
-    @cached_property
-    def facts(self) -> Facts:
-        """The metadata as far as podium reads it."""
-        return Facts.parse(Fields(self.metadata, f"{self.prefix}/{METADATA}"))
+    facts: Facts
+    """The metadata as far as podium reads it."""
 
     @property
     def prefix(self) -> str:
@@ -136,8 +133,8 @@ def prefix_of(name: str, version: str) -> str:
     return f"models/{name}/versions/{version}"
 
 
-def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata as JSON will give it back.
+def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
+    """Return metadata as JSON will give it back, and what podium reads of it.
 
     Raises:
         InvalidInput: A key is one that the registry writes itself, or a value is not what its readers can read.
@@ -145,8 +142,7 @@ def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if taken := sorted(set(metadata) & set(_OURS)):
         raise InvalidInput(f"metadata must not hold {', '.join(taken)}: the registry writes it", "choose another key")
     copied: dict[str, Any] = plain(dict(metadata))
-    Facts.parse(Fields(copied, "metadata", InvalidInput))
-    return copied
+    return copied, Facts.parse(Fields(copied, "metadata", InvalidInput))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +186,6 @@ def parse(content: bytes, where: str, name: str, version: str) -> Version | Tomb
     if given.text("format") != FORMAT:
         raise Damaged(f"{where} must have format {FORMAT}, but has {given.text('format')!r}", "upgrade podium?")
     metadata = {key: value for key, value in document.items() if key not in _OURS}
-    Facts.parse(Fields(metadata, where))
     return Version(
         name=name,
         version=version,
@@ -200,6 +195,7 @@ def parse(content: bytes, where: str, name: str, version: str) -> Version | Tomb
             for file, record in given.parts("files")
         },
         metadata=metadata,
+        facts=Facts.parse(Fields(metadata, where)),
     )
 
 
