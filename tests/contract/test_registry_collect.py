@@ -40,8 +40,8 @@ class Sleepy:
         self._storage.delete(key, **options)
 
 
-def tick() -> None:
-    time.sleep(1.1)  # servers tell times in whole seconds
+def tick(storage: Storage) -> None:
+    time.sleep(0 if storage.url.startswith("file:") else 1.1)  # servers tell times in whole seconds
 
 
 def leave_half(storage: Storage) -> None:
@@ -65,10 +65,10 @@ def intact(registry: Registry) -> None:
 def test_a_version_uploaded_again_survives_a_sleeping_collector(storage: Storage, listing: int) -> None:
     registry = Registry(storage)
     leave_half(storage)
-    tick()
+    tick(storage)
 
     def others_finish_and_upload() -> None:
-        tick()
+        tick(storage)
         assert [one.version for one in registry.gc("mnist", grace=NOW, delete=True)] == ["v"]
         upload(registry)
 
@@ -81,7 +81,7 @@ def test_an_upload_takes_a_deletion_over(storage: Storage) -> None:
     registry = Registry(storage)
     leave_half(storage)
     storage.put(f"{VERSION}/of-the-old-one", b"")
-    tick()
+    tick(storage)
     sleepy = Sleepy(storage, "list", lambda: upload(registry), 3)
     assert Registry(sleepy).gc("mnist", grace=NOW, delete=True) == []  # type: ignore[arg-type]
     intact(registry)

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from podium.errors import Conflict, Damaged, NotFound
-from podium.registry import Registry
+from podium.registry import PromotionRule, Registry, challenge
 from podium.registry.document import seal
 from podium.storage import Storage
 
@@ -104,6 +105,16 @@ def test_with_both_copies_gone_repair_refuses_and_promotion_goes_on(registry: Re
     assert registry.resolve("mnist").version == "c"
     assert {finding.where: finding.what for finding in registry.verify("mnist")}.keys() == {key, "models/mnist/history"}
     assert "moves of champion are missing: [2]" in [finding.what for finding in registry.verify("mnist")]
+
+
+def test_no_comparison_replaces_a_champion_that_cannot_be_read(registry: Registry) -> None:
+    flip(registry.storage, last_move(registry))
+    flip(registry.storage, CHAMPION)
+    labels = np.arange(10)
+    with pytest.raises(Damaged, match="champion") as raised:
+        challenge(registry, "mnist", "c", PromotionRule(), lambda version: labels, labels)
+    assert "podium models promote" in (raised.value.hint or "")
+    assert [event.version for event in registry.history("mnist")] == ["a"]
 
 
 def test_rollback_to_a_version_leaves_an_unreadable_champion(registry: Registry) -> None:

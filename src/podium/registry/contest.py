@@ -67,7 +67,7 @@ def challenge(
         decision = decide(rule, labels, predictions(challenger), predictions(champion) if champion else None)
         if expect == challenger.version:
             # Fired twice, or retried after it won: the record that stands is ours already.
-            return Contest(decision=decision, record=registry.aliases(name)["champion"], champion=expect)
+            return Contest(decision=decision, record=registry.aliases(name).get("champion"), champion=expect)
         if not decision.promote:
             grounds = {**(evidence or {}), **decision.evidence()}
             moves.refuse(registry.storage, name, challenger.version, expect, grounds)

@@ -1,5 +1,6 @@
 """The history as it is stored: one object for each event."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from podium.errors import Conflict, Damaged, InvalidInput
@@ -78,8 +79,9 @@ def write(storage: Storage, event: Record) -> bool:
         return False
     except Damaged as error:
         warn_once(f"{error.message}; it was written again")
+    with suppress(Conflict):  # somebody else restores it, to the same
         storage.put(event.key, seal(event.document()), if_match=entry.etag)
-        return True
+    return True
 
 
 def continued(storage: Storage, event: Record) -> Record:
