@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from podium.cluster.kubernetes_pods import Trouble
 from podium.doctor.finding import Finding, Report, apply
 from podium.doctor.namespace import INJECTION, NAMESPACE_RULES, examine_namespace
 from podium.doctor.outside import answers, find_images, full_name
-from podium.doctor.seen import RIGHTS, Controller, Seen
+from podium.doctor.seen import POD_SECURITY, RIGHTS, Controller, Seen
 from podium.errors import PodiumError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -114,10 +115,13 @@ class Namespace(BaseHTTPRequestHandler):
 
     world: dict[str, Any]
     denied: set[str]
+    signed: list[str]
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
-        if path not in self.world:
+        if "/proxy/" in path:
+            self.answer_as_store(path.partition("/proxy/")[2])
+        elif path not in self.world:
             self.answer(404, {"kind": "Status", "code": 404, "message": f"{path} not found"})
         elif self.world[path] is None:
             self.answer(403, {"kind": "Status", "code": 403, "message": "forbidden"})
@@ -126,24 +130,33 @@ class Namespace(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
+    def answer_as_store(self, bucket: str) -> None:
+        """Answer as an S3 server does, with the error that the world holds for a bucket."""
+        self.signed.append(self.path)
+        code, status = self.world.get(f"bucket {bucket}", ("NoSuchBucket", 404))
+        self.answer(status, f"<Error><Code>{code}</Code></Error>")
+
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if body["kind"].endswith("AccessReview"):
             wanted = body["spec"]["resourceAttributes"]
             right = f"{wanted['verb']} {'/'.join(filter(None, [wanted['resource'], wanted.get('subresource')]))}"
+            right = f"{right} {wanted.get('name', '')}".strip()
             who = body["spec"].get("user", "me")
             self.answer(
                 201, {**body, "status": {"allowed": right not in self.denied and f"{who}: {right}" not in self.denied}}
             )
         elif "dryRun=All" not in self.path:
             self.answer(500, {"message": "the doctor must not change anything"})
+        elif body["kind"] == "Pod" and "pods" in self.world:
+            self.answer(403, {"kind": "Status", "code": 403, "message": self.world["pods"]})
         elif body["metadata"]["name"] == "refused":
             self.answer(400, {"kind": "Status", "code": 400, "message": "admission webhook denied the request: goal"})
         else:
             self.answer(201, body)
 
     def answer(self, code: int, body: Any) -> None:
-        data = json.dumps(body).encode()
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -167,6 +180,11 @@ def deployment(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "kubeflow"}, "spec": spec, "status": {"readyReplicas": 1}}
 
 
+def listed(*objects: Any) -> dict[str, Any]:
+    """Return a list as the API server answers it."""
+    return {"metadata": {"resourceVersion": "1"}, "items": list(objects)}
+
+
 def healthy() -> dict[str, Any]:
     """Return every answer of a cluster in which all is well."""
     team = "/api/v1/namespaces/team"
@@ -180,8 +198,13 @@ def healthy() -> dict[str, Any]:
         "/apis/batch/v1": kinds("Job", "CronJob"),
         "/apis/apps/v1/deployments": {"items": deployments},
         f"{team}/configmaps/podium-storage": {
-            "data": {"endpoint": "http://minio-service:9000", "secret": "store"},
+            "data": {"endpoint": "http://minio-service:9000", "bucket": "models", "secret": "store"},
         },
+        "bucket models": ("", 200),
+        f"{team}/events": {"items": []},
+        "/apis/kubeflow.org/v1beta1/namespaces/team/experiments": listed(),
+        "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs": listed(),
+        "/apis/batch/v1/namespaces/team/jobs": listed(),
         f"{team}/secrets/store": {"data": secret},
         f"{team}/endpoints/minio-service": {"subsets": [{"addresses": [{"ip": "10.0.0.1"}]}]},
         f"{team}/pods": {"items": []},
@@ -192,7 +215,7 @@ def healthy() -> dict[str, Any]:
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Namespace]]:
     """A running server in which all is well; KUBECONFIG points at it."""
-    handler = type("Bound", (Namespace,), {"world": healthy(), "denied": set()})
+    handler = type("Bound", (Namespace,), {"world": healthy(), "denied": set(), "signed": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -236,12 +259,89 @@ def bad(report: Report) -> dict[str, Finding]:
 
 
 def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
-    report = examine(images=["trainer:1.0"], manifests=[yaml.safe_load(GOOD)])
+    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][POD_SECURITY] = "baseline"
+    report = examine(images=["trainer:1.0"], manifests=[with_credentials()])
     assert bad(report) == {}
     assert report.verdict == "pass"
-    assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - {
-        "pods-that-cannot-start"
-    }
+    silent = {"pods-that-cannot-start", "pods-refused", "storage-credentials"}
+    assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - silent
+
+
+def with_credentials() -> dict[str, Any]:
+    """Return an Experiment whose trials are told who they are."""
+    manifest: dict[str, Any] = yaml.safe_load(GOOD)
+    (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    key = {"secretKeyRef": {"name": "store", "key": "accesskey"}}
+    container["env"] = [{"name": "AWS_ACCESS_KEY_ID", "valueFrom": key}]
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "level", "said"),
+    [
+        ("NoSuchBucket", 404, "fail", "the store has no bucket models"),
+        ("InvalidAccessKeyId", 403, "fail", "the store does not know the access key"),
+        ("AccessDenied", 403, "fail", "the store denies access to bucket models"),
+        ("SlowDown", 503, "warn", "bucket models could not be asked for (SlowDown)"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_found(
+    code: str, status: int, level: str, said: str, api: type[Namespace]
+) -> None:
+    api.world["bucket models"] = (code, status)
+    finding = bad(examine())["bucket-exists"]
+    assert (finding.level, finding.what) == (level, said)
+
+
+def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:
+    examine()
+    (path,) = api.signed
+    assert path.startswith("/api/v1/namespaces/team/services/minio-service:9000/proxy/models?location=&")
+    assert "X-Amz-Credential=hush%2F" in path
+    assert "X-Amz-Signature=" in path
+
+
+def test_pods_that_pod_security_refuses_are_found(api: type[Namespace]) -> None:
+    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][POD_SECURITY] = "restricted"
+    api.world["pods"] = (
+        'pods "podium-doctor-probe" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot'
+    )
+    for manifests in ([], [yaml.safe_load(GOOD)]):
+        finding = bad(examine(manifests=manifests))["pod-security"]
+        assert finding.level == "fail"
+        assert 'violates PodSecurity "restricted:latest": runAsNonRoot' in finding.what
+    api.world["pods"] = 'pods is forbidden: User "me" cannot create resource "pods"'
+    assert bad(examine())["pod-security"].level == "warn", "it could not be tried"
+
+
+def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> None:
+    def event(name: str, reason: str, hours: float) -> dict[str, Any]:
+        when = (datetime.now(UTC) - timedelta(hours=hours)).isoformat().replace("+00:00", "Z")
+        involved = {"kind": "PyTorchJob", "name": name}
+        meta = {"name": f"{name}.1", "namespace": "team", "creationTimestamp": when}
+        return {"metadata": meta, "involvedObject": involved, "reason": reason, "message": "no", "lastTimestamp": when}
+
+    events = [event("now", "FailedCreatePod", 0.1), event("long-ago", "FailedCreatePod", 3), event("other", "X", 0.1)]
+    api.world["/api/v1/namespaces/team/events"] = {"items": events}
+    report = examine()
+    assert [one.where for one in report.findings if one.rule == "pods-refused"] == ["PyTorchJob now"]
+    assert bad(report)["pods-refused"].level == "fail"
+    api.world["/api/v1/namespaces/team/events"] = None
+    assert bad(examine())["pods-refused"].level == "note"
+
+
+def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace]) -> None:
+    assert "storage-credentials" not in bad(examine(manifests=[with_credentials()]))
+    assert bad(examine(manifests=[yaml.safe_load(GOOD)]))["storage-credentials"].where == "Experiment sweep"
+    live = yaml.safe_load(GOOD)
+    live["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    api.world["/apis/kubeflow.org/v1beta1/namespaces/team/experiments"] = listed(live)
+    assert bad(examine())["storage-credentials"].level == "warn"
+
+
+def test_rights_on_the_very_secret_and_configmap_are_asked(api: type[Namespace]) -> None:
+    api.denied = {"get configmaps podium-storage", "get secrets store"}
+    assert bad(examine())["rights"].what == "missing: get configmaps podium-storage, get secrets store"
 
 
 def test_no_secret_value_is_ever_shown(api: type[Namespace]) -> None:

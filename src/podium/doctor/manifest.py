@@ -5,7 +5,7 @@ from typing import Any
 
 from podium.doctor.finding import Finding, Report, apply, worst_first
 from podium.doctor.job_rules import JOB_RULES
-from podium.doctor.pods import Workload, mapping, workload
+from podium.doctor.pods import Workload, job_in, mapping, workload
 from podium.doctor.shell import METRICS_FILE, wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.doctor.sweep import Sweep
@@ -178,6 +178,4 @@ def commands(job: Workload) -> dict[str, tuple[str, str, str]]:
 
 def images_in(manifest: Mapping[str, Any]) -> list[str]:
     """Return the images that an object's pods need."""
-    template = mapping(mapping(manifest.get("spec")).get("trialTemplate"))
-    job = workload(mapping(template.get("trialSpec")) if manifest.get("kind") == "Experiment" else manifest)
-    return [str(container.body["image"]) for _, container in job.containers() if container.body.get("image")]
+    return [str(one.body["image"]) for _, one in job_in(manifest).containers() if one.body.get("image")]

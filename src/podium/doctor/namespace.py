@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.doctor.finding import Hit, Report, Rule, apply, rule
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, Seen
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, Seen
 
 INJECTION = "katib.kubeflow.org/metrics-collector-injection"
 _MEND = {
@@ -33,7 +33,7 @@ def namespace_exists(seen: Seen) -> Iterator[Hit]:
         yield fine(f"namespace {seen.namespace} exists", where)
 
 
-@rule("fail", "Katib injects its collector only into namespaces with this label; without it no metric ever arrives.")
+@rule("fail", "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.")
 def injection_label(seen: Seen) -> Iterator[Hit]:
     where = f"namespace {seen.namespace}"
     mend = f"kubectl label namespace {seen.namespace} {INJECTION}=enabled"
@@ -120,6 +120,54 @@ def storage_reachable(seen: Seen) -> Iterator[Hit]:
     yield fine(what, where) if well else Hit(what=what, where=where, mend=f"correct the endpoint in {CONFIG_MAP}")
 
 
+@rule("fail", "Steps and trials fail at their first read or write.")
+def bucket_exists(seen: Seen) -> Iterator[Hit]:
+    if seen.bucket is None or (seen.endpoint and not seen.endpoint[0]):
+        return
+    well, what = seen.bucket
+    where = f"bucket {(seen.storage or {}).get('bucket')}"
+    if well:
+        yield fine(what, where)
+    else:
+        hint = f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
+        yield Hit(what=what, where=where, mend=hint, level="warn" if well is None else None)
+
+
+@rule("warn", "They fail when they open s3://…: nothing tells them who they are.")
+def storage_credentials(seen: Seen) -> Iterator[Hit]:
+    secret = (seen.storage or {}).get("secret") or "…"
+    for name in seen.bare:
+        hint = f"set AWS_ENDPOINT_URL, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY from Secret {secret}"
+        yield Hit(what=f"pods of {name} use s3:// and are given no credentials", where=name, mend=hint)
+
+
+@rule("fail", "The namespace's Pod Security level decides which pods the API server takes.")
+def pod_security(seen: Seen) -> Iterator[Hit]:
+    level = (seen.labels or {}).get(POD_SECURITY, "privileged")
+    where = f"label {POD_SECURITY}={level}"
+    for name, refusal in (seen.pods or {}).items():
+        if refusal is None:
+            yield fine(f"a pod of {name} is allowed", where)
+        else:
+            label = f"kubectl label namespace {seen.namespace} --overwrite {POD_SECURITY}=baseline"
+            hint = f"{label}, or give the pods a securityContext that is allowed"
+            yield Hit(what=f"a pod of {name} is refused: {refusal}", where=where, mend=hint)
+    if seen.pods is None and level == "restricted":
+        hint = "give pods runAsNonRoot, seccompProfile, no privilege escalation and no capabilities"
+        what = "pods without a full securityContext are refused; whether yours are could not be tried"
+        yield Hit(what=what, where=where, mend=hint, level="warn")
+
+
+@rule("fail", "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.")
+def pods_refused(seen: Seen) -> Iterator[Hit]:
+    if seen.refusals is None:
+        hint = "ask with the right to list events"
+        yield Hit(what="events may not be listed: refused pods go unnoticed", where="events", mend=hint, level="note")
+    for one in seen.refusals or ():
+        hint = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
+        yield Hit(what=one.message, where=f"{one.kind} {one.name}", mend=hint)
+
+
 @rule("fail", "A pod whose image cannot be had never starts.")
 def images_resolve(seen: Seen) -> Iterator[Hit]:
     for image, found in (seen.images or {}).items():
@@ -158,6 +206,10 @@ NAMESPACE_RULES: tuple[Rule[Seen], ...] = (
     rights,
     storage_configured,
     storage_reachable,
+    bucket_exists,
+    storage_credentials,
+    pod_security,
+    pods_refused,
     images_resolve,
     pods_that_cannot_start,
     server_admits,

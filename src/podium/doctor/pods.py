@@ -1,5 +1,6 @@
 """The pods of a manifest: one view of a Job, a PyTorchJob and an Experiment's trial."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,10 @@ OPERATOR_ENV = (
     "PET_NPROC_PER_NODE",
 )
 """What the training operator sets (kubeflow/trainer release-1.9: pkg/controller.v1/pytorch/envvar.go)."""
+
+
+_CREDENTIALS = re.compile(r"^AWS_|^MINIO_|^PODIUM_S3_")
+_BUCKET = re.compile(r"\b(?:s3|minio)://")
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -193,3 +198,33 @@ def workload(job: Mapping[str, Any], path: str = "", trial: Mapping[str, Any] | 
                 )
             )
     return Workload(job=job, path=path, trial=trial, pods=tuple(pods))
+
+
+def job_in(manifest: Mapping[str, Any]) -> Workload:
+    """View the job that a manifest is, or that an Experiment's trials are."""
+    template = mapping(mapping(manifest.get("spec")).get("trialTemplate"))
+    return workload(mapping(template.get("trialSpec")) if manifest.get("kind") == "Experiment" else manifest)
+
+
+def bare(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether a container's command names s3:// and its pod is given neither credentials nor an identity."""
+    for pod, container in job_in(manifest).containers():
+        kinds = {kind for volume in items(pod.spec.get("volumes")) for kind in mapping(volume)}
+        named = any(_CREDENTIALS.search(name) for name in container.env) or container.body.get("envFrom")
+        given = named or kinds & {"secret", "projected", "csi"}
+        account = pod.spec.get("serviceAccountName") or "default"
+        if _BUCKET.search(" ".join(container.words)) and not given and account == "default":
+            return True
+    return False
+
+
+def pod_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the first pod of an object, to be tried under a name of its own; None if it has none."""
+    for pod in job_in(manifest).pods:
+        spec = {"restartPolicy": "Never", **pod.spec}
+        metadata = {
+            "name": "podium-doctor-probe",
+            "labels": dict(mapping(mapping(pod.template.get("metadata")).get("labels"))),
+        }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return None

@@ -1,15 +1,21 @@
 """Look at a live namespace, one question to the API server each. Nothing is changed."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
-from podium.cluster.kubernetes_api import Api, resource
-from podium.cluster.kubernetes_pods import Trouble, cannot_start
+from podium.cluster.kubernetes_api import Api, event_time, resource
+from podium.cluster.kubernetes_pods import REFUSED, Trouble, cannot_start
 from podium.doctor.outside import answers, find_images
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, Controller, Seen
+from podium.doctor.pods import bare, mapping, pod_of
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, POD_SECURITY, RIGHTS, Controller, Refusal, Seen
+from podium.doctor.store import ask_for_bucket, service_of
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment import load
+
+RECENT = timedelta(hours=1)
+"""How long an event speaks of what is still so."""
 
 
 def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -73,26 +79,35 @@ def find_controllers(api: Api) -> list[Controller] | None:
     ]
 
 
-def find_missing_rights(api: Api, account: str | None) -> list[str] | None:
-    """Ask the server for each right; None if it may not be asked (for another account)."""
+def find_missing_rights(api: Api, account: str | None, secret: str | None) -> list[str] | None:
+    """Ask the server for each right; None if it may not be asked (for another account).
+
+    Args:
+        api: The API server.
+        account: A service account; oneself if None.
+        secret: Name of the storage's Secret, if it is known.
+    """
+    rights = [(group, plural, verb, "") for group, plural, verbs in RIGHTS for verb in verbs]
+    rights.append(("", "configmaps", "get", CONFIG_MAP))
+    rights += [("", "secrets", "get", secret)] if secret else []
     missing = []
-    for group, plural, verbs in RIGHTS:
-        for verb in verbs:
-            allowed = _may(api, account, group, plural, verb)
-            if allowed is None:
-                return None
-            if not allowed:
-                missing.append(f"{verb} {plural}")
+    for group, plural, verb, name in rights:
+        allowed = _may(api, account, group, plural, verb, name)
+        if allowed is None:
+            return None
+        if not allowed:
+            missing.append(f"{verb} {plural} {name}".rstrip())
     return missing
 
 
-def _may(api: Api, account: str | None, group: str, plural: str, verb: str) -> bool | None:
+def _may(api: Api, account: str | None, group: str, plural: str, verb: str, one: str) -> bool | None:
     from kubernetes import client
 
     review = client.AuthorizationV1Api(api.client)
     name, _, sub = plural.partition("/")
     attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": name}
     attributes |= {"subresource": sub} if sub else {}
+    attributes |= {"name": one} if one else {}
     spec: dict[str, Any] = {"resourceAttributes": attributes}
     kind = "SelfSubjectAccessReview"
     if account:
@@ -117,28 +132,27 @@ def look_at_storage(api: Api) -> dict[str, str] | None:
     return None if found is None else dict(found.data or {})
 
 
-def look_at_secret(api: Api, storage: Mapping[str, str] | None) -> list[str] | None:
-    """Return the keys of the storage's Secret, never a value; empty if it is not there."""
+def look_at_secret(api: Api, storage: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return the data of the storage's Secret; empty if it is not there. No value of it is ever shown."""
     name = (storage or {}).get("secret")
     if not name:
         return None
     try:
         found = ask(api, f"read Secret {name}", api.core.read_namespaced_secret, name, api.namespace)
     except NotFound:
-        return []
-    return None if found is None else sorted(found.data or {})
+        return {}
+    return None if found is None else dict(found.data or {})
 
 
 def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
     """Say whether somebody is behind the storage's endpoint: a Service with addresses, or a server that answers."""
     address = (storage or {}).get("endpoint") or ""
-    host = urlsplit(address if "://" in address else f"//{address}").hostname
-    if not host:
+    if not address:
         return None
-    service, _, rest = host.partition(".")
-    if rest and not re.fullmatch(r"[a-z0-9-]+(\.svc(\..*)?)?", rest):
+    found_service = service_of(address, api.namespace)
+    if found_service is None:
         return answers(address if "://" in address else f"https://{address}")
-    place = rest.partition(".")[0] or api.namespace
+    service, place = found_service.name, found_service.namespace
     try:
         found = ask(api, f"read endpoints {service}", api.core.read_namespaced_endpoints, service, place)
     except NotFound:
@@ -163,6 +177,61 @@ def find_troubles(api: Api) -> list[Trouble]:
     except PodiumError:
         return []
     return [found for pod in pods if (found := cannot_start(pod))]
+
+
+def find_refusals(api: Api) -> list[Refusal] | None:
+    """Return the pods that were refused, from the events of the last hour; None if events may not be listed."""
+    options = {"field_selector": "type=Warning"}
+    try:
+        found = ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
+    except NotFound:
+        return []
+    if found is None:
+        return None
+    recent = datetime.now(UTC) - RECENT
+    events = sorted((one for one in found.items if one.reason in REFUSED and event_time(one) > recent), key=event_time)
+    latest = {(one.involved_object.kind, one.involved_object.name): str(one.message or "").strip() for one in events}
+    return [Refusal(kind, name, message) for (kind, name), message in latest.items()]
+
+
+def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the objects, given and live, whose pods use s3:// and are given no credentials."""
+    live = []
+    for kind in ("Experiment", "PyTorchJob", "Job"):
+        try:
+            live += [one for one in api.objects(kind) if not status_of(one).finished]
+        except PodiumError:
+            continue  # the rules about kinds and rights speak of it
+    own = (one for one in live if not one["metadata"].get("ownerReferences"))
+    found = [one for one in (*manifests, *own) if bare(one)]
+    return list(dict.fromkeys(f"{one.get('kind')} {mapping(one.get('metadata')).get('name')}" for one in found))
+
+
+def try_pods(
+    api: Api, labels: Mapping[str, str] | None, manifests: Sequence[Mapping[str, Any]]
+) -> dict[str, str | None] | None:
+    """Offer the server a pod of each manifest, where Pod Security is enforced; return the refusals by object.
+
+    None for a pod that would be taken. None at all if nothing is enforced, or pods may not be created.
+    """
+    if (labels or {}).get(POD_SECURITY, "privileged") == "privileged":
+        return None
+    answers: dict[str, str | None] = {}
+    for manifest in manifests or [load("random-job")]:
+        pod = pod_of(manifest)
+        if pod is None:
+            continue
+        label = f"{manifest.get('kind')} {mapping(manifest.get('metadata')).get('name')}"
+        try:
+            api.call("try a pod", api.core.create_namespaced_pod, api.namespace, pod, dry_run="All")
+        except PodiumError as error:
+            _, violates, why = error.message.partition("violates PodSecurity")
+            if not violates:
+                return None
+            answers[label] = f"it {violates}{why}"
+        else:
+            answers[label] = None
+    return answers
 
 
 def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -211,6 +280,7 @@ def see(
     """
     exists, labels = look_at_namespace(api)
     storage = look_at_storage(api)
+    secret = look_at_secret(api, storage)
     return Seen(
         namespace=api.namespace,
         exists=exists,
@@ -218,10 +288,14 @@ def see(
         unknown_kinds=find_unknown_kinds(api),
         controllers=find_controllers(api),
         who=account or "you",
-        missing=find_missing_rights(api, account),
+        missing=find_missing_rights(api, account, (storage or {}).get("secret")),
         storage=storage,
-        secret_keys=look_at_secret(api, storage),
+        secret_keys=None if secret is None else sorted(secret),
         endpoint=look_at_endpoint(api, storage),
+        bucket=ask_for_bucket(api, storage or {}, secret or {}),
+        refusals=find_refusals(api),
+        pods=try_pods(api, labels, manifests),
+        bare=find_bare(api, manifests),
         images=find_images(nodes(api) if images else [], images),
         troubles=find_troubles(api),
         admitted=dict(dry_run(api, one) for one in manifests),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes_pods import Trouble
@@ -21,6 +21,7 @@ RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 KINDS = ("PyTorchJob", "Experiment", "Trial", "Job")
 CONTROLLERS = ("katib-controller", "katib-db-manager", "training-operator")
 CONFIG_MAP = "podium-storage"
+POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,15 @@ class Controller:
 
     ready: int
     """Replicas that are ready."""
+
+
+class Refusal(NamedTuple):
+    """Pods of an object that could not be created."""
+
+    kind: str
+    name: str
+    message: str
+    """The newest refusal, in the API server's words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +80,18 @@ class Seen:
 
     endpoint: tuple[bool, str] | None = None
     """Whether the storage's endpoint has somebody behind it, and what was seen."""
+
+    bucket: tuple[bool | None, str] | None = None
+    """Whether the store has the bucket (None: it could not be asked), and what was seen."""
+
+    refusals: Sequence[Refusal] | None = ()
+    """Objects whose pods could not be created lately."""
+
+    pods: Mapping[str, str | None] | None = None
+    """For each object whose pod was tried the refusal of Pod Security; None for none."""
+
+    bare: Sequence[str] = ()
+    """Objects whose pods use s3:// and are given no credentials."""
 
     images: Mapping[str, str | None] | None = None
     """For each image asked for: ``node``, ``registry``, an HTTP status, or None if nothing is known."""

@@ -1,0 +1,120 @@
+"""Ask an object store for its bucket: through the API server where it is inside the cluster, else from here."""
+
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import parse_qsl, urlsplit
+from urllib.request import urlopen
+
+from podium.cluster.kubernetes_api import Api
+from podium.doctor.outside import PATIENCE
+
+EXPIRES = 60
+"""Seconds for which the signature of the one request holds."""
+
+
+class Service(NamedTuple):
+    """A Service of the cluster, as the host of an address names it."""
+
+    name: str
+    namespace: str
+    port: int
+    secure: bool
+
+    @property
+    def proxy(self) -> str:
+        """Path of the API server that leads to it."""
+        scheme = "https:" if self.secure else ""
+        return f"/api/v1/namespaces/{self.namespace}/services/{scheme}{self.name}:{self.port}/proxy"
+
+
+def service_of(address: str, namespace: str) -> Service | None:
+    """Return the Service that an address names; None if it is outside of the cluster, or no address.
+
+    Args:
+        address: ``http://minio-service:9000``, ``minio.store.svc:9000``; TLS unless it says http.
+        namespace: Of a host without one.
+    """
+    url = urlsplit(address if "://" in address else f"//{address}")
+    service, _, rest = (url.hostname or "").partition(".")
+    if not service or (rest and not re.fullmatch(r"[a-z0-9-]+(\.svc(\..*)?)?", rest)):
+        return None
+    secure = url.scheme != "http"
+    return Service(service, rest.partition(".")[0] or namespace, url.port or (443 if secure else 80), secure)
+
+
+def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, str]) -> tuple[bool | None, str] | None:
+    """Say whether a store has the bucket and knows the key; None if there is no bucket or key to ask with.
+
+    Args:
+        api: The API server.
+        storage: Data of the ConfigMap.
+        secret: Data of its Secret, in base64.
+    """
+    bucket, address = storage.get("bucket"), storage.get("endpoint") or ""
+    names = (storage.get("access-key", "accesskey"), storage.get("secret-key", "secretkey"))
+    if not bucket or not address or not all(secret.get(name) for name in names):
+        return None
+    access, key = (b64decode(secret[name]).decode(errors="replace").strip() for name in names)
+    service = service_of(address, api.namespace)
+    # The API server hands on its own host name, which the signature covers; it removes no query.
+    base = api.host if service else address if "://" in address else f"https://{address}"
+    url = urlsplit(f"{urlsplit(base).scheme}://{urlsplit(base).netloc}/{bucket}?location=")
+    query = _sign(url, storage.get("region") or "us-east-1", access, key)
+    if service:
+        answer = _through_server(api, f"{service.proxy}/{bucket}", query)
+    else:
+        answer = _from_here(f"{url.scheme}://{url.netloc}/{bucket}?{query}")
+    return _verdict(bucket, *answer)
+
+
+def _sign(url: Any, region: str, access: str, key: str) -> str:
+    from minio.credentials import Credentials
+    from minio.signer import presign_v4
+
+    credentials, now = Credentials(access, key), datetime.now(UTC)
+    return str(
+        presign_v4(method="GET", url=url, region=region, credentials=credentials, date=now, expires=EXPIRES).query
+    )
+
+
+def _through_server(api: Api, path: str, query: str) -> tuple[int, str]:
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError as Unanswered
+
+    given = parse_qsl(query, keep_blank_values=True)
+    options = {"auth_settings": ["BearerToken"], "_preload_content": False, "_request_timeout": PATIENCE}
+    try:
+        answer = api.client.call_api(path, "GET", query_params=given, _return_http_data_only=True, **options)
+    except ApiException as error:
+        body = error.body or b""
+        return error.status or 0, body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+    except Unanswered:
+        return 0, ""
+    return answer.status, answer.data.decode(errors="replace")
+
+
+def _from_here(url: str) -> tuple[int, str]:
+    try:
+        with urlopen(url, timeout=PATIENCE) as answer:
+            return answer.status, ""
+    except HTTPError as error:
+        return error.code, error.read(2000).decode(errors="replace")
+    except (URLError, OSError, ValueError):
+        return 0, ""
+
+
+def _verdict(bucket: str, status: int, body: str) -> tuple[bool | None, str]:
+    code = re.search(r"<Code>(\w+)</Code>", body)
+    reason = code[1] if code else ""
+    if status == 200:
+        return True, f"the store has bucket {bucket} and knows the key"
+    if reason == "NoSuchBucket":
+        return False, f"the store has no bucket {bucket}"
+    if reason in ("InvalidAccessKeyId", "AccessDenied"):
+        what = "does not know the access key" if reason == "InvalidAccessKeyId" else f"denies access to bucket {bucket}"
+        return False, f"the store {what}"
+    return None, f"bucket {bucket} could not be asked for" + (f" ({reason or status})" if reason or status else "")
