@@ -21,6 +21,31 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
+SECRET = """
+import os, sys
+from pathlib import Path
+os.umask(0)
+sys.path.insert(0, sys.argv[2])
+from test_experiment_engine import experiment, run
+from podium.local.cluster import LocalCluster
+with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
+    manifest = experiment("import os; print(os.environ['KEY'], 'loss=1')", template={"retain": True}, maxTrialCount=1)
+    job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    job["template"]["spec"]["containers"][0]["env"] = [{"name": "KEY", "value": "plain-secret"}]
+    run(cluster, manifest)
+"""
+
+
+def test_values_of_a_manifest_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", SECRET, str(tmp_path / "cluster"), here], check=True, timeout=120)
+    holding = [file for file in tmp_path.rglob("*") if file.is_file() and b"plain-secret" in file.read_bytes()]
+    assert {file.parents[1].name for file in holding} >= {"experiments", "trials", "jobs"}
+    for file in holding:
+        below = [one for one in file.parents if one.is_relative_to(tmp_path / "cluster")]
+        assert any(one.stat().st_mode & 0o777 == 0o700 for one in below), file
+
+
 def test_a_created_object_reads_back_with_metadata_filled_in(store: Store) -> None:
     created = store.create(job("a"))
     assert created == store.read("Job", "a")

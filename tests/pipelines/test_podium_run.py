@@ -33,7 +33,7 @@ def environment(home: Path) -> dict[str, str]:
 
 def podium(home: Path, *words: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
     command = [PODIUM, "run", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment(home), check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment(home), umask=0)
 
 
 def processes_of(home: Path) -> list[str]:
@@ -71,6 +71,7 @@ def test_a_run_ends_with_a_champion_and_everything_in_one_place(home: Path, tiny
     assert champion.version == outcome["run"]
     assert champion.metadata["hyperparameters"]["batch-size"] == 32
     run = only_run(home)
+    assert run.stat().st_mode & 0o777 == 0o700, "for its owner alone, though the umask allows everything"
     assert {file.name for file in run.iterdir()} >= {"run.json", "logs", "artifacts", "cluster", "report.html"}
     told = json.loads((run / "run.json").read_text())
     assert told["state"] == "succeeded"

@@ -136,7 +136,8 @@ def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
     values["storage"] = from_here(values["storage"])
     check_here({**{one.name: one.default for one in known}, **values})
     try:
-        teller.logs.mkdir(parents=True)
+        directory.mkdir(mode=0o700, parents=True)  # for the owner alone, as the objects of its cluster are
+        teller.logs.mkdir()
     except OSError as error:
         raise InvalidInput(
             f"{teller.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"

@@ -67,7 +67,8 @@ class Store:
                 raise Conflict(
                     f"{kind} {metadata['name']} exists in {self.directory}", "choose another name, or delete it first"
                 )
-            place.mkdir(parents=True, exist_ok=True)
+            # For the owner alone: a manifest and its logs may hold passwords as plain environment values.
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.claim(kind, metadata["name"])
             write_json(place / "object.json", stored)
             self._changed.notify_all()
