@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from podium.manifests.experiment import news
+from podium.local.katib.trial_status import stand_of, summarise
+from podium.manifests.experiment import best_trial, leaderboard, news
+from podium.steps.sweep import other_choice
 
 
 def trial(*conditions: str) -> dict[str, Any]:
@@ -39,3 +41,47 @@ def test_a_trial_that_is_first_seen_ended_is_told_of_twice_unless_it_never_began
     before: str, conditions: tuple[str, ...], told: list[str]
 ) -> None:
     assert [row.state for row in news(trial(*conditions), before)] == told
+
+
+def ended(name: str, loss: str, end: str, kind: str = "Succeeded") -> dict[str, Any]:
+    """A trial that ended at a time of the day."""
+    one = trial("Created", "Running", kind)
+    one["metadata"] = {"name": name}
+    one["status"]["observation"] = {"metrics": [{"name": "loss", "min": loss, "max": loss, "latest": loss}]}
+    time = f"2026-01-01T{end}Z"
+    if kind == "EarlyStopped":  # as Katib writes it, without a completionTime
+        one["status"]["conditions"][-1]["lastTransitionTime"] = time
+    else:
+        one["status"]["completionTime"] = time
+    return one
+
+
+EQUAL = [
+    ended("d", "0.5", "10:00:01"), ended("c", "0.5", "10:00:00"), ended("b", "0.5", "10:00:00", "EarlyStopped"),
+    ended("a", "0.7", "09:00:00"), ended("e", "0.5", "10:00:00.001"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [EQUAL, EQUAL[::-1]], ids=["as created", "reversed"])
+def test_of_equal_trials_the_first_that_ended_is_best(order: list[dict[str, Any]]) -> None:
+    assert [row.name for row in leaderboard(order, maximize=False)] == ["b", "c", "e", "d", "a"]
+    status: dict[str, Any] = {}
+    summarise(status, map(stand_of, order), maximize=False)
+    assert status["currentOptimalTrial"]["bestTrialName"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("katib", "why"),
+    [
+        ("b", None),
+        ("", None),
+        ("d", "both reached the same objective, and it ended first"),
+        ("a", "its objective is better"),
+    ],
+)
+def test_a_choice_that_differs_from_katibs_says_why(katib: str, why: str | None) -> None:
+    best = best_trial(EQUAL, maximize=False)
+    assert best
+    experiment = {"status": {"currentOptimalTrial": {"bestTrialName": katib}}}
+    expected = why and f"Katib's currentOptimalTrial is {katib}; podium takes b: {why}"
+    assert other_choice(experiment, EQUAL, best) == expected

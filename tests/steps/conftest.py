@@ -67,6 +67,7 @@ def sweep_table(tmp_path: Path) -> Path:
         {"name": "schedule", "parameterType": "categorical", "feasibleSpace": {"list": ["step", "onecycle"]}},
     ]  # fmt: skip
     table = {"experiment": "sweep-1", "algorithm": "random", "objective": {"metric": "accuracy", "maximize": True},
-             "parameters": spaces, "best": rows[0]["name"], "trials": rows}  # fmt: skip
+             "parameters": spaces, "best": rows[0]["name"], "trials": rows,
+             "note": "Katib's currentOptimalTrial is another"}  # fmt: skip
     (tmp_path / "trials").write_text(json.dumps(table))
     return tmp_path / "trials"

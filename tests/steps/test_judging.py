@@ -195,3 +195,11 @@ def test_promoting_a_version_that_is_not_there_names_those_that_are(
     with pytest.raises(NotFound) as caught:
         challenge(tiny_dataset, tmp_path, "other")
     assert version in (caught.value.hint or "")
+
+
+def test_a_choice_that_differs_from_katibs_is_reported(
+    judged: tuple[Evaluated, dict[str, Any]], tiny_dataset: Path, tmp_path: Path
+) -> None:
+    challenge(tiny_dataset, tmp_path, uploaded(tmp_path))
+    page = (tmp_path / "report.html").read_text().replace("&#39;", "'")
+    assert "algorithm random<br>Katib's currentOptimalTrial is another</p>" in page

@@ -12,7 +12,16 @@ from podium.cluster.base import Manifest
 from podium.errors import Failed, NotFound, Unavailable, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
-from podium.manifests.experiment import TrialRow, best_trial, leaderboard, load, news, objective_of, trial_row
+from podium.manifests.experiment import (
+    TrialRow,
+    best_trial,
+    leaderboard,
+    load,
+    news,
+    objective_of,
+    optimal_trial,
+    trial_row,
+)
 from podium.manifests.placement import Pods, place
 from podium.steps.adapt import adapt, decided, flags_of
 from podium.steps.base import fetch_directory, say, step
@@ -103,7 +112,11 @@ def sweep(
         rows = _watch(there, name)
         best = _best(there, name, rows)
         ended = there.get("Experiment", name)
-        table = _table(ended, _trials(there, name), root, best)
+        found = _trials(there, name)
+        table = _table(ended, found, root, best)
+    if note := other_choice(ended, found, best):
+        say(note)
+        table["note"] = note
     Path(trials).write_text(json.dumps(table, indent=1) + "\n")
     flags = flags_of(manifest, best.name, best.parameters)
     return _fetch(best, flags, table, Path(best_model), run)
@@ -159,6 +172,16 @@ def _best(cluster: Cluster, name: str, rows: Iterable[TrialRow]) -> TrialRow:
     if best is None:
         raise Failed(f"no trial of Experiment {name} reported {objective_of(experiment)[0]}", "see the trials' logs")
     return best
+
+
+def other_choice(experiment: Manifest, trials: list[Manifest], best: TrialRow) -> str | None:
+    """Say why the best trial is not the one that Katib names; None if it is, or if Katib names none."""
+    optimal = optimal_trial(experiment)
+    if optimal is None or optimal["name"] == best.name:
+        return None
+    value = next((trial_row(one).value for one in trials if one["metadata"]["name"] == optimal["name"]), None)
+    why = "both reached the same objective, and it ended first" if value == best.value else "its objective is better"
+    return f"Katib's currentOptimalTrial is {optimal['name']}; podium takes {best.name}: {why}"
 
 
 def _table(experiment: Manifest, trials: list[Manifest], root: str, best: TrialRow) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from podium.manifests.conditions import status_of
-from podium.manifests.experiment.status import objective_of, read_metrics
+from podium.manifests.experiment.status import ended_at, objective_of, rank, read_metrics
 from podium.metrics import objective_value
 
 _LISTS = {
@@ -32,6 +32,9 @@ class Standing:
 
     value: float | None
     """The objective by its strategy; None unless it is a finite number."""
+
+    ended: float
+    """When it ended, in seconds since the epoch; infinity if it did not."""
 
     optimal: Mapping[str, Any]
     """What the Experiment's status says if it is the best."""
@@ -113,6 +116,7 @@ def stand_of(trial: Mapping[str, Any]) -> Standing:
         name=name,
         phase=status_of({"kind": "Trial", "status": trial["status"]}).phase,
         value=trial_value(trial),
+        ended=ended_at(trial),
         optimal={**optimal, "observation": observation},
     )
 
@@ -123,18 +127,16 @@ def summarise(status: dict[str, Any], trials: Iterable[Standing], *, maximize: b
         status.pop(names, None)
         status.pop(count, None)
     status["trials"] = 0
-    best: Standing | None = None
-    for trial in trials:
+    known = list(trials)
+    for trial in known:
         status["trials"] += 1
         names, count = _LISTS[trial.phase]
         status.setdefault(names, []).append(trial.name)
         status[count] = len(status[names])
-        if trial.value is None:
-            continue
-        if best is None or best.value is None or (trial.value > best.value if maximize else trial.value < best.value):
-            best = trial
     if status["trials"] == 0:
         del status["trials"]
+    measured = [one for one in known if one.value is not None]
+    best = min(measured, key=lambda one: rank(one.name, one.value, one.ended, maximize=maximize), default=None)
     status["currentOptimalTrial"] = {"observation": {}} if best is None else dict(best.optimal)
 
 

@@ -1,5 +1,6 @@
 """Readers of an Experiment's and a Trial's status, Katib's or ours."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -77,16 +78,31 @@ def news(trial: Mapping[str, Any], before: str) -> list[TrialRow]:
 
 
 def leaderboard(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> list[TrialRow]:
-    """Return the trials, best first; those without a number last, in the order given."""
-    rows = [trial_row(trial) for trial in trials]
-    sign = -1.0 if maximize else 1.0
-    return sorted(rows, key=lambda row: (row.value is None, 0.0 if row.value is None else sign * row.value))
+    """Return the trials, best first; of equals the one that ended first, then by name.
+
+    Those without a number come last, in the order given.
+    """
+    rows = [(trial_row(trial), ended_at(trial)) for trial in trials]
+    return [
+        row for row, _ in sorted(rows, key=lambda pair: rank(pair[0].name, pair[0].value, pair[1], maximize=maximize))
+    ]
+
+
+def rank(name: str, value: float | None, ended: float, *, maximize: bool) -> tuple[Any, ...]:
+    """Return the sort key of a trial; without a number all are equal, and last."""
+    return (True,) if value is None else (False, -value if maximize else value, ended, name)
+
+
+def ended_at(trial: Mapping[str, Any]) -> float:
+    """Return when a trial ended, in seconds since the epoch; infinity if it did not."""
+    end = _end(trial.get("status") or {})
+    return datetime.fromisoformat(end).timestamp() if end else math.inf
 
 
 def best_trial(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> TrialRow | None:
-    """Return the best trial that succeeded or was stopped early, the first of equals.
+    """Return the best trial that succeeded or was stopped early, of equals the one that ended first.
 
-    Katib's own currentOptimalTrial may name a trial whose objective was no number; this never does.
+    Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no number; this never does.
     """
     rows = [row for row in leaderboard(trials, maximize=maximize) if row.state in ("Succeeded", "EarlyStopped")]
     return rows[0] if rows and rows[0].value is not None else None
@@ -115,11 +131,15 @@ def read_metrics(observation: Mapping[str, Any] | None) -> dict[str, dict[str, s
     return {entry["name"]: {fold: entry.get(fold, "") for fold in ("min", "max", "latest")} for entry in metrics}
 
 
+def _end(status: Mapping[str, Any]) -> str | None:
+    # An early-stopped trial has no completionTime in Katib.
+    stopped = [one.get("lastTransitionTime") for one in status.get("conditions") or [] if one["type"] == "EarlyStopped"]
+    return status.get("completionTime") or next(iter(stopped), None)
+
+
 def _seconds(status: Mapping[str, Any]) -> float | None:
     start = status.get("startTime")
     if not start:
         return None
-    # An early-stopped trial has no completionTime in Katib.
-    stopped = [one.get("lastTransitionTime") for one in status.get("conditions") or [] if one["type"] == "EarlyStopped"]
-    began, end = datetime.fromisoformat(start), status.get("completionTime") or next(iter(stopped), None)
+    began, end = datetime.fromisoformat(start), _end(status)
     return round(((datetime.fromisoformat(end) if end else datetime.now(began.tzinfo)) - began).total_seconds(), 3)
