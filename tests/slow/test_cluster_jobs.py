@@ -64,6 +64,8 @@ def test_a_job_of_master_and_worker_runs_and_its_end_is_seen_at_once(cluster: Cl
     assert phases[-1] == "Succeeded"
     ended = cluster.get("PyTorchJob", name)["status"]["completionTime"]
     assert seen - _epoch(ended) < 4  # the API's times have whole seconds
+    pods = cluster.api.pods(f"training.kubeflow.org/job-name={name}")
+    assert [pod.spec.automount_service_account_token for pod in pods] == [False, False]
     assert list(cluster.logs("PyTorchJob", name)) == ["rank 0 of 2"]
     assert list(cluster.logs("PyTorchJob", name, "worker-0")) == ["rank 1 of 2"]
 

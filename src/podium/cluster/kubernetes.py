@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from podium.cluster import kubernetes_logs, kubernetes_pods, kubernetes_watch
 from podium.cluster.base import Cluster, Manifest
 from podium.cluster.deadlines import with_pod_deadlines
+from podium.cluster.defaults import with_pod_defaults
 from podium.cluster.kubernetes_api import Api, resource
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.manifests.conditions import status_of
@@ -86,7 +87,7 @@ class KubernetesCluster(Cluster):
         if kind == "Experiment":
             self._check_injection()
         there = {**manifest, "metadata": {**metadata, "namespace": self.api.namespace}}
-        return self.api.create(kind, with_pod_deadlines(there))
+        return self.api.create(kind, with_pod_deadlines(with_pod_defaults(there)))
 
     def _check_injection(self) -> None:
         """Refuse an Experiment where Katib would never see a metric; a namespace that may not be read passes."""

@@ -16,10 +16,12 @@ class Pods:
     """Settings of the launched pods, in Kubernetes' own shapes."""
 
     cpu: str = ""
-    """Request, as ``2`` or ``500m``; also the trainer's threads: it would start one for each of the node's cores."""
+    """Request, as ``2`` or ``500m``; also the trainer's threads: it would start one for each of the node's cores. Empty
+    asks a cluster for 250m and leaves the threads alone."""
 
     memory: str = ""
-    """Request and limit: memory beyond it would take the node's other pods along."""
+    """Request and limit: memory beyond it would take the node's other pods along. Empty asks a cluster for 512Mi and
+    sets no limit."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
     """Labels a node must have."""
@@ -43,7 +45,7 @@ class Pods:
     """Priority class of the pods."""
 
     service_account: str = ""
-    """Service account of the pods."""
+    """Service account of the pods, for workload identity: they get its token. Without one they get none."""
 
     image_pull_secrets: list[str] = field(default_factory=list)
     """Names of Secrets."""

@@ -1,0 +1,56 @@
+"""Pods get small requests and no token where nobody says otherwise."""
+
+from typing import Any
+
+import pytest
+from api_server import World
+
+from podium.cluster.defaults import with_pod_defaults
+from podium.cluster.kubernetes import KubernetesCluster
+from podium.manifests import experiment
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+
+
+def pod(**changes: Any) -> dict[str, Any]:
+    """Build a job of one pod and return its spec with the defaults."""
+    job = with_pod_defaults(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), **changes)))
+    spec: dict[str, Any] = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    return spec
+
+
+def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluster, world: World) -> None:
+    cluster.create(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=1)))
+    for replica in world.objects["pytorchjobs", "mnist"]["spec"]["pytorchReplicaSpecs"].values():
+        spec = replica["template"]["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["containers"][0]["resources"] == {"requests": {"cpu": "250m", "memory": "512Mi"}}
+
+
+@pytest.mark.parametrize("name", ["random", "random-job"])
+def test_pods_of_trials_get_no_token(name: str) -> None:
+    trial = with_pod_defaults(experiment.load(name))["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    replicas = trial.get("pytorchReplicaSpecs") or {"": trial}
+    assert [one["template"]["spec"]["automountServiceAccountToken"] for one in replicas.values()] == [False] * len(
+        replicas
+    )
+
+
+def test_a_service_account_asked_for_keeps_its_token() -> None:
+    assert "automountServiceAccountToken" not in pod(service_account="trainer")
+
+
+def test_what_users_ask_for_wins() -> None:
+    (container,) = pod(resources={"memory": "4Gi"}, gpus_per_worker=1)["containers"]
+    assert container["resources"]["requests"] == {"cpu": "250m", "memory": "4Gi", "nvidia.com/gpu": "1"}
+
+
+def test_a_limit_alone_is_no_reason_to_ask_for_more() -> None:
+    pod_spec = {"containers": [{"name": "main", "resources": {"limits": {"memory": "100Mi"}}}]}
+    job = with_pod_defaults({"kind": "Job", "spec": {"template": {"spec": pod_spec}}})
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"limits": {"memory": "100Mi"}, "requests": {"cpu": "250m"}}
+
+
+def test_a_template_podium_cannot_read_stays_as_it_is() -> None:
+    kept = {"kind": "Experiment", "spec": {"trialTemplate": {"configMap": {"configMapName": "x"}}}}
+    assert with_pod_defaults(kept) == kept
