@@ -210,11 +210,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def selected(self, item: dict[str, Any], query: dict[str, str]) -> bool:
         wanted = [pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if "=" in pair]
+        present = [key for key in query.get("labelSelector", "").split(",") if re.fullmatch(r"[\w./-]+", key)]
         labels = item["metadata"].get("labels") or {}
         fields = [pair.split("=", 1) for pair in query.get("fieldSelector", "").split(",") if "=" in pair]
-        return all(labels.get(key) == value for key, value in wanted) and all(
-            str(functools.reduce(lambda part, name: part.get(name, {}), key.split("."), item)) == value
-            for key, value in fields
+        return (
+            all(labels.get(key) == value for key, value in wanted)
+            and labels.keys() >= set(present)
+            and all(
+                str(functools.reduce(lambda part, name: part.get(name, {}), key.split("."), item)) == value
+                for key, value in fields
+            )
         )
 
     def events(self, plural: str, query: dict[str, str]) -> Iterator[bytes]:

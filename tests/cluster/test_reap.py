@@ -1,15 +1,18 @@
 """Only what runs on after its run is an orphan, and nothing is deleted unasked."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from api_server import World
+from api_server import ApiServer, World
 from click.testing import CliRunner
 
 from podium.cli import app
 from podium.cluster.kubernetes import KubernetesCluster
 from podium.cluster.reap import orphans
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +57,25 @@ def test_orphans_are_deleted_and_nothing_else(world: World) -> None:
     assert {one["name"] for one in json.loads(podium("--delete", "--json"))} == {"train-cancelled", "train-gone"}
     left = {name for plural, name in world.objects if plural == "pytorchjobs"}
     assert left == {"train-going", "somebody-elses", "finished", "of-a-trial"}
+
+
+def test_the_reaper_goes_on_through_an_outage(server: ApiServer, world: World) -> None:
+    command = [str(Path(sys.executable).with_name("podium")), "reap", "--delete", "--every", "0.2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reaper:
+        assert reaper.stdout is not None
+        first = [reaper.stdout.readline().split()[2] for _ in "12"]
+        assert first == ["train-cancelled", "train-gone"]
+        server.stop()
+        world.status("workflows", "wf-going", phase="Succeeded")
+        server.start()
+        assert reaper.stdout.readline().split()[:3] == ["deleted", "PyTorchJob", "train-going"]
+        reaper.terminate()
+        assert reaper.wait(20) == 143
+
+
+def test_a_reaper_that_deletes_nothing_makes_no_sense() -> None:
+    with pytest.raises(InvalidInput, match="--every goes with --delete"):
+        podium("--every", "10")
 
 
 def test_without_katib_there_is_still_something_to_reap(cluster: KubernetesCluster, world: World) -> None:

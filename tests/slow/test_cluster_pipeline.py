@@ -6,7 +6,9 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from livekubeflow import (
@@ -100,16 +102,13 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     assert ended_by_cancel(run_id)
 
 
-def test_a_job_whose_run_is_gone_is_reaped(cluster: KubernetesCluster) -> None:
+def test_a_job_whose_run_is_gone_is_reaped_within_a_minute(cluster: KubernetesCluster) -> None:
     from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
     labels = {RUN_LABEL: "a-run-that-never-was"}
     image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
     cluster.create(build(PyTorchJobSpec(name="orphan", image=image, command=("sleep", "600"), labels=labels)))
-    listed = podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--json")
-    assert [one["name"] for one in json.loads(listed.stdout)] == ["orphan"]
-    assert podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--delete").returncode == 0
-    assert not cluster.list("PyTorchJob", labels)
+    until(lambda: not cluster.list("PyTorchJob", labels), 60)
 
 
 @pytest.mark.parametrize("victim", ["worker", "master"])
@@ -172,10 +171,82 @@ def test_a_step_lost_without_a_word_goes_on_with_its_job_or_leaves_it_to_the_rea
     if ended == "SUCCEEDED":  # Argo made the pod anew before it saw that one was gone
         return
     assert "failed at train-distributed" in ended
-    listed = json.loads(podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--json").stdout)
-    assert name in [one["name"] for one in listed]
-    assert podium("reap", "--cluster", f"kubernetes://{NAMESPACE}", "--delete").returncode == 0
-    assert not jobs_of(cluster, run_id)
+    until(lambda: not jobs_of(cluster, run_id), 60)
+
+
+DEAF = """if True:
+    import json, os, signal, sys, time
+    from podium.cluster import connect
+    from podium.steps.launch import launched
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with connect("kubernetes://") as there, launched(there, json.loads(sys.argv[1])):
+        time.sleep(900)
+"""
+HOG = "import os, time; [os.fork() for _ in range(4)]; end = time.time() + 240\nwhile time.time() < end: pass"
+
+
+@pytest.fixture
+def starved(cluster: KubernetesCluster) -> Iterator[None]:
+    """Take the node's CPU away: 16 busy processes, in a pod of more weight than all of podium's."""
+    image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+    resources = {"requests": {"cpu": "1"}}
+    hog = {"name": "hog", "image": image, "command": ["python3", "-c", HOG], "resources": resources}
+    name, core = f"podium-test-hog-{uuid.uuid4().hex[:6]}", cluster.api.core
+    spec = {"containers": [hog], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": name}, "spec": spec})
+    try:
+        until(lambda: core.read_namespaced_pod(name, NAMESPACE).status.phase == "Running", 120)
+        yield
+    finally:
+        core.delete_namespaced_pod(name, NAMESPACE)
+
+
+def workflow_of(step: list[str], run_id: str) -> dict[str, Any]:
+    """Write the Workflow of a run of one step, with the images and the account of deploy/."""
+    image = os.environ.get("PODIUM_TEST_STEPS_IMAGE", "podium-steps:0.1.0")
+    container = {"image": image, "command": ["python3", "-c"], "args": step}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"generateName": "podium-test-", "labels": {"pipeline/runid": run_id}},
+        "spec": {
+            "entrypoint": "step",
+            "serviceAccountName": "podium-steps",
+            "templates": [{"name": "step", "container": container}],
+        },
+    }
+
+
+@pytest.mark.usefixtures("starved")
+def test_a_killed_steps_job_is_gone_a_minute_after_the_cancel(
+    cluster: KubernetesCluster, record_property: Callable[[str, object], None]
+) -> None:
+    # The step dies without a call, and the node has no CPU to spare: only the reaper is left.
+    from podium.manifests.pytorchjob import PyTorchJobSpec, build
+
+    run_id, name = uuid.uuid4().hex, f"test-{uuid.uuid4().hex[:8]}"
+    image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+    labels = {RUN_LABEL: run_id}
+    job = build(PyTorchJobSpec(name=name, image=image, command=("sleep", "600"), workers=1, labels=labels))
+    argo = ("argoproj.io", "v1alpha1", NAMESPACE, "workflows")
+    workflows = cluster.api.custom
+    made = workflows.create_namespaced_custom_object(*argo, workflow_of([DEAF, json.dumps(job)], run_id))
+    where = (*argo, made["metadata"]["name"])
+    try:
+        training(cluster, run_id)
+        workflows.patch_namespaced_custom_object(*where, {"spec": {"activeDeadlineSeconds": 0}})
+        until(lambda: workflows.get_namespaced_custom_object(*where)["status"]["phase"] in ("Failed", "Error"), 120)
+        ended = time.monotonic()
+        until(lambda: not jobs_of(cluster, run_id), 60)
+        until(lambda: not cluster.api.pods(f"training.kubeflow.org/job-name={name}"), 60)
+        seconds = time.monotonic() - ended
+        record_property("seconds until nothing was left", round(seconds, 1))
+        assert seconds <= 60
+        (reaper,) = cluster.api.pods("app.kubernetes.io/name=podium-reaper")
+        assert f"deleted PyTorchJob {name}" in cluster.api.core.read_namespaced_pod_log(reaper.metadata.name, NAMESPACE)
+    finally:
+        workflows.delete_namespaced_custom_object(*where)
+        cluster.delete("PyTorchJob", name)
 
 
 HELLO = """

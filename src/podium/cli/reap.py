@@ -11,22 +11,28 @@ from podium.terminal import echo
 @click.command()
 @click.option("--cluster", default="kubernetes://", show_default=True, help="Where to look: kubernetes://NAMESPACE.")
 @click.option("--delete", is_flag=True, help="Delete what was found; without it nothing is changed.")
+@click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="Go on looking, and delete at once; for the reaper in deploy/.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-def reap(cluster: str, delete: bool, as_json: bool) -> None:
+def reap(cluster: str, delete: bool, every: float | None, as_json: bool) -> None:
     """List jobs and experiments that still run though their pipeline run is over, and delete them.
 
     \b
     Examples:
       podium reap --cluster kubernetes://kubeflow
       podium reap --cluster kubernetes://kubeflow --delete
+      podium reap --cluster kubernetes://kubeflow --delete --every 10
     """
     from podium.cluster.kubernetes import KubernetesCluster
-    from podium.cluster.reap import orphans
+    from podium.cluster.reap import keep_reaping, orphans
     from podium.cluster.reap import reap as delete_all
     from podium.errors import require
 
     require(cluster.startswith("kubernetes://"), "only a Kubernetes cluster has orphans", cluster=cluster)
+    require(every is None or (delete and not as_json), "--every goes with --delete and without --json", every=every)
     with KubernetesCluster(cluster) as there:
+        if every is not None:
+            keep_reaping(there, every, click.echo)
         found = orphans(there)
         if as_json:
             echo(json.dumps([asdict(one) for one in found], indent=1))

@@ -1,16 +1,18 @@
-"""Jobs that outlived their run: find them by label and delete them.
+"""Jobs that outlived their run: find them by label and delete them, once or as soon as there are any.
 
 A cancelled step has well under a second to delete its job, and no owner reference acts at a cancel (both observed on
 KFP 2.0.5 and 2.16.1), so one may stay. Whether a run is over is asked of its Workflow, not of the KFP API: there a run
 whose Workflow was deleted stays RUNNING for ever.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from podium.cluster.kubernetes import KubernetesCluster
 from podium.cluster.kubernetes_api import UnknownKind
+from podium.errors import PodiumError
 from podium.identity import POD_RUN_LABEL, RUN_LABEL
 from podium.manifests.conditions import status_of
 
@@ -48,19 +50,21 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
         PodiumError: The Workflows cannot be read: without them nothing is called an orphan.
     """
     found = []
+    over: dict[str, str | None] = {}
     for kind in KINDS:
         try:
-            objects = cluster.list(kind)
+            objects = cluster.api.objects(kind, RUN_LABEL)
         except UnknownKind:
             continue
         for one in objects:
-            run_id = (one["metadata"].get("labels") or {}).get(RUN_LABEL)
+            run_id = one["metadata"]["labels"][RUN_LABEL]
             state = status_of(one)
             # A trial's job is its Experiment's business.
-            if not run_id or state.finished or _made_by_katib(one):
+            if state.finished or _made_by_katib(one):
                 continue
-            why = _over(cluster, run_id)
-            if why:
+            if run_id not in over:
+                over[run_id] = _over(cluster, run_id)
+            if why := over[run_id]:
                 found.append(
                     Orphan(
                         kind=kind,
@@ -77,7 +81,29 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
 def reap(cluster: KubernetesCluster, found: Sequence[Orphan]) -> None:
     """Delete orphans; returns when their pods are gone."""
     for one in found:
+        cluster.api.delete(one.kind, one.name)  # all at once, before the pods of the first are waited for
+    for one in found:
         cluster.delete(one.kind, one.name)
+
+
+def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str], None]) -> NoReturn:
+    """Look for orphans every few seconds and delete them at once, for good.
+
+    A round costs a list of each kind, and one of Workflows for every run that has something unfinished.
+
+    Args:
+        cluster: The namespace.
+        every: Seconds between two rounds.
+        report: Called with a line for each deletion, and for each round that failed: the next one may not.
+    """
+    while True:
+        try:
+            for one in orphans(cluster):
+                cluster.api.delete(one.kind, one.name)
+                report(f"deleted {one.kind} {one.name} of run {one.run_id}: {one.why}")
+        except PodiumError as error:
+            report(f"error: {error}")
+        time.sleep(every)
 
 
 def _made_by_katib(manifest: dict[str, Any]) -> bool:
