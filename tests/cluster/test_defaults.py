@@ -27,12 +27,12 @@ def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluste
 
 
 @pytest.mark.parametrize("name", ["random", "random-job"])
-def test_pods_of_trials_get_no_token(name: str) -> None:
-    trial = with_pod_defaults(experiment.load(name))["spec"]["trialTemplate"]["trialSpec"]["spec"]
-    replicas = trial.get("pytorchReplicaSpecs") or {"": trial}
-    assert [one["template"]["spec"]["automountServiceAccountToken"] for one in replicas.values()] == [False] * len(
-        replicas
-    )
+def test_pods_of_trials_get_no_token_and_their_runs_label(name: str) -> None:
+    launched = experiment.customise(experiment.load(name), labels={"podium/run-id": "r1"})
+    trial = with_pod_defaults(launched)["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    for replica in (trial.get("pytorchReplicaSpecs") or {"": trial}).values():
+        assert replica["template"]["spec"]["automountServiceAccountToken"] is False
+        assert replica["template"]["metadata"]["labels"]["podium/run-id"] == "r1"
 
 
 def test_a_service_account_asked_for_keeps_its_token() -> None:

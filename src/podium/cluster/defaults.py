@@ -1,10 +1,11 @@
-"""What every launched pod gets where its manifest says nothing: no token of the API, and small requests."""
+"""What every launched pod gets where its manifest says nothing: its run, no token of the API, and small requests."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from podium.cluster.base import Manifest
+from podium.identity import RUN_LABEL
 
 REQUESTS = {"cpu": "250m", "memory": "512Mi"}
 """Of each container. Without any request a busy node starves a pod, evicts it first, and is chosen by chance."""
@@ -19,7 +20,12 @@ def with_pod_defaults(manifest: Manifest) -> Manifest:
         manifest: A PyTorchJob, Job or Experiment.
     """
     changed: Manifest = json.loads(json.dumps(manifest))  # not deepcopy: YAML anchors make two replicas one object
-    for spec in _pods(changed):
+    run = ((manifest.get("metadata") or {}).get("labels") or {}).get(RUN_LABEL)
+    for template in _templates(changed):
+        spec = template["spec"]
+        if run:  # also for the network policy in deploy/, which tells launched pods by it
+            template["metadata"] = metadata = template.get("metadata") or {}
+            metadata["labels"] = {RUN_LABEL: run, **(metadata.get("labels") or {})}
         if not spec.get("serviceAccountName"):
             spec.setdefault("automountServiceAccountToken", False)
         for container in spec.get("containers") or []:
@@ -27,14 +33,13 @@ def with_pod_defaults(manifest: Manifest) -> Manifest:
     return changed
 
 
-def _pods(manifest: Manifest) -> Iterator[dict[str, Any]]:
+def _templates(manifest: Manifest) -> Iterator[dict[str, Any]]:
     spec = manifest.get("spec") or {}
     if manifest.get("kind") == "Experiment":
         spec = ((spec.get("trialTemplate") or {}).get("trialSpec") or {}).get("spec") or {}
     for holder in (spec.get("pytorchReplicaSpecs") or {"": spec}).values():
-        pod = (holder.get("template") or {}).get("spec")
-        if isinstance(pod, dict):
-            yield pod
+        if (holder.get("template") or {}).get("spec"):
+            yield holder["template"]
 
 
 def _request(container: dict[str, Any]) -> None:
