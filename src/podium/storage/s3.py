@@ -193,9 +193,9 @@ class S3Storage(Storage):
     def _own(self, key: str, source: bytes | Path) -> Entry | None:
         """Return what is there if it is our own: the answer to the first try was lost and the second met it."""
         present = self.head(key)
-        if present and isinstance(source, bytes) and present.etag == hashlib.md5(source).hexdigest():
-            return present
-        return None
+        if present is None or not isinstance(source, bytes):
+            return None
+        return present if present.etag == hashlib.md5(source, usedforsecurity=False).hexdigest() else None
 
     def _put_plain(self, key: str, content: bytes) -> None:
         """Write one of our own helper objects, whatever condition holds for this thread just now."""
