@@ -18,8 +18,12 @@ $(STAMP): requirements-dev.txt pyproject.toml
 demo: $(STAMP) ## real MNIST, prepared, swept, trained, evaluated and promoted on this machine
 	@$(BIN)/podium run tune_and_promote
 
-test: $(STAMP) ## the fast tests
-	@$(BIN)/pytest -m "not slow and not cluster"
+# Many tests wait for processes and clocks, so two more run at a time than there are cores. PyTorch gets one thread in
+# each. JOBS=0 runs them one after the other.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+
+test: $(STAMP) ## the fast tests (JOBS=0: one after the other)
+	@$(if $(filter 0,$(JOBS)),,OMP_NUM_THREADS=1) $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not cluster"
 
 test-slow: $(STAMP) ## the slow tests: whole pipelines, kills, races, big files
 	@$(BIN)/pytest -m "slow and not cluster"

@@ -27,7 +27,7 @@ def alive(pid: int) -> bool:
     """Return whether a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second if it ends between opening and reading
         if not Path("/proc/self").exists():
             return subprocess.run(["ps", "-p", str(pid)], capture_output=True).returncode == 0
         return False
