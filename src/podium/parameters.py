@@ -3,11 +3,13 @@
 import difflib
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from podium.documents import load_json
 from podium.errors import InvalidInput, require
 
 
@@ -36,14 +38,35 @@ class Parameter:
         if self.type is str:
             return text
         law = f"{self.name} is {_ARTICLES[self.type]}"
+        shown = text if len(text) <= 80 else f"{text[:80]}…"
         try:
-            value = json.loads(text.lower() if self.type is bool else text)
-        except ValueError:
-            raise InvalidInput(f"`{law}` must hold, but got {self.name}={text!r}", self.description) from None
+            value = _read_json(text.lower() if self.type is bool else text)
+        except (ValueError, InvalidInput):
+            raise InvalidInput(f"`{law}` must hold, but got {self.name}={shown!r}", self.description) from None
         if self.type is float and type(value) is int:
             value = float(value)
-        require(type(value) is self.type, law, self.description, **{self.name: text})
+        require(type(value) is self.type, law, self.description, **{self.name: shown})
         return value
+
+
+def _read_json(text: str) -> Any:
+    """Parse JSON whose numbers a compiled pipeline can hold: it writes all of them as finite doubles."""
+    load_json(text, "the value", nan=False)
+    return json.loads(text, parse_int=_whole, parse_float=_finite)
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > 2**53:
+        raise ValueError("a double does not hold it exactly")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("too large for a double")
+    return number
 
 
 _ARTICLES: dict[type, str] = {

@@ -69,6 +69,9 @@ def with_experiment_text(values: Mapping[str, Any], folder: Path = Path()) -> di
     given = values.get("experiment")
     if not isinstance(given, str) or "\n" in given or "{" in given:
         return dict(values)
+    require(
+        given != "", "experiment is a bundled name, a file or YAML", "one of " + ", ".join(bundled()), experiment=""
+    )
     file = folder / given
     if file.is_file():
         load(str(file))

@@ -139,3 +139,30 @@ def test_a_server_of_something_else_is_told_in_seconds(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[0] == (
         f"error: {host} does not answer as a Kubeflow Pipelines server: 404 File not found"
     )
+
+
+@pytest.mark.parametrize("host", ["http://[::1", "http://a:b", "http://127.0.0.1:99999", "ftp://a", "http://"])
+def test_an_address_that_cannot_be_meant_is_wrong_input(
+    host: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = typed(["schedule", "list", "--host", host], monkeypatch, capsys)
+    assert (code, "a host is http://name:port" in err) == (2, True)
+
+
+@pytest.mark.parametrize("token", [b"\xff\xfe", b"one\ntwo", "größer".encode()])
+def test_a_token_that_no_header_holds_is_wrong_input(
+    token: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "token").write_bytes(token)
+    words = ["schedule", "list", "--host", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token")]
+    code, _, err = typed(words, monkeypatch, capsys)
+    assert (code, str(tmp_path / "token") in err) == (2, True), err
+
+
+def test_a_file_that_is_no_pipeline_is_refused_before_any_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.yaml").write_text("kind: Job\n")
+    words = ["upload", str(tmp_path / "job.yaml"), "--host", "http://127.0.0.1:1"]
+    code, _, err = typed(words, monkeypatch, capsys)
+    assert (code, "compiled KFP v2 pipeline" in err) == (2, True)

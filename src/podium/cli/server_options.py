@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.documents import read_text
+from podium.errors import require
+
 if TYPE_CHECKING:
     from podium.server.client import Server
 
@@ -33,4 +36,7 @@ def open_server(host: str | None, namespace: str | None, token_file: Path | None
     """Connect as the options say."""
     from podium.server.client import Server
 
-    return Server(host, namespace, token_file.read_text().strip() if token_file else None)
+    token = read_text(token_file).strip() if token_file else None
+    require(token is None or (token.isascii() and token.isprintable()), "a token is one line of ASCII",
+            token_file=str(token_file))  # fmt: skip
+    return Server(host, namespace, token)

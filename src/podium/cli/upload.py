@@ -56,6 +56,7 @@ def upload(
 def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> str:
     from podium.documents import read_text
     from podium.errors import InvalidInput, require
+    from podium.server.versions import read_spec
 
     file = Path(pipeline)
     if file.suffix not in (".yaml", ".yml"):
@@ -65,9 +66,11 @@ def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> 
     hint = "give the images to `podium compile`"
     require(not (steps_image or trainer_image), "a compiled file keeps its images", hint, file=pipeline)
     try:
-        return read_text(file)
+        text = read_text(file)
     except OSError as error:
         raise InvalidInput(f"{pipeline} cannot be read: {error.strerror}") from error
+    read_spec(text)
+    return text
 
 
 @click.command(context_settings=FREE)

@@ -111,12 +111,16 @@ def _quiet() -> Iterator[None]:
 
 def _knock(host: str) -> None:
     """Fail in seconds where nobody listens; the kfp client tries for half a minute."""
-    url = urlsplit(host if "://" in host else f"https://{host}")
-    if url.scheme not in ("http", "https") or not url.hostname:
+    try:
+        url = urlsplit(host if "://" in host else f"https://{host}")
+        name, port = url.hostname, url.port or (80 if url.scheme == "http" else 443)
+    except ValueError:  # an open bracket, or a port that is not a number below 65536
+        url, name, port = urlsplit(""), None, 0
+    if url.scheme not in ("http", "https") or not name:
         raise InvalidInput(f"`a host is http://name:port` must hold, but got host={host!r}", HINT)
     try:
-        socket.create_connection((url.hostname, url.port or (80 if url.scheme == "http" else 443)), 5).close()
-    except (OSError, ValueError) as error:
+        socket.create_connection((name, port), 5).close()
+    except (OSError, UnicodeError) as error:  # a name too long or empty between two dots
         raise PodiumError(f"{host} does not answer: {_reason(error)}", HINT) from error
 
 
