@@ -1,4 +1,4 @@
-"""What a training is told. One dataclass; the flags of ``python -m podium.trainer`` are derived from it."""
+"""The configuration of a training: one dataclass, from which the flags of ``python -m podium.trainer`` are derived."""
 
 import argparse
 import ast
@@ -19,10 +19,10 @@ TRACKERS = ("wandb", "mlflow", "tensorboard")
 SCHEDULES = ("step", "onecycle")
 KEEPS = ("best", "last")
 
-# What a model changes of the defaults below; a flag given by the user wins over both.
+# What a model changes in the defaults below; a flag given by the user overrides both.
 RECIPES: dict[str, dict[str, Any]] = {
     "tutorial": {},
-    # 99.0 % soonest: two epochs of a small normalized network, about 0.9 million multiplications an image.
+    # Reaches 99.0 % soonest: two epochs of a small normalized network, about 0.9 million multiplications per image.
     "fast": {
         "epochs": 2,
         "batch_size": 256,
@@ -35,7 +35,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "average": 200,
         "keep": "last",
     },
-    # Highest accuracy in a few minutes on two cores: a residual network and digits moved and turned. For clothes:
+    # Highest accuracy in a few minutes on two cores: a residual network on shifted and rotated digits. For clothes:
     # --epochs 16 --rotate 0 --shift 1 --flip --erase 6, see docs/trainer.md.
     "best": {
         "epochs": 12,
@@ -53,12 +53,12 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 
-# These change neither the weights nor the numbers, so a checkpoint may be resumed with other values of them.
+# These change neither weights nor metrics, so a checkpoint may be resumed with other values of them.
 FREE = frozenset(
     {
         "data",
         "output",
-        "inherit",  # looked at where there is no checkpoint
+        "inherit",  # read only where there is no checkpoint
         "dataset",
         "test_batch_size",
         "log_interval",
@@ -73,7 +73,7 @@ FREE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything that decides a training; defaults are those of the tutorial."""
+    """Everything that determines a training; defaults are those of the tutorial."""
 
     data: str = ""
     """Dataset to train on: a directory or URI that `podium data prepare` wrote."""
@@ -82,7 +82,7 @@ class TrainConfig:
     """Directory or URI for model, metrics and checkpoint; the same command resumes from it."""
 
     inherit: str = ""
-    """Directory or URI whose weights, if it has any, are the start; this training's are put there at its end: pbt."""
+    """Directory or URI with weights to start from, if it has any; the final weights are saved there: pbt."""
 
     dataset: str = ""
     """Name the dataset must have, for example mnist; any if empty."""
@@ -97,25 +97,25 @@ class TrainConfig:
     """Passes over the training part."""
 
     batch_size: int = 64
-    """Images a step over all processes together, so that N processes take the same steps as one."""
+    """Images per step over all processes together, so that N processes take the same steps as one."""
 
     test_batch_size: int = 1000
-    """Images a step of the evaluation."""
+    """Images per step of the evaluation."""
 
     optimizer: str = "adadelta"
     """adadelta, sgd (with Nesterov momentum) or adamw."""
 
     lr: float = 1.0
-    """Learning rate; the peak of it under the onecycle schedule."""
+    """Learning rate; its peak under the onecycle schedule."""
 
     schedule: str = "step"
-    """step (lr times gamma after each epoch) or onecycle (up, then down to zero, changed every step)."""
+    """step (lr times gamma after each epoch) or onecycle (up, then down to zero, updated every step)."""
 
     gamma: float = 0.7
     """Factor of the step schedule."""
 
     warmup: float = 0.2
-    """Share of the steps in which the onecycle schedule rises."""
+    """Fraction of the steps in which the onecycle schedule rises."""
 
     momentum: float = 0.9
     """Momentum of sgd."""
@@ -130,41 +130,41 @@ class TrainConfig:
     """Dropout before the last layer; half of it before the first dense layer of the tutorial's network."""
 
     shift: int = 0
-    """Move each training image by up to so many pixels, differently every epoch."""
+    """Shift each training image by up to this many pixels, differently every epoch."""
 
     rotate: float = 0.0
-    """Turn each training image by up to so many degrees, and scale it by up to a hundredth for each of them."""
+    """Rotate each training image by up to this many degrees, and scale it by up to a hundredth per degree."""
 
     flip: bool = False
     """Mirror half of the training images, and answer with the mean for image and mirror image; wrong for digits."""
 
     erase: int = 0
-    """Blank a square of so many pixels in each training image."""
+    """Erase a square of this many pixels in each training image."""
 
     # About an epoch of MNIST: 0.1 points more after five epochs of the tutorial's recipe than 200, which are enough
     # where the learning rate ends at zero.
     average: int = 900
-    """Evaluate and keep weights averaged over about so many of the last steps; 0: the last weights alone."""
+    """Evaluate and keep weights averaged over about this many of the last steps; 0: the last weights alone."""
 
-    # Where the learning rate ends at zero the last epoch is the best one, and a small validation part that says
-    # otherwise says so by chance.
+    # Where the learning rate ends at zero the last epoch is the best one; if a small validation part prefers another,
+    # that is chance.
     keep: str = "best"
-    """Keep the weights of the best epoch on the validation part (in any case with patience), or of the last one."""
+    """Keep the weights of the best epoch on the validation part (always with patience), or of the last one."""
 
     patience: int = 0
-    """Stop after so many epochs without a better one on the validation part; 0: never."""
+    """Stop after this many epochs without a better one on the validation part; 0: never."""
 
     no_cuda: bool = False
-    """Stay on the processor even if there is a GPU."""
+    """Use the CPU even if there is a GPU."""
 
     precision: str = "auto"
-    """fp32, bf16 (mixed) or auto: bf16 where the processor or GPU computes it in hardware."""
+    """fp32, bf16 (mixed) or auto: bf16 where the CPU or GPU computes it in hardware."""
 
     threads: int = 0
-    """Processor threads; 0: OMP_NUM_THREADS if set, else the cores divided by the processes here."""
+    """CPU threads; 0: OMP_NUM_THREADS if set, else the cores divided by the processes here."""
 
     seed: int = 1
-    """Decides initial weights, order of the images and dropout."""
+    """Determines initial weights, order of the images and dropout."""
 
     log_interval: int = 10
     """Steps between two lines of progress."""
@@ -173,7 +173,7 @@ class TrainConfig:
     """Also write the weights to mnist_model.pt in the working directory, as the tutorial does."""
 
     backend: str = "gloo"
-    """How processes talk: gloo, nccl or mpi."""
+    """How processes communicate: gloo, nccl or mpi."""
 
     track: tuple[str, ...] = ()
     """Also report to wandb, mlflow or tensorboard (repeatable); offline, see podium.trainer.tracking."""
@@ -207,18 +207,18 @@ class TrainConfig:
         for name in ("shift", "erase"):
             self._number(name, getattr(self, name) <= 14, "<= 14", "images are 28 pixels wide")
 
-    def _number(self, name: str, holds: bool, law: str, hint: str) -> None:
+    def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:
         value = getattr(self, name)
-        require(holds and math.isfinite(value), f"--{name.replace('_', '-')} {law}", hint, **{name: value})
+        require(holds and math.isfinite(value), f"--{name.replace('_', '-')} {rule}", hint, **{name: value})
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """The fields that decide the resulting weights."""
+        """The fields that determine the resulting weights."""
         return {name: value for name, value in asdict(self).items() if name not in FREE}
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are InvalidInput like all others."""
+    """A parser whose errors are InvalidInput like all others."""
 
     def error(self, message: str) -> NoReturn:
         raise InvalidInput(message, "see python -m podium.trainer --help")
@@ -231,10 +231,10 @@ def parse(argv: Sequence[str] | None = None) -> TrainConfig:
         argv: The arguments; those of the process if None.
 
     Raises:
-        InvalidInput: An unknown flag, a value that is no number, or a rule of TrainConfig broken.
+        InvalidInput: An unknown flag, a value that is not a number, or a rule of TrainConfig broken.
     """
     words = sys.argv[1:] if argv is None else argv
-    # The texts are read from this file's source, which takes longer than everything else here.
+    # The help texts are read from this file's source, which takes longer than everything else here.
     texts = _field_docs() if {"-h", "--help"}.intersection(words) else {}
     given = vars(_parser(texts).parse_args(words))
     recipe = RECIPES.get(given.get("model", TrainConfig.model), {})

@@ -1,6 +1,6 @@
 """Data in memory and the order in which it is seen.
 
-A part is one uint8 tensor on the device; a batch is a gathered slice of it. No files, workers or pictures in between.
+A part is one uint8 tensor on the device; a batch is gathered from it. No files, workers or images in between.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What a training sees: never the test part."""
+    """The parts a training sees: never the test part."""
 
     train: Part
     """To learn from."""
@@ -64,14 +64,14 @@ def load(config: TrainConfig) -> Dataset:
     """Read training and validation part, checksums verified.
 
     Raises:
-        InvalidInput: No dataset, a damaged one, another one than asked for, or one smaller than a batch.
+        InvalidInput: No dataset, a damaged one, not the one asked for, or one smaller than a batch.
     """
     hint = "podium data prepare --output DIRECTORY makes a dataset"
     require(bool(config.data), "--data names a prepared dataset", hint, data=config.data)
     try:
         info = artifact.describe(config.data)
         train, validation = (_part(config.data, name) for name in ("train", "validation"))
-    except (NotFound, Damaged) as error:  # for a trainer these are bad input: starting it again changes nothing
+    except (NotFound, Damaged) as error:  # bad input for a trainer: starting it again changes nothing
         raise InvalidInput(error.message, error.hint or hint) from error
     wanted = config.dataset or info.name
     require(info.name == wanted, "--data holds the dataset that --dataset names", f"give --dataset {info.name}",
@@ -88,9 +88,9 @@ def _part(uri: str, name: str) -> Part:
 
 
 def stream(seed: int, epoch: int) -> torch.Generator:
-    """Return the random numbers of one epoch.
+    """Return the random generator of one epoch.
 
-    They follow from seed and epoch alone, so there is no sampler state to save or to lose.
+    It follows from seed and epoch alone, so there is no sampler state to save.
     """
     return torch.Generator().manual_seed(seed * 1_000_003 + epoch)
 
@@ -100,13 +100,13 @@ def batches(
 ) -> tuple[Tensor, ...]:
     """Return the epoch's global batches: a permutation of all images, cut into slices.
 
-    Every process computes the same ones, then takes its share; the last batch may be smaller.
+    Every rank computes the same ones, then takes its share; the last batch may be smaller.
 
     Args:
         count: Number of images.
-        batch_size: Images a batch over all processes.
+        batch_size: Images per batch over all ranks.
         generator: As `stream` returns it.
-        device: Where the indices are wanted; the processor if None. The order is the same everywhere.
+        device: Where the indices are wanted; the CPU if None. The order is the same everywhere.
 
     Returns:
         Tensors of indices, each image exactly once.
@@ -115,9 +115,9 @@ def batches(
 
 
 def share(batch: Tensor, rank: int, size: int) -> tuple[Tensor, float]:
-    """Return one process's part of a global batch and the weight of each image in the global mean.
+    """Return one rank's part of a global batch and the weight of each image in the global mean.
 
-    Shares differ by at most one image. A process without any (a last batch smaller than the world) gets one image of
+    Shares differ by at most one image. A rank without any (a last batch smaller than the world) gets one image of
     weight zero, because it has to take part in the sum of gradients.
     """
     mine = batch[rank::size]
@@ -125,7 +125,7 @@ def share(batch: Tensor, rank: int, size: int) -> tuple[Tensor, float]:
 
 
 def in_order(count: int, batch_size: int, rank: int, size: int) -> Iterator[slice]:
-    """Yield one process's slices of a part, each image in exactly one slice of exactly one process."""
+    """Yield one rank's slices of a part, each image in exactly one slice of exactly one rank."""
     start, stop = count * rank // size, count * (rank + 1) // size
     for first in range(start, stop, batch_size):
         yield slice(first, min(first + batch_size, stop))

@@ -1,4 +1,4 @@
-"""How good a model is: exact for any number of processes."""
+"""Evaluate a model: exact for any number of ranks."""
 
 import torch
 import torch.nn.functional as F
@@ -9,15 +9,15 @@ from podium.trainer.world import World
 
 
 def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World) -> tuple[float, float]:
-    """Measure a model over all processes; exact for any number of them and any remainder.
+    """Evaluate a model over all ranks; exact for any number of them and any remainder.
 
-    Computed in fp32 whatever the training's precision: that is what the exported model will compute.
+    Computed in fp32 whatever the precision of the training, as the exported model will.
 
     Args:
-        model: Equal in all processes; left in evaluation mode.
+        model: Equal in all ranks; left in evaluation mode.
         part: On the device of the world.
-        batch_size: Images a step.
-        world: Each process evaluates its share.
+        batch_size: Images per step.
+        world: Each rank evaluates its share.
 
     Returns:
         Accuracy and mean cross entropy.

@@ -178,7 +178,7 @@ class Training:
         """Return images, augmented if the recipe says so, and labels."""
         images, labels = self.dataset.train.images[indices], self.dataset.train.labels[indices]
         if self.draws is not None:
-            images = augment.distort(self.config, images, self.draws[indices])
+            images = augment.augment(self.config, images, self.draws[indices])
         return images, labels
 
     def seed_dropout(self, done: int) -> None:

@@ -1,6 +1,6 @@
 """The networks. Each takes uint8 images [n, 28, 28] and returns logits [n, classes].
 
-Networks are made of the layer kinds that `podium.trainer.onnx_graph` can write, nothing else.
+They consist of layers that `podium.trainer.onnx_graph` writes itself, which is faster than torch's exporter.
 """
 
 import torch
@@ -10,9 +10,9 @@ from podium.trainer.config import TrainConfig
 
 
 class Normalize(nn.Module):
-    """Turn uint8 pixels [n, 28, 28] into float [n, 1, 28, 28] of mean 0 and deviation 1.
+    """Turn uint8 pixels [n, 28, 28] into float [n, 1, 28, 28] with mean 0 and standard deviation 1.
 
-    It is part of the network, so that whoever has the model can feed it pixels.
+    It is part of the network, so that the exported model takes pixels.
     """
 
     def __init__(self, mean: float, std: float) -> None:
@@ -25,10 +25,10 @@ class Normalize(nn.Module):
 
 
 class Flatten(nn.Flatten):
-    """Make rows of images; on the way back turn gradients into the layout that the layer before computes in.
+    """Flatten images to rows; in the backward pass convert gradients to the layout that the layer before computes in.
 
-    Pooling goes through a gradient of another layout than its own three times as slowly: a tenth of a step of the
-    tutorial's network.
+    Pooling is three times slower with a gradient in another layout than its own: a tenth of a step of the tutorial's
+    network.
     """
 
     def forward(self, value: Tensor) -> Tensor:
@@ -49,12 +49,12 @@ def tutorial(config: TrainConfig, classes: int) -> list[nn.Module]:
 
 
 def fast(config: TrainConfig, classes: int) -> list[nn.Module]:
-    """A small normalized network, thirteen times less work an image than the tutorial's.
+    """A small normalized network, thirteen times less work per image than the tutorial's.
 
-    The stride of the first layer saves three quarters of all that follows, pooling as much again, and pooling before
-    normalizing three quarters of the normalizing. No padding at first: the margin of a digit is empty, 12x12 instead of
-    14x14 saves another quarter, and is what pooling divides twice without a rest. A second stride in place of the first
-    pooling was less accurate, and its way back is slow on processors.
+    The stride of the first layer saves three quarters of all work that follows, pooling as much again, and pooling
+    before normalization three quarters of the normalization. The first layer has no padding: the margin of a digit is
+    empty, 12x12 instead of 14x14 saves another quarter and can be halved twice. A second stride instead of the first
+    pooling was less accurate, and its backward pass is slow on CPUs.
     """
     first, second, third = _widths(config, 16, 32, 64)
     return [
@@ -66,9 +66,9 @@ def fast(config: TrainConfig, classes: int) -> list[nn.Module]:
 
 
 def best(config: TrainConfig, classes: int) -> list[nn.Module]:
-    """A residual network of nine convolutions, half as much work again an image as the tutorial's.
+    """A residual network of nine convolutions, 1.5 times as much work per image as the tutorial's.
 
-    The first one looks at every pixel: with a stride of two 0.7 points of accuracy on Fashion-MNIST were lost.
+    The first convolution has a stride of one: a stride of two lost 0.7 points of accuracy on Fashion-MNIST.
     """
     first, second, third = _widths(config, 32, 64, 128)
     return [
@@ -80,12 +80,12 @@ def best(config: TrainConfig, classes: int) -> list[nn.Module]:
 
 
 def _widths(config: TrainConfig, *channels: int) -> list[int]:
-    """Return channels times the configured width, in the steps of eight that processors like."""
+    """Return channels times the configured width, rounded to multiples of eight, which CPUs compute fastest."""
     return [max(8, round(count * config.width / 8) * 8) for count in channels]
 
 
 class Residual(nn.Module):
-    """Add what the layers make of their input to the input."""
+    """Add the output of the layers to their input."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Residual(nn.Module):
 
 
 class Mirrored(nn.Module):
-    """Answer, when evaluated, with the mean of the logits of an image and of its mirror image."""
+    """In evaluation mode, return the mean of the logits of an image and of its mirror image."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def _convolution(
 
 
 def build(config: TrainConfig, *, classes: int, mean: float, std: float) -> nn.Sequential:
-    """Make the configured network with weights that follow from the seed.
+    """Build the configured network with weights determined by the seed.
 
     Args:
         config: Names the network.

@@ -18,7 +18,7 @@ from podium.trainer.models import Mirrored, Normalize, Residual
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-OPSET = 17  # old enough for every runtime in use, new enough for all nodes here
+OPSET = 17  # old enough for every runtime in use, new enough for every node here
 
 
 class UnknownLayer(Exception):
@@ -90,13 +90,13 @@ class Graph:
         return self.add("Add", value, self.weight(module.shift))
 
     def mirrored(self, module: Mirrored, value: str) -> str:
-        """Append layers that see images and mirror images as one batch, and the mean of their two answers."""
+        """Append layers that take images and mirror images as one batch, and the mean of their two outputs."""
         start, end, axis, step = (self.weight([number]) for number in (-1, -(2**31), 3, -1))
         both = self.add("Concat", value, self.add("Slice", value, start, end, axis, step), axis=0)
         last = module.layers[-1]
         assert isinstance(last, nn.Linear)
-        answers = self.add("Reshape", self.layer(module.layers, both), self.weight([2, -1, last.out_features]))
-        return self.add("ReduceMean", answers, axes=[0], keepdims=0)
+        outputs = self.add("Reshape", self.layer(module.layers, both), self.weight([2, -1, last.out_features]))
+        return self.add("ReduceMean", outputs, axes=[0], keepdims=0)
 
     def normalization(self, module: nn.BatchNorm2d, value: str) -> str:
         """Append a batch normalization with its running statistics."""

@@ -1,4 +1,4 @@
-"""What a training leaves under its output URI; metrics.json comes last and means: finished."""
+"""The model directory under the output URI; metrics.json is written last and means that the training is finished."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def compare(onnx: bytes, images: "np.ndarray[Any, Any]", expected: "np.ndarray[A
     Raises:
         Failed: They differ by more than rounding.
     """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it is read at the import; else its events go to its makers
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at the import
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -16,7 +16,7 @@ def dot(row: int, column: int) -> torch.Tensor:
 def distorted(config: TrainConfig, image: torch.Tensor, count: int = 500) -> torch.Tensor:
     draws = augment.draw(config, count, torch.Generator().manual_seed(1))
     assert draws is not None
-    return augment.distort(config, image.repeat(count, 1, 1), draws)
+    return augment.augment(config, image.repeat(count, 1, 1), draws)
 
 
 def test_nothing_is_drawn_when_nothing_is_wanted() -> None:
