@@ -1,8 +1,8 @@
 """Experiment trackers as options: Weights & Biases, MLflow, TensorBoard behind three verbs.
 
-They write to a directory on this machine. A server is spoken to only if the user names one in that tracker's own
+They write to a directory on this machine, and connect to a server only if the user names one in that tracker's own
 environment variables (WANDB_MODE=online, MLFLOW_TRACKING_URI=https://…), where the keys belong as well. A tracker that
-fails is named once on stderr and left out; the training goes on.
+fails is named once on stderr and left out; the training continues.
 """
 
 import os
@@ -27,7 +27,7 @@ class Tracker(Protocol):
 
 
 class WandB:
-    """Weights & Biases; offline unless WANDB_MODE says otherwise. One run a trial, grouped by sweep."""
+    """Weights & Biases; offline unless WANDB_MODE says otherwise. One run per trial, grouped by sweep."""
 
     def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
         import wandb
@@ -48,14 +48,13 @@ class WandB:
 
 
 class MLflow:
-    """MLflow; files under the directory unless MLFLOW_TRACKING_URI names a server."""
+    """MLflow; a SQLite database in the directory unless MLFLOW_TRACKING_URI names a server."""
 
     def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
-        # MLflow 3 wants to be asked twice for its file store, which needs no database.
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read at the import
         from mlflow.tracking import MlflowClient
 
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or (directory / "mlflow").absolute().as_uri()
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(directory / 'mlflow.db').absolute()}"
         self.client = MlflowClient(tracking_uri=uri)
         experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or group or "podium"
         known = self.client.get_experiment_by_name(experiment)
@@ -73,7 +72,7 @@ class MLflow:
 
 
 class TensorBoard:
-    """TensorBoard event files, a directory a run: ``tensorboard --logdir DIRECTORY/tensorboard``."""
+    """TensorBoard event files, one directory per run: ``tensorboard --logdir DIRECTORY/tensorboard``."""
 
     def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -95,7 +94,7 @@ TRACKERS: dict[str, Callable[[dict[str, Any], str, str, Path], Tracker]] = {
 
 
 class Tracking:
-    """All trackers of a training; none of them can stop it.
+    """All trackers of a training; none of them can make it fail.
 
     Args:
         config: Names the trackers and where they write.

@@ -1,6 +1,15 @@
 """Trackers write what was measured, on this machine, and can never stop a training."""
 
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -29,7 +38,7 @@ def test_mlflow_holds_parameters_and_the_numbers_of_every_epoch_by_sweep_and_tri
     from mlflow.tracking import MlflowClient
 
     follow(tmp_path, "mlflow")
-    client = MlflowClient(tracking_uri=(tmp_path / "mlflow").as_uri())
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("sweep-of-mine")
     assert experiment is not None
     (run,) = client.search_runs([experiment.experiment_id])
@@ -37,6 +46,38 @@ def test_mlflow_holds_parameters_and_the_numbers_of_every_epoch_by_sweep_and_tri
     assert (run.info.status, run.data.params["lr"]) == ("FINISHED", "0.25")
     history = [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, "accuracy")]
     assert history == [(1, 0.5), (2, 0.75)]
+
+
+@THEIR_WARNINGS
+@pytest.mark.timeout(600)
+def test_the_documented_mlflow_ui_shows_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)
+    follow(tmp_path / TrainConfig().track_dir, "mlflow")
+    page = (Path(__file__).parent.parent.parent / "docs" / "trainer.md").read_text()
+    words = shlex.split(re.findall(r"`(mlflow ui [^`]+)`", page)[0])
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", *words, "--port", str(port), "--workers", "1"]
+    server = subprocess.Popen(command, start_new_session=True)
+    try:
+        search = urllib.request.Request(f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search",
+                                        json.dumps({"max_results": 10}).encode(), {"Content-Type": "application/json"})  # fmt: skip
+        assert "sweep-of-mine" in answer(search, server)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+
+
+def answer(request: urllib.request.Request, server: subprocess.Popen[bytes]) -> str:
+    """Return what a server that is starting answers."""
+    while server.poll() is None:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return str(response.read().decode())
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"the server ended with {server.returncode}")
 
 
 @THEIR_WARNINGS
