@@ -49,6 +49,7 @@ def test_mlflow_holds_parameters_and_the_numbers_of_every_epoch_by_sweep_and_tri
 
 
 @THEIR_WARNINGS
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_documented_mlflow_ui_shows_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
