@@ -224,6 +224,20 @@ def with_custom_collector(manifest: dict[str, Any]) -> None:
     manifest["spec"]["metricsCollectorSpec"] = {"collector": collector}
 
 
+def with_a_value_twice(manifest: dict[str, Any]) -> None:
+    """Search a list that repeats itself, as Katib does without complaint."""
+    manifest["spec"]["parameters"][1] = {
+        "name": "units",
+        "parameterType": "categorical",
+        "feasibleSpace": {"list": ["4", "8", "4"]},
+    }
+
+
+def with_a_setting_katib_drops(manifest: dict[str, Any]) -> None:
+    """Give cmaes a setting that its service does not look at."""
+    manifest["spec"]["algorithm"] = {"algorithmName": "cmaes", "algorithmSettings": [{"name": "magic", "value": "1"}]}
+
+
 NOT_OURS: dict[str, tuple[Change, str]] = {
     "TFJob": (of_kind("TFJob", "kubeflow.org/v1"), "not TFJob (kubeflow.org/v1)"),
     "MPIJob": (of_kind("MPIJob", "kubeflow.org/v1"), "not MPIJob"),
@@ -232,6 +246,8 @@ NOT_OURS: dict[str, tuple[Change, str]] = {
     "Workflow": (of_kind("Workflow", "argoproj.io/v1alpha1"), "not Workflow"),
     "Custom": (with_custom_collector, "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom"),
     "ipop": (with_ipop, "podium runs cmaes with restart_strategy none, not ipop"),
+    "a value twice": (with_a_value_twice, "in which each value stands once, not ['4'] twice"),
+    "a dropped setting": (with_a_setting_katib_drops, "restart_strategy, not magic"),
     "architectures": (over_architectures, "podium searches over spec.parameters, not over neural network"),
     "ConfigMap": (from_config_map, "not from a ConfigMap"),
 }
@@ -571,3 +587,10 @@ def test_every_rule_has_a_test_and_a_row_in_the_docs() -> None:
     assert [name for name in sorted(names) if name not in tested] == []
     documented = (here.parent.parent / "docs" / "doctor.md").read_text()
     assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
+
+
+def test_half_a_character_in_a_name_is_examined() -> None:
+    def rename(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["objective"] = {"type": "maximize", "objectiveMetricName": "\ud800"}
+
+    assert "failures-without-limit" not in experiment(rename)

@@ -27,7 +27,7 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a step of zero": ((*PARAMETER, "feasibleSpace", "step"), "0", "step > 0"),
     "half an epoch": (("parameters", 3, "feasibleSpace", "min"), "1.5", "min of an int is an int"),
     "an empty list": (("parameters", 1, "feasibleSpace", "list"), [], "at least one value"),
-    "a value twice": (("parameters", 1, "feasibleSpace", "list"), ["32", "32"], "values are unique"),
+    "a value twice": (("parameters", 1, "feasibleSpace", "list"), ["32", "32"], "in which each value stands once"),
     "an unknown setting": (("algorithm", "algorithmSettings"), settings(magic="1"), "a setting of random is one of"),
     "a bad seed": (("algorithm", "algorithmSettings"), settings(random_state="-1"), "random_state is an integer >= 0"),
     "a strategy for no metric": (

@@ -32,8 +32,8 @@ def bad_values_count(sweep: Sweep) -> Iterator[Hit]:
     for name in sweep.metrics[:1]:
         try:
             readings = parse_line(f"{name}=nan {name}=tensor(1)", [name], sweep.formats or None)
-        except PodiumError:
-            return  # the pattern itself is reported by admission
+        except (PodiumError, UnicodeError):
+            return  # the pattern itself is reported by admission; half a character is in no line
         if any(number(one.value) is None for one in readings):
             goal = sweep.objective.get("goal")
             ends = sweep.objective.get("type") == "minimize" and goal is not None and goal >= 0

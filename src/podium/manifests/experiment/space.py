@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from podium.manifests.experiment.hints import SPACE
-from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.rules import Findings, shorten
 from podium.metrics import number
 
 LOG = ("logUniform", "logNormal")
@@ -139,7 +139,8 @@ def _read_listed(
     ):
         return None
     twice = sorted({value for value in choices if choices.count(value) > 1})
-    findings.require(not twice, where, "values are unique", twice, "remove the repeated ones", level="stuck")
+    if twice:
+        findings.unsupported(where, "podium searches a list in which each value stands once", f"{shorten(twice)} twice")
     kind = given.get("parameterType")
     if kind not in ("discrete", "categorical"):
         return None
