@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from podium import __version__
+from podium.documents import load_json
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.metrics import format_metrics
 from podium.storage import Storage
@@ -73,10 +74,10 @@ def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
         InvalidInput: It is something else.
     """
     try:
-        value = json.loads(storage.get(key))
+        value = load_json(storage.get(key), storage.join(key))
     except NotFound:
         return None
-    except ValueError:
+    except InvalidInput:
         value = None
     if not isinstance(value, dict):
         raise InvalidInput(f"{storage.join(key)} is not a JSON object", REMOVE)

@@ -5,9 +5,13 @@ raises gets out, and no document takes more than about a second.
 """
 
 import json
+import math
 import re
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from podium.errors import InvalidInput
 
@@ -36,7 +40,7 @@ def read_text(path: Path, limit: int = MAX_YAML) -> str:
         return _decode(file.read(limit + 1), limit, str(path))
 
 
-def load_yaml(content: bytes | str, name: str) -> list[Any]:
+def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
     """Parse all documents of YAML or JSON into what JSON can say; empty documents are left out.
 
     Numbers and text are told apart as kubectl does. What an alias repeats is a copy: one can be changed without the
@@ -81,7 +85,7 @@ def read_json(path: Path, *, nan: bool = True, limit: int = MAX_JSON) -> Any:
     return load_json(read_text(path, limit), str(path), nan=nan, limit=limit)
 
 
-def load_json(content: bytes | str, name: str, *, nan: bool = True, limit: int = MAX_JSON) -> Any:
+def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, limit: int = MAX_JSON) -> Any:
     """Parse a JSON document.
 
     Args:
@@ -108,10 +112,80 @@ def load_json(content: bytes | str, name: str, *, nan: bool = True, limit: int =
     return value
 
 
-def _decode(content: bytes | str, limit: int, name: str) -> str:
+def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
+    """Return a value as a type: a dataclass, a plain type, ``list``, ``dict``, ``tuple`` or ``| None`` of these.
+
+    Nothing is converted but a whole number where a float is wanted. Members that a dataclass does not have are ignored.
+
+    Args:
+        kind: The type.
+        value: What load_json or load_yaml gave.
+        name: Of the file, for the error.
+        field: Path of the value in the file.
+
+    Raises:
+        InvalidInput: The value is of another type; the message names the file and the field.
+    """
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, types.UnionType):  # of a type and None
+        return None if value is None else parse(args[0], value, name, field)
+    if is_dataclass(kind):
+        return _parse_dataclass(kind, value, name, field)
+    if origin in (list, tuple):
+        items = _expect(list, value, name, field)
+        return origin(parse(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items))
+    if origin in (dict, Mapping):
+        members = _expect(dict, value, name, field)
+        return {key: parse(args[1], item, name, _join(field, key)) for key, item in members.items()}
+    if kind is float and type(value) is int and abs(value) < 2**1000:
+        value = float(value)
+    return _expect(kind, value, name, field)
+
+
+def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
+    members = _expect(dict, value, name, field)
+    hints = get_type_hints(kind)
+    known = [one for one in fields(kind) if one.init]
+    for one in known:
+        if one.name not in members and one.default is MISSING and one.default_factory is MISSING:
+            raise InvalidInput(f"{name} has no {_join(field, one.name)}", "was it written by another program?")
+    return kind(
+        **{
+            one.name: parse(hints[one.name], members[one.name], name, _join(field, one.name))
+            for one in known
+            if one.name in members
+        }
+    )
+
+
+_TYPES: dict[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _expect(kind: Any, value: Any, name: str, field: str) -> Any:
+    if type(value) is not kind or (kind is float and not math.isfinite(value)):
+        given = repr(value)
+        given = given if len(given) <= 60 else f"{given[:60]}…"
+        raise InvalidInput(f"{name}: {field or 'the document'} must be {_TYPES[kind]}, but is {given}")
+    return value
+
+
+def _join(field: str, name: str) -> str:
+    return f"{field}.{name}" if field else name
+
+
+def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
     _check_size(content, limit, name)
     try:
-        if isinstance(content, bytes):
+        if not isinstance(content, str):
             return content.decode()
         content.encode()  # text of the command line may hold surrogates
     except UnicodeError as error:
@@ -119,12 +193,12 @@ def _decode(content: bytes | str, limit: int, name: str) -> str:
     return content
 
 
-def _check_size(content: bytes | str, limit: int, name: str) -> None:
+def _check_size(content: bytes | bytearray | str, limit: int, name: str) -> None:
     if len(content) > limit:
         raise InvalidInput(f"{name} is larger than {limit:,} bytes", "split it, or name the file that you meant")
 
 
-def _refuse_constant(text: str) -> None:
+def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number in JSON")
 
 

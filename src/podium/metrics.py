@@ -9,7 +9,6 @@ and pkg/controller.v1beta1/trial): the time is the first blank-separated token, 
 metric's, values stay text, and ``min``, ``max`` and ``latest`` are folded from them at the end.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from podium.documents import load_json
 from podium.errors import Failed, InvalidInput, require
 
 DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
@@ -151,8 +151,8 @@ def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
         if not line:
             continue
         try:
-            row = json.loads(line, parse_constant=_refuse_constant)
-        except ValueError:
+            row = load_json(line, "line", nan=False)
+        except InvalidInput:
             row = None
         if not isinstance(row, dict):
             raise Failed(f"line {place} of the metrics file is no JSON object: {line[:80]!r}")
@@ -264,7 +264,3 @@ def _parse_json_time(value: object) -> datetime:
         return datetime.fromtimestamp(0, UTC) + timedelta(seconds=value)
     except OverflowError:
         return _NO_TIME
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)

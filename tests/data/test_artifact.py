@@ -1,9 +1,11 @@
+import contextlib
 import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,7 @@ def test_an_edited_dataset_json_is_refused(tmp_path: Path, parts: dict[str, arti
     with pytest.raises(Damaged, match="digest does not follow"):
         artifact.describe(tmp_path / "d")
     file.write_text(file.read_text()[:100])
-    with pytest.raises(Damaged, match="cannot be read"):
+    with pytest.raises(Damaged, match="not readable as JSON"):
         artifact.describe(tmp_path / "d")
     file.write_text("[]")
     with pytest.raises(InvalidInput, match=r"podium\.dataset/1"):
@@ -165,3 +167,70 @@ def test_a_bucket_holds_a_dataset_and_never_replaces_it(
     assert artifact.describe(uri) == info
     with pytest.raises(NotFound, match=r"no dataset\.json in s3://"):
         artifact.describe(f"s3://{bucket}/data/other")
+
+
+def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value in a document; of a list only the first."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for name, one in items:
+        yield from fields_of(one, (*path, name))
+
+
+ALIKE = {str: (str,), int: (int,), float: (int, float), list: (), dict: ()}
+
+
+def test_any_field_of_another_type_is_named(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+    write(tmp_path / "d", parts)
+    file = tmp_path / "d" / "dataset.json"
+    whole = json.loads(file.read_text())
+    for *above, last in filter(None, fields_of(whole)):
+        for other in (None, 7, "x", 1.5, float("nan"), True, [[]], {"x": 1}, "\ud800"):
+            value = json.loads(json.dumps(whole))
+            holder = value
+            for name in above:
+                holder = holder[name]
+            before, holder[last] = holder[last], other
+            file.write_text(json.dumps(value))
+            with contextlib.suppress(Damaged, InvalidInput):
+                artifact.describe(tmp_path / "d")
+                assert last == "limit" or type(other) in ALIKE[type(before)], (above, last, other)
+    whole["parts"]["train"]["count"] = "400"
+    file.write_text(json.dumps(whole))
+    with pytest.raises(Damaged, match=r"dataset\.json: parts\.train\.count must be a whole number, but is '400'"):
+        artifact.describe(tmp_path / "d")
+
+
+def test_a_file_outside_the_dataset_is_not_read(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+    write(tmp_path / "d", parts)
+    file = tmp_path / "d" / "dataset.json"
+    file.write_text(file.read_text().replace("test-labels.npy", "../secret.npy"))
+    with pytest.raises(Damaged, match=r"lies beside dataset\.json"):
+        artifact.load(tmp_path / "d", "test")
+
+
+class Trap:
+    """Unpickling it makes a file."""
+
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.made,)
+
+
+def test_a_pickle_in_a_dataset_is_not_opened(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+    write(tmp_path / "d", parts)
+    file = tmp_path / "d" / "test-labels.npy"
+    np.save(file, np.array([Trap(tmp_path / "made")] * 100, object), allow_pickle=True)
+    whole = json.loads((tmp_path / "d" / "dataset.json").read_text())
+    whole["parts"]["test"]["labels"] |= {"sha256": sha256(file.read_bytes()).hexdigest(), "bytes": file.stat().st_size}
+    sums = [whole["parts"][part][kind]["sha256"] for part in artifact.PARTS for kind in ("images", "labels")]
+    whole["digest"] = sha256("".join(sums).encode()).hexdigest()
+    (tmp_path / "d" / "dataset.json").write_text(json.dumps(whole))
+    np.load(file, allow_pickle=True)
+    assert (tmp_path / "made").exists(), "the trap works"
+    (tmp_path / "made").unlink()
+    with pytest.raises(Damaged, match="holds object"):
+        artifact.load(tmp_path / "d", "test")
+    assert not (tmp_path / "made").exists()

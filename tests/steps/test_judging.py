@@ -203,3 +203,15 @@ def test_a_choice_that_differs_from_katibs_is_reported(
     challenge(tiny_dataset, tmp_path, uploaded(tmp_path))
     page = (tmp_path / "report.html").read_text().replace("&#39;", "'")
     assert "algorithm random<br>Katib's currentOptimalTrial is another</p>" in page
+
+
+@pytest.mark.parametrize("file", ["metrics.json", "origin.json"])
+def test_a_candidates_field_of_another_type_is_named(
+    file: str, tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    path = candidates["weak"] / file
+    whole = json.loads(path.read_text())
+    for name in ("loss", "epoch", "dataset", "epochs") if file == "metrics.json" else ("name", "hyperparameters"):
+        path.write_text(json.dumps({**whole, name: [[7]]}))
+        with pytest.raises(InvalidInput, match=rf"{file}: {name}(\[0\])? must be"):
+            evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")

@@ -1,7 +1,9 @@
 """A training begins with what another one left: population based training."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -54,3 +56,36 @@ def test_another_network_and_damage_are_told(
     (tmp_path / "family" / "inherit.pt").write_bytes(b"PK damaged")
     assert train(tiny_dataset, tmp_path, "third") == 2
     assert "inherit.pt cannot be read" in capsys.readouterr().err
+
+
+OTHER_TYPES: list[tuple[str, Any]] = [
+    ("weights", 7), ("weights", {"0.weight": "x"}), ("weights", {7: torch.zeros(1)}), ("optimizer", 7), ("state", [1]),
+    ("state", {0: "x"}), ("state", {0: {"step": "x"}}), ("", [1, 2]),
+]  # fmt: skip
+
+
+def test_inherited_fields_of_other_types_are_refused_by_name(
+    tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tiny_dataset, tmp_path, "parent") == 0
+    file = tmp_path / "family" / "inherit.pt"
+    left = torch.load(file, weights_only=True)
+    for name, value in OTHER_TYPES:
+        torch.save({**left, name: value} if name else value, file)
+        assert train(tiny_dataset, tmp_path, "child") == 2, (name, value)
+        said = capsys.readouterr().err
+        assert f"--inherit {tmp_path / 'family'}" in said, said
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("content", ["[]", '{"epochs": 7}', '{"epochs": [{"accuracy": "x"}]}', "{", "[" * 5000, "null"])
+def test_finished_metrics_of_other_types_are_refused_by_name(
+    content: str, tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tiny_dataset, tmp_path, "again") == 0
+    file = tmp_path / "again" / "metrics.json"
+    print_of = json.loads(file.read_text())["fingerprint"]
+    file.write_text(content.replace("{", f'{{"fingerprint": "{print_of}",', 1) if ":" in content else content)
+    capsys.readouterr()
+    assert train(tiny_dataset, tmp_path, "again") == 2
+    assert "metrics.json" in capsys.readouterr().err

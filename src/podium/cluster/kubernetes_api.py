@@ -1,6 +1,5 @@
 """The Kubernetes API for the kinds podium knows: plain dicts in and out, the server's own reason in every error."""
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS, Manifest
+from podium.documents import load_json
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Unavailable, require
 from podium.identity import pod_namespace
 
@@ -71,8 +71,8 @@ def reason_of(error: Any) -> tuple[str, bool]:
     """
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else (error.body or "")
     try:
-        return str(json.loads(body)["message"]), True
-    except (ValueError, KeyError, TypeError):
+        return str(load_json(body, "the answer")["message"]), True
+    except (InvalidInput, KeyError, TypeError):
         return (body or error.reason or f"HTTP {error.status}").strip(), False
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.schema import FORMAT, PARTS, DatasetInfo, FileInfo, Images, Part, PartInfo
+from podium.documents import load_json
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError, require
 
 __all__ = ["PARTS", "DatasetInfo", "Part", "describe", "load", "pixel_statistics", "write"]
@@ -38,12 +39,16 @@ def describe(uri: str | Path) -> DatasetInfo:
     """
     where = f"{uri}/dataset.json"
     try:
-        value = json.loads(_read(uri, "dataset.json"))
-        known = value.get("format") if isinstance(value, dict) else None
-        require(known == FORMAT, f"format is {FORMAT!r}", PREPARE_HINT, format=known, file=where)
-        info = DatasetInfo.from_json(value)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"{where} cannot be read: {type(error).__name__}: {error}", PREPARE_HINT) from error
+        value = load_json(_read(uri, "dataset.json"), where)
+    except InvalidInput as error:
+        raise Damaged(error.message, PREPARE_HINT) from error
+    known = value.get("format") if isinstance(value, dict) else None
+    require(known == FORMAT, f"format is {FORMAT!r}", PREPARE_HINT, format=known, file=where)
+    try:
+        info = DatasetInfo.from_json(value, where)
+    except InvalidInput as error:
+        message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
+        raise Damaged(message, PREPARE_HINT) from error
     if info.digest != _digest(info.parts):
         raise Damaged(f"{where}: its digest does not follow from the checksums in it", PREPARE_HINT)
     return info

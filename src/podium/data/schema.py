@@ -1,11 +1,13 @@
 """What a dataset artifact is: the arrays of a part, and what ``dataset.json`` says of them."""
 
+import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.documents import parse
 from podium.errors import require
 
 FORMAT = "podium.dataset/1"
@@ -45,6 +47,10 @@ class FileInfo:
 
     bytes: int
     """Its size."""
+
+    def __post_init__(self) -> None:
+        beside = bool(re.fullmatch(r"\w[\w.-]*", self.file))
+        require(beside, "a file of a dataset lies beside dataset.json", file=self.file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,23 +101,26 @@ class DatasetInfo:
     parts: dict[str, PartInfo]
     """``train``, ``validation`` and ``test``."""
 
+    def __post_init__(self) -> None:
+        require(set(self.parts) == set(PARTS), f"parts are {', '.join(PARTS)}", parts=sorted(self.parts))
+        for name, part in self.parts.items():
+            counts = len(part.class_counts)
+            require(counts == len(self.classes), "one count for each class", part=name, counts=counts,
+                    classes=len(self.classes))  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """Return what ``dataset.json`` holds."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "DatasetInfo":
+    def from_json(cls, value: Any, name: str) -> "DatasetInfo":
         """Read what ``to_json`` wrote.
 
+        Args:
+            value: Content of the file.
+            name: Of the file, for the error.
+
         Raises:
-            KeyError, TypeError, ValueError: A field is missing or of the wrong kind.
+            InvalidInput: A field is missing or of another type, or contradicts another.
         """
-        parts = {name: _part_from_json(value["parts"][name]) for name in PARTS}
-        fields = {key: value[key] for key in ("name", "digest", "source", "seed", "limit")}
-        mean, std, classes = float(value["mean"]), float(value["std"]), tuple(value["classes"])
-        return cls(**fields, mean=mean, std=std, classes=classes, parts=parts)
-
-
-def _part_from_json(value: dict[str, Any]) -> PartInfo:
-    images, labels = FileInfo(**value["images"]), FileInfo(**value["labels"])
-    return PartInfo(count=value["count"], class_counts=tuple(value["class_counts"]), images=images, labels=labels)
+        return cast(DatasetInfo, parse(cls, value, name))

@@ -1,12 +1,13 @@
 """Rules about a file of one JSON object a line, as a File collector with format JSON reads it."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from podium.doctor.finding import Hit, Rule, rule
 from podium.doctor.name_rules import places
 from podium.doctor.reading import Line, Log
+from podium.documents import load_json
+from podium.errors import InvalidInput
 
 
 def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
@@ -14,8 +15,8 @@ def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
     for line in log.lines:
         if line.text:
             try:
-                yield line, json.loads(line.text, parse_constant=lambda name: 1 / 0)
-            except (ValueError, ZeroDivisionError):
+                yield line, load_json(line.text, "line", nan=False)
+            except InvalidInput:
                 yield line, None
 
 

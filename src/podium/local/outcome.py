@@ -1,11 +1,11 @@
 """What a finished run came to: the leaderboard, the champion and where everything lies."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podium.documents import read_json
 from podium.errors import PodiumError
 from podium.local.run import Run
 from podium.steps.sweep import brief
@@ -18,8 +18,8 @@ def outcome_of(run: Run) -> dict[str, Any]:
     Raises:
         PodiumError: The run has not come so far.
     """
-    evaluation = json.loads(_artifact(run, "evaluate", "evaluation").read_text())
-    decision = json.loads(_artifact(run, "promote-best", "decision").read_text())
+    evaluation = read_json(_artifact(run, "evaluate", "evaluation"))
+    decision = read_json(_artifact(run, "promote-best", "decision"))
     report = run.directory / "report.html"
     report.write_bytes(_artifact(run, "promote-best", "report").read_bytes())
     return {

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import logging
 import socket
 import warnings
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from podium.documents import load_json
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
@@ -127,9 +127,9 @@ def _knock(host: str) -> None:
 def _words(error: Any) -> str:
     """Return the server's message out of a JSON body, else what the exception says."""
     try:
-        body = json.loads(error.body)
+        body = load_json(error.body, "the answer")
         return str(body.get("message") or body.get("error")).strip()
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, InvalidInput):
         body = str(getattr(error, "body", None) or "").strip()
         if getattr(error, "status", None) and (not body or body.startswith("<")):  # a page for browsers
             return f"{error.status} {error.reason}"

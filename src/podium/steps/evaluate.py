@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.documents import read_json
 from podium.errors import require
 from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.origin import Origin
+from podium.steps.trained import TrainedMetrics
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
@@ -54,9 +56,9 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """Describe it for evaluation.json."""
-        trained = json.loads((self.directory / "metrics.json").read_text())
+        trained = TrainedMetrics.read(self.directory)
         validation = {"accuracy": self.scores.accuracy, "loss": self.scores.loss, "count": len(self.scores.predictions)}
-        return {**asdict(self.origin), "validation": validation, "epochs": trained.get("epochs", [])}
+        return {**asdict(self.origin), "validation": validation, "epochs": trained.epochs}
 
 
 @step
@@ -103,7 +105,7 @@ def evaluate(
         "candidates": [one.to_json() for one in ranked],
         "winner": {**asdict(chosen.origin), "why": _why(ranked)},
         "test": {**scores.to_json(), "classes": per_class(scores.confusion.tolist(), info.classes)},
-        "sweep": json.loads(Path(trials).read_text()) if trials else None,
+        "sweep": read_json(Path(trials)) if trials else None,
     }
     Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
     metrics = {
@@ -135,7 +137,7 @@ def _choose(data: str | Path, info: "DatasetInfo", directories: list[Path]) -> t
 
 def _check_data(directory: Path, info: "DatasetInfo") -> None:
     """Refuse a candidate whose training saw other data: it might have seen our test part."""
-    digest = json.loads((directory / "metrics.json").read_text()).get("dataset")
+    digest = TrainedMetrics.read(directory).dataset
     hint = "candidates of one evaluation are trained on its dataset artifact"
     require(digest == info.digest, "a candidate is trained on the data it is judged by", hint,
             trained_on=digest, judged_by=info.digest)  # fmt: skip

@@ -3,7 +3,9 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
+
+from podium.documents import parse, read_json
 
 FILE = "origin.json"
 
@@ -45,5 +47,6 @@ class Origin:
 
         Raises:
             FileNotFoundError: No step of podium wrote this directory.
+            InvalidInput: A field is missing or of another type.
         """
-        return cls(**json.loads((directory / FILE).read_text()))
+        return cast(Self, parse(cls, read_json(directory / FILE), str(directory / FILE)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.documents import read_json
 from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
@@ -73,7 +74,7 @@ def promote(
     ended = challenge(registry, model_name, version, parsed, predictor, part.labels, evidence)
     told = _told(ended, model_name, version, registry.storage.url)
     Path(decision).write_text(json.dumps(told, indent=1) + "\n")
-    Path(report).write_text(render(json.loads(Path(evaluation).read_text()), told))
+    Path(report).write_text(render(read_json(Path(evaluation)), told))
     for reason in ended.decision.reasons:
         say(reason)
     say(f"{model_name} {version}: {told['outcome']}")

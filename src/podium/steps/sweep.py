@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from podium.cluster import Cluster, connect
 from podium.cluster.base import Manifest
-from podium.errors import Failed, NotFound, Unavailable, require
+from podium.documents import load_json, parse
+from podium.errors import Failed, InvalidInput, NotFound, Unavailable, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import (
@@ -28,6 +29,7 @@ from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
 from podium.steps.places import cluster_url, model_url, storage_url
+from podium.steps.trained import FILE, TrainedMetrics
 
 TRIALS_OF = "katib.kubeflow.org/experiment"
 """Label Katib puts on an Experiment's trials."""
@@ -212,10 +214,10 @@ def _curve(url: str) -> list[dict[str, float]]:
     from podium.storage import connect as open_storage
 
     try:
-        epochs: list[dict[str, float]] = json.loads(open_storage(url).get("metrics.json"))["epochs"]
-    except (NotFound, ValueError, KeyError):
+        record = load_json(open_storage(url).get(FILE), f"{url}/{FILE}")
+        return cast(TrainedMetrics, parse(TrainedMetrics, record, f"{url}/{FILE}")).epochs
+    except (NotFound, InvalidInput):
         return []  # the trial failed, or its trainer keeps no such record: its row still counts
-    return epochs
 
 
 def _fetch(best: TrialRow, flags: dict[str, Any], table: Mapping[str, Any], target: Path, run: RunIdentity) -> Swept:

@@ -1,6 +1,5 @@
 """Train one model with a PyTorchJob."""
 
-import json
 import sys
 import threading
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
 from podium.steps.places import cluster_url, model_url, storage_url
+from podium.steps.trained import TrainedMetrics
 
 TRAINER = ("python", "-m", "podium.trainer")
 DEADLINE = 24 * 3600
@@ -145,8 +145,8 @@ def show_log(cluster: Cluster, kind: str, name: str) -> None:
 
 
 def _trained(target: Path, name: str, run: RunIdentity, output: str, hyperparameters: dict[str, Any]) -> Trained:
-    metrics = json.loads((target / "metrics.json").read_text())
+    trained = TrainedMetrics.read(target)
     origin = Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=hyperparameters)
     origin.write(target)
-    best = {key: metrics[key] for key in ("accuracy", "loss", "epoch")}
+    best = {"accuracy": trained.accuracy, "loss": trained.loss, "epoch": trained.epoch}
     return Trained(metrics=best, metadata={"uri": output, "job": name, **best})

@@ -1,9 +1,9 @@
 """Store the winner in the registry as a version that says how it came about."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from podium.documents import read_json
 from podium.identity import code_version
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
@@ -39,7 +39,7 @@ def upload_model(
     from podium.registry import open_registry
 
     directory = Path(model)
-    measured = json.loads(Path(evaluation).read_text())
+    measured = read_json(Path(evaluation))
     files: dict[str, Path | bytes] = {
         str(file.relative_to(directory)): file for file in sorted(directory.rglob("*")) if file.is_file()
     }
@@ -67,5 +67,5 @@ def _metadata(directory: Path, measured: dict[str, Any], image: str) -> dict[str
         "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
         "image": image or None,
         "code_version": code_version(),
-        "environment": json.loads(environment.read_text()) if environment.is_file() else None,
+        "environment": read_json(environment) if environment.is_file() else None,
     }  # fmt: skip

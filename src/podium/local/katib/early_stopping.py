@@ -5,11 +5,11 @@ The service takes the mean, not the median, of each succeeded trial's first star
 value is printed, and only then (katib: cmd/metricscollector/v1beta1/file-metricscollector).
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podium.errors import Failed
+from podium.documents import load_json
+from podium.errors import Failed, InvalidInput
 from podium.manifests.experiment import objective_of
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.settings import read_settings
@@ -104,8 +104,8 @@ class RuleWatch:
 
     def _read_object(self, line: str) -> list[tuple[str, float | None]]:
         try:
-            row = json.loads(line)
-        except ValueError:
+            row = load_json(line, "line")
+        except InvalidInput:
             row = None
         if not isinstance(row, dict):
             raise Failed(f"a line of the metrics file is no JSON object: {line[:80]!r}")
