@@ -59,15 +59,17 @@ def podium(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_champion_answers_with_its_own_classes(store: str, pictures: Path) -> None:
-    done = podium(pictures, "--model", "shapes", "--storage", store)
+    done = podium(pictures, "--model", "shapes", "--storage", store, "--dataset", "mnist")
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["tall", "wide"]
     assert "%" in done.stdout
 
 
 def test_json_holds_every_probability(store: str, pictures: Path) -> None:
-    found = json.loads(podium(pictures / "tall.png", "--model", "shapes", "--storage", store, "--json").stdout)
-    assert (found["model"], found["dataset"]) == ("shapes first", "shapes")
+    found = json.loads(
+        podium(pictures / "tall.png", "--model", "shapes", "--storage", store, "--dataset", "mnist", "--json").stdout
+    )
+    assert (found["model"], found["dataset"]) == ("shapes first", "mnist")
     (one,) = found["predictions"]
     assert one["class"] == "tall"
     assert one["probabilities"]["tall"] > 0.9
@@ -88,3 +90,25 @@ def test_mistakes_are_named(store: str, pictures: Path, model: bytes, tmp_path: 
     misspelt = podium(pictures, "--file", tmp_path / "model.onnx", "--dataset", "fasion-mnist")
     assert (misspelt.returncode, misspelt.stdout) == (2, "")
     assert "did you mean fashion-mnist?" in misspelt.stderr
+
+
+def test_a_model_of_own_data_takes_no_digits(store: str, pictures: Path, model: bytes, tmp_path: Path) -> None:
+    done = podium(pictures, "--model", "shapes", "--storage", store)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "trained on shapes" in done.stderr
+    (tmp_path / "model.onnx").write_bytes(model)
+    unnamed = podium(pictures, "--file", tmp_path / "model.onnx")
+    assert (unnamed.returncode, unnamed.stdout) == (2, "")
+    assert "does not say what it was trained on" in unnamed.stderr
+
+
+def test_a_blank_picture_does_not_stop_the_others(store: str, pictures: Path) -> None:
+    Image.new("RGB", (150, 150), (240, 238, 230)).save(pictures / "blank.png")
+    (pictures / "cut.png").write_bytes((pictures / "tall.png").read_bytes()[:60])
+    done = podium(pictures, "--model", "shapes", "--storage", store, "--dataset", "mnist", "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert [one["class"] for one in found["predictions"]] == ["tall", "wide"]
+    assert [Path(one["picture"]).name for one in found["failed"]] == ["blank.png", "cut.png"]
+    assert "blank.png: the digit must stand out" in done.stderr
+    assert "2 of 4 pictures could not be classified" in done.stderr

@@ -1,12 +1,16 @@
 """One digit drawn in many ways must become one image: the same whatever paper, ink, size and light."""
 
+import struct
+import subprocess
+import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from drawing import FONTS, as_jpeg, draw, in_uneven_light, tight
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from podium.data.pictures import find_pictures, prepare_picture
 from podium.errors import InvalidInput, NotFound
@@ -119,3 +123,43 @@ def test_clothing_fills_the_image_whichever_way_its_background_is() -> None:
         assert abs(float(found.mean()) - garment.mean()) < 10, "grey levels are kept: fabric is not ink"
     with pytest.raises(InvalidInput, match="stand out"):
         prepare_picture(Image.new("L", (50, 50), 200), "fashion-mnist")
+
+
+def png_of_size(width: int, height: int) -> bytes:
+    """Return the beginning of a PNG: its header alone says the size."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = b"IDAT" + zlib.compress(b"")
+    chunks = [struct.pack(">I", len(one) - 4) + one + struct.pack(">I", zlib.crc32(one)) for one in (header, data)]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+@pytest.mark.parametrize("side", [7100, 13_000, 100_000])
+def test_too_many_pixels_are_refused_from_the_header(side: int, tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(png_of_size(side, side))
+    with pytest.raises(InvalidInput, match=r"p\.png: a picture has at most 50,000,000 pixels"):
+        prepare_picture(tmp_path / "p.png")
+
+
+def test_fifty_million_pixels_need_less_than_a_gigabyte(tmp_path: Path) -> None:
+    picture = Image.new("RGBA", (7000, 7100), (0, 0, 0, 0))
+    ImageDraw.Draw(picture).rectangle((2000, 1500, 3500, 5500), fill=(0, 0, 0, 255))
+    picture.save(tmp_path / "p.png", compress_level=1)
+    script = """if True:
+        import resource, sys
+        from pathlib import Path
+        from podium.data.pictures import prepare_picture
+        image = prepare_picture(Path(sys.argv[1]))
+        print(image.max(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "p.png")], capture_output=True, text=True, timeout=200
+    )
+    highest, megabytes = map(int, done.stdout.split())
+    assert highest == 255
+    assert megabytes < 1000, "about 600; 1340 if it is scaled after it is converted"
+
+
+def test_a_large_picture_gives_the_same_image(tmp_path: Path) -> None:
+    small = draw(4, size=(400, 500), height=300)
+    small.resize((3200, 4000)).save(tmp_path / "large.png", compress_level=1)
+    assert correlation(prepare_picture(small), prepare_picture(tmp_path / "large.png")) > 0.98

@@ -1,11 +1,13 @@
 """`podium predict`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from podium.cli.registry_options import open_registry, output, registry_options
+from podium.errors import Failed, InvalidInput
 
 if TYPE_CHECKING:
     from podium.registry.version import Facts
@@ -35,14 +37,16 @@ def predict(
     """Classify pictures with the champion.
 
     PICTURES are .png and .jpg files or folders of them: one dark digit on light paper, light on dark, in colour, of any
-    size. For a model of Fashion-MNIST, one piece of clothing on a plain background.
+    size. For a model of Fashion-MNIST, one piece of clothing on a plain background. A model of other data is refused
+    without --dataset: how its pictures are prepared is not known. Exit 1 if a picture could not be classified; the
+    others are.
 
     \b
     Examples:
       podium predict photo.jpg
       podium predict drawings/ --json
       podium predict shoe.png --model fashion-mnist --storage s3://models
-      podium predict digit.png --file trained/model.onnx
+      podium predict digit.png --file trained/model.onnx --dataset mnist
     """
     from podium.steps import predict as step
 
@@ -59,10 +63,21 @@ def predict(
         version = registry.resolve(name, alias)
         model, known = registry.read(version, "model.onnx"), version.facts
         source = f"{name} {version.version}"
-    trained_on = dataset or (known.dataset if known else None) or "mnist"
-    found = step.predict(model, pictures, dataset=trained_on, classes=known.dataset_classes if known else None)
-    value = {"model": source, "dataset": trained_on, "predictions": [one.to_json() for one in found]}
+    trained_on = dataset or (known.dataset if known else None)
+    if trained_on is None:
+        raise InvalidInput(f"{source} does not say what it was trained on", "say it: --dataset mnist")
+    found, unread = step.predict(model, pictures, dataset=trained_on, classes=known.dataset_classes if known else None)
+    value = {
+        "model": source,
+        "dataset": trained_on,
+        "predictions": [one.to_json() for one in found],
+        "failed": [asdict(one) for one in unread],
+    }
     output(as_json, value, lambda: "\n".join(_line(one) for one in found))
+    if unread:
+        for one in unread:
+            click.echo(one.reason, err=True)
+        raise Failed(f"{len(unread)} of {len(found) + len(unread)} pictures could not be classified")
 
 
 def _line(found: "Prediction") -> str:

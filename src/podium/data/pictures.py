@@ -4,6 +4,7 @@ What that means depends on the dataset: a digit is cropped and centred by its ma
 clothing fills the 28x28 as in Fashion-MNIST.
 """
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from podium.data.digits import SIDE, prepare_digit
 from podium.errors import InvalidInput, NotFound
 
 ENDINGS = (".png", ".jpg", ".jpeg")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # what files with these endings really are; no format runs a program
 LARGEST = 480  # pixels a side; more shows no more of a digit
+MAX_PIXELS = 50_000_000
+"""Of one picture, known before it is decoded: then it needs less than 1 GB."""
 
 
 def find_pictures(places: Iterable[Path]) -> list[Path]:
@@ -72,15 +76,39 @@ def open_picture(path: Path) -> Image.Image:
         InvalidInput: It is no picture, damaged, or of absurd size.
     """
     try:
-        with Image.open(path) as picture:
+        with warnings.catch_warnings(category=Image.DecompressionBombWarning, action="error"):
+            picture = Image.open(path, formats=FORMATS)
+        with picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise _too_large(f"{picture.width:,} x {picture.height:,} pixels")
             picture.draft("RGB", (2 * LARGEST, 2 * LARGEST))  # large photos decode at a fraction of their size
-            return ImageOps.exif_transpose(picture)
+            return ImageOps.exif_transpose(_reduce(picture))
     except FileNotFoundError as error:
         raise NotFound(f"there is no picture {path}") from error
     except UnidentifiedImageError as error:
         raise InvalidInput("this is no picture", "a .png or .jpg is wanted") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_large("more") from None
+    except (OSError, SyntaxError, ValueError) as error:
         raise InvalidInput(f"this picture cannot be read: {error}", "save it again as .png") from error
+
+
+def _too_large(size: str) -> InvalidInput:
+    return InvalidInput(f"a picture has at most {MAX_PIXELS:,} pixels, but this one has {size}", "scale it down first")
+
+
+def _reduce(picture: Image.Image) -> Image.Image:
+    """Average blocks of pixels of a large picture before anything copies it."""
+    factor = max(picture.size) // (2 * LARGEST)
+    if factor < 2:
+        return picture
+    if picture.mode.startswith("I"):
+        picture = picture.convert("I")
+    elif picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+    elif picture.mode in ("1", "P"):
+        picture = picture.convert("L" if picture.mode == "1" else "RGB")
+    return picture.reduce(factor)
 
 
 def flatten(picture: Image.Image) -> Image.Image:

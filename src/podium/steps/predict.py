@@ -26,10 +26,21 @@ class Prediction:
         return {"picture": self.picture, "class": self.label, "probabilities": self.probabilities}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """A picture that could not be classified."""
+
+    picture: str
+    """The file."""
+
+    reason: str
+    """Why, in one sentence that names the file."""
+
+
 def predict(
     model: bytes | Path, pictures: Sequence[Path], *, dataset: str, classes: Sequence[str] | None = None
-) -> list[Prediction]:
-    """Classify pictures.
+) -> tuple[list[Prediction], list[Unread]]:
+    """Classify pictures; one that shows nothing does not stop the others.
 
     Args:
         model: ``model.onnx`` or its bytes.
@@ -37,26 +48,42 @@ def predict(
         dataset: What the model was trained on; decides how a picture is prepared.
         classes: Names of the classes; those of the dataset if None.
 
+    Returns:
+        Predictions, and the pictures that are none, are damaged or show nothing.
+
     Raises:
         NotFound: A picture or the model is not there.
         Damaged: The model is no ONNX model.
-        InvalidInput: A picture is none or shows nothing, or the model has other classes.
+        InvalidInput: Nobody knows how pictures become images of this dataset, or the model has other classes.
         Failed: The model fails on these pictures.
     """
     import numpy as np
 
-    from podium.data.known import known_dataset
+    from podium.data.known import DATASETS
     from podium.data.pictures import find_pictures, prepare_picture
     from podium.scoring import Model, probabilities
 
-    names = tuple(classes or known_dataset(dataset).classes)
+    if dataset not in DATASETS:
+        raise InvalidInput(
+            f"the model was trained on {dataset}, and only for {' and '.join(DATASETS)} is it known how a picture "
+            "becomes an image of the dataset",
+            "if its images were made in the same way as one of these, say so: --dataset mnist",
+        )
+    names = tuple(classes or DATASETS[dataset].classes)
     opened = Model(model)
-    files = find_pictures(pictures)
-    rows = probabilities(opened.logits(np.stack([prepare_picture(file, dataset) for file in files])))
+    images, unread = {}, []
+    for file in find_pictures(pictures):
+        try:
+            images[str(file)] = prepare_picture(file, dataset)
+        except InvalidInput as error:
+            unread.append(Unread(picture=str(file), reason=str(error)))
+    if not images:
+        return [], unread
+    rows = probabilities(opened.logits(np.stack(list(images.values()))))
     if rows.shape[1] != len(names):
         raise InvalidInput(f"{opened.name} has {rows.shape[1]} classes, but {dataset} has {len(names)}",
                            "was it trained on another dataset?")  # fmt: skip
-    return [_prediction(str(file), row.tolist(), names) for file, row in zip(files, rows, strict=True)]
+    return [_prediction(file, row.tolist(), names) for file, row in zip(images, rows, strict=True)], unread
 
 
 def _prediction(picture: str, row: list[float], names: Sequence[str]) -> Prediction:
