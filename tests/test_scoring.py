@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
+from podium.registry import open_registry
 from podium.scoring import Model, probabilities, score
 
 
@@ -124,8 +125,43 @@ def test_bytes_that_are_no_model_are_called_damaged(
     tmp_path: Path, three_classes: tuple[bytes, np.ndarray, np.ndarray], capfd: pytest.CaptureFixture[str]
 ) -> None:
     for data in (b"not a model", three_classes[0][: len(three_classes[0]) // 2], b""):
-        with pytest.raises(Damaged, match="no ONNX model"):
+        with pytest.raises(Damaged, match="ONNX model"):
             Model(data)
     with pytest.raises(NotFound, match=r"no model file .*nowhere\.onnx"):
         Model(tmp_path / "nowhere.onnx")
     assert capfd.readouterr() == ("", "")
+
+
+def with_weights_elsewhere(model: bytes, location: str, how: str) -> bytes:
+    """Return the model with its weights in another file: an initializer, or a constant inside a branch."""
+    parsed = onnx.ModelProto.FromString(model)
+    weights = parsed.graph.initializer[1]
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value=location)
+    if how == "in a branch":
+        constant = helper.make_node("Constant", [], ["hidden"])
+        constant.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(weights)
+        branch = helper.make_graph([constant], "branch", [], [])
+        node = helper.make_node("If", ["white"], ["picked"], then_branch=branch, else_branch=branch)
+        parsed.graph.node.append(node)
+        parsed.graph.initializer.remove(weights)
+    return bytes(parsed.SerializeToString())
+
+
+@pytest.mark.parametrize("how", ["as an initializer", "in a branch"])
+@pytest.mark.parametrize("location", ["weights.bin", "*/_ORT_MEM_ADDR_/*"])
+def test_weights_outside_the_model_are_refused(
+    how: str, location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = np.ones((784, 3), np.float32)
+    model = with_weights_elsewhere(linear_model(weights), location, how)
+    (tmp_path / "weights.bin").write_bytes(weights.tobytes())
+    (tmp_path / "model.onnx").write_bytes(model)
+    monkeypatch.chdir(tmp_path)
+    for given in (model, tmp_path / "model.onnx"):
+        with pytest.raises(InvalidInput, match="which no checksum covers"):
+            Model(given)
+    with pytest.raises(InvalidInput, match="which no checksum covers"):
+        open_registry(tmp_path / "store").upload("tiny", {"model.onnx": tmp_path / "model.onnx"}, {}, "v1")
+    assert not list((tmp_path / "store").rglob("metadata.json"))

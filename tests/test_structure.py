@@ -20,8 +20,8 @@ ALLOWED = {
     "storage": set(),
     "metrics": set(),
     "data": {"storage"},
-    "scoring": set(),
-    "registry": {"storage"},
+    "scoring": {"onnx_files"},
+    "registry": {"onnx_files", "storage"},
     "doctor": {"cluster", "manifests", "metrics"},
     "manifests": {"metrics", "cluster"},  # of cluster the type of a manifest
 }

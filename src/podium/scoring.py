@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
+from podium.onnx_files import read_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +61,7 @@ class Model:
     Raises:
         NotFound: There is no such file.
         Damaged: It is no ONNX model.
-        InvalidInput: It does not keep the contract.
+        InvalidInput: It does not keep the contract, or keeps weights outside itself.
     """
 
     def __init__(self, model: bytes | Path, *, threads: int | None = None) -> None:
@@ -189,9 +190,10 @@ def _open(model: bytes | Path, name: str, threads: int) -> Any:
     options.intra_op_num_threads = threads  # unset, onnxruntime pins threads to cores it may not own
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised; do not print them as well
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # its own format was not checked
+    content = read_model(model, name)
     try:
-        source = model if isinstance(model, bytes) else str(model)
-        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own without a common base
         raise Damaged(f"{name} is no ONNX model this version can run: {_first_line(error)}", CONTRACT) from error
 

@@ -1,5 +1,6 @@
 """Putting a version into storage so that it is either whole or not there."""
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from podium.errors import Conflict, require
+from podium.errors import Conflict, Damaged, require
+from podium.onnx_files import read_model
 from podium.registry import history, index
 from podium.registry.content import stored_sha256
 from podium.registry.document import check_name, seal, sha256_of
@@ -32,6 +34,10 @@ def upload(
     for file, source in files.items():
         require(check_key(file) != METADATA, f"no file is called {METADATA}", "the registry writes it", file=file)
         require(isinstance(source, bytes) or source.is_file(), "every file exists", file=file, path=str(source))
+    for file, source in files.items():
+        if file.endswith(".onnx"):
+            with contextlib.suppress(Damaged):  # what is no model at all is refused by whoever runs it
+                read_model(source, file)
     records = _hash(files)
     wanted = Version(
         name=name,
