@@ -59,7 +59,7 @@ def test_another_network_and_damage_are_told(
 
 
 OTHER_TYPES: list[tuple[str, Any]] = [
-    ("weights", 7), ("weights", {"0.weight": "x"}), ("weights", {7: torch.zeros(1)}), ("optimizer", 7), ("state", [1]),
+    ("weights", 7), ("weights", {"0.weight": "x"}), ("weights", {7: torch.zeros(1)}), ("state", [1]),
     ("state", {0: "x"}), ("state", {0: {"step": "x"}}), ("", [1, 2]),
 ]  # fmt: skip
 
