@@ -323,9 +323,15 @@ def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> No
 
     events = [event("now", "FailedCreatePod", 0.1), event("long-ago", "FailedCreatePod", 3), event("other", "X", 0.1)]
     api.world["/api/v1/namespaces/team/events"] = {"items": events}
+    assert "pods-refused" not in bad(examine()), "the job is deleted"
+    api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = {"metadata": {"name": "now"}}
     report = examine()
     assert [one.where for one in report.findings if one.rule == "pods-refused"] == ["PyTorchJob now"]
     assert bad(report)["pods-refused"].level == "fail"
+    made = {"name": "now-master-0", "creationTimestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+    pod = {"metadata": made, "spec": {"containers": [{"name": "pytorch"}]}, "status": {}}
+    api.world["/api/v1/namespaces/team/pods"] = {"items": [pod]}
+    assert "pods-refused" not in bad(examine()), "its pod was made since then"
     api.world["/api/v1/namespaces/team/events"] = None
     assert bad(examine())["pods-refused"].level == "note"
 

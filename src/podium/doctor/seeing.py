@@ -190,8 +190,27 @@ def find_refusals(api: Api) -> list[Refusal] | None:
         return None
     recent = datetime.now(UTC) - RECENT
     events = sorted((one for one in found.items if one.reason in REFUSED and event_time(one) > recent), key=event_time)
-    latest = {(one.involved_object.kind, one.involved_object.name): str(one.message or "").strip() for one in events}
-    return [Refusal(kind, name, message) for (kind, name), message in latest.items()]
+    latest = {(one.involved_object.kind, one.involved_object.name): one for one in events}
+    try:
+        pods = [(pod.metadata.name, pod.metadata.creation_timestamp) for pod in api.pods("")]
+    except PodiumError:
+        pods = []
+    return [
+        Refusal(kind, name, str(event.message or "").strip())
+        for (kind, name), event in latest.items()  # a pod made since then says that it is over
+        if not any(pod.startswith(f"{name}-") and made > event_time(event) for pod, made in pods)
+        and not _is_gone(api, kind, name)
+    ]
+
+
+def _is_gone(api: Api, kind: str, name: str) -> bool:
+    """Tell whether a job is deleted; of other kinds nothing is known."""
+    try:
+        return kind in ("Job", "PyTorchJob") and not api.get(kind, name)
+    except NotFound:
+        return True
+    except PodiumError:
+        return False
 
 
 def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
