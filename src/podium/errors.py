@@ -8,6 +8,7 @@ An error says what must hold, what was given and, as a hint, what to do::
     ├── Conflict            a conditional write lost, or a name is taken
     ├── Damaged             bytes that do not match their checksum
     ├── Unavailable         a server does not answer, or asks to come back later
+    ├── Denied              a server does not allow it: a right or the right credentials are missing
     └── Failed              a job, trial, step or run ended badly
 """
 
@@ -53,6 +54,10 @@ class Damaged(PodiumError):
 
 class Unavailable(PodiumError):
     """A server does not answer, or not now: nothing is known about what it keeps, and later it may answer."""
+
+
+class Denied(PodiumError):
+    """A server does not allow it. One that has just started may refuse for seconds what it allows then."""
 
 
 class Failed(PodiumError):

@@ -11,7 +11,7 @@ from api_server import ApiServer, World
 
 from podium.cluster import kubernetes_api, kubernetes_logs, kubernetes_pods, kubernetes_watch
 from podium.cluster.kubernetes import KubernetesCluster
-from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.steps.launch import launched
 from podium.steps.train import show_log
 
@@ -289,6 +289,38 @@ def test_a_watch_outlives_429_and_a_cut_connection(cluster: KubernetesCluster, w
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     other.join()
+
+
+def test_a_server_that_knows_no_roles_yet_ends_no_watch(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(JOB)
+    said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
+    thread = later(0.4, lambda: world.refusals.extend([(403, said)] * 4), world.cut)
+    other = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert not world.refusals
+    thread.join()
+    other.join()
+
+
+def test_rights_that_stay_away_delete_no_job(
+    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_watch, "PATIENCE", 0.5)
+    said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
+
+    def lose_all_rights() -> None:
+        with launched(cluster, JOB):
+            try:
+                for _ in cluster.watch("PyTorchJob", "mnist", timeout=20):
+                    world.refusals = [(403, said)] * 50
+            finally:
+                world.refusals = []
+
+    with pytest.raises(Denied, match="is forbidden"):
+        lose_all_rights()
+    assert ("pytorchjobs", "mnist") in world.objects
 
 
 def test_a_deleted_object_ends_its_watch(cluster: KubernetesCluster, world: World) -> None:

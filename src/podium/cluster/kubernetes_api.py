@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS, Manifest
 from podium.documents import load_json
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Unavailable, require
+from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, require
 from podium.identity import pod_namespace
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
     if error.status == 403 and "exceeded quota" in message:
         return PodiumError(text, "ask for less (replicas, cpu, memory, gpu), or have the quota raised")
     if error.status in (401, 403) and "admission webhook" not in message:
-        return PodiumError(text, "the service account lacks a right: apply deploy/, or see `kubectl auth can-i --list`")
+        return Denied(text, "the service account lacks a right: apply deploy/, or see `kubectl auth can-i --list`")
     if error.status in (400, 403, 422):
         return InvalidInput(text)
     if is_passing(error):

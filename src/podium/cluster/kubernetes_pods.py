@@ -178,7 +178,7 @@ class Watchman:
         self.api, self.schedule_grace = api, schedule_grace
         self.since: dict[tuple[str, str], float] = {}
         self.complete: dict[str, datetime] = {}  # by job: creation of its newest pod when it had all of them
-        self.reads_events = True
+        self.warned = False
 
     def look(self, manifest: Manifest) -> None:
         """Check the pods once.
@@ -206,10 +206,10 @@ class Watchman:
         for job, have, want in jobs_of(self.api, manifest, pods):
             if len(have) >= want:
                 self.complete[job] = max(pod.metadata.creation_timestamp for pod in have)
-            elif self.reads_events:
-                uid = manifest["metadata"]["uid"] if job == manifest["metadata"]["name"] else None
-                if trouble := self._refusal(job, uid):
-                    yield trouble, (job, "refused")
+                continue
+            uid = manifest["metadata"]["uid"] if job == manifest["metadata"]["name"] else None
+            if trouble := self._refusal(job, uid):
+                yield trouble, (job, "refused")
 
     def _refusal(self, job: str, uid: str | None) -> Trouble | None:
         try:
@@ -217,8 +217,9 @@ class Watchman:
         except Unavailable:
             raise
         except PodiumError as error:
-            self.reads_events = False
-            _log.warning("pods that a quota or policy refuses go unnoticed: %s (apply deploy/)", error.message)
+            if not self.warned:
+                _log.warning("pods that a quota or policy refuses go unnoticed: %s (apply deploy/)", error.message)
+            self.warned = True
             return None
         since = self.complete.get(job)
         # Refusals before all pods were there are over; an object of the same name before this one is another's.

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from podium.cluster.base import Manifest
-from podium.cluster.kubernetes_api import OUTAGE, Api, UnknownKind, is_passing, translate, unreachable
-from podium.errors import Failed, PodiumError, Unavailable
+from podium.cluster.kubernetes_api import OUTAGE, PATIENCE, Api, UnknownKind, is_passing, translate, unreachable
+from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.manifests.conditions import status_of
 
 WINDOW = 5
@@ -49,15 +49,17 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                         yield event["object"]
                 lost_at, pause = None, 0.2
                 yield None
-        except (Unavailable, UnknownKind) as error:  # a server that starts may not have read its CRDs yet
+        except (Unavailable, UnknownKind, Denied) as error:
             lost: PodiumError = error
         except (ApiException, HTTPError) as error:
             # 410: the server no longer has the version; the next snapshot brings a newer one.
-            if not is_passing(error) and getattr(error, "status", None) != 410:
-                raise translate(error, f"watch {kind} {name}", kind) from error
-            lost = unreachable(api.host, error)
+            answer = getattr(error, "status", None)
+            lost = translate(error, f"watch {kind} {name}", kind) if answer else unreachable(api.host, error)
+            if not is_passing(error) and answer not in (401, 403, 410):
+                raise lost from error
         lost_at = lost_at or time.monotonic()
-        if time.monotonic() - lost_at > OUTAGE:
+        # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
+        if time.monotonic() - lost_at > (OUTAGE if isinstance(lost, Unavailable) else PATIENCE):
             raise lost
         if remaining() <= 0:
             yield None
@@ -98,5 +100,5 @@ def watch(
                 return
         if time.monotonic() >= end:
             raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout, or look at its pods")
-        with suppress(Unavailable):  # how long to wait is decided in one place: the next change, or none, tells
+        with suppress(Unavailable, Denied):  # how long to wait is decided in one place: the next change, or none, tells
             look(current)

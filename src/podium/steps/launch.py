@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from podium.cluster import Cluster
 from podium.cluster.access import find_access, grant_access
 from podium.cluster.base import Manifest
-from podium.errors import Conflict, PodiumError, Unavailable
+from podium.errors import Conflict, Denied, PodiumError, Unavailable
 from podium.manifests.conditions import status_of
 from podium.steps.base import Terminated, say
 
@@ -23,6 +23,7 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
     Raises:
         InvalidInput: The manifest breaks a rule; nothing was started.
         Unavailable: The cluster does not answer; the object may run.
+        Denied: The cluster no longer allows what it did; the object may run.
     """
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     try:
@@ -31,9 +32,9 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
     except Terminated:
         cluster.abandon(kind, name)
         raise
-    except Unavailable:
+    except (Unavailable, Denied):
         # Nothing is known about the object but that it ran: a retry goes on with it, and it has its own deadline.
-        say(f"{kind} {name} is not deleted: its cluster does not answer")
+        say(f"{kind} {name} is not deleted: its cluster does not answer for it")
         raise
     except BaseException:
         # What went wrong is told, not what hinders the clean-up after it.

@@ -10,7 +10,7 @@ from typing import Any, cast
 from podium.cluster import Cluster, connect
 from podium.cluster.base import Manifest
 from podium.documents import load_json, parse
-from podium.errors import Failed, InvalidInput, NotFound, Unavailable, require
+from podium.errors import Denied, Failed, InvalidInput, NotFound, Unavailable, require
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import (
@@ -132,7 +132,7 @@ def _watch(cluster: Cluster, name: str) -> list[TrialRow]:
     """Show each trial as it starts and ends; return all when the Experiment has ended."""
     seen: dict[str, str] = {}
     for _ in cluster.watch("Experiment", name):
-        with suppress(Unavailable):  # the watch decides how long to wait for the cluster
+        with suppress(Unavailable, Denied):  # the watch decides how long to wait for the cluster
             _say_news(_trials(cluster, name), seen)
     trials = _trials(cluster, name)
     _say_news(trials, seen)
