@@ -23,14 +23,14 @@ def test_nothing_is_drawn_when_nothing_is_wanted() -> None:
     assert augment.draw(TrainConfig(), 10, torch.Generator()) is None
 
 
-def test_a_shift_moves_up_to_the_given_pixels_in_each_direction() -> None:
+def test_a_shift_moves_images_up_to_the_given_pixels() -> None:
     places = distorted(TrainConfig(shift=2), dot(14, 10)).nonzero()[:, 1:]
     assert len(places) == 500
     assert sorted(set(places[:, 0].tolist())) == [12, 13, 14, 15, 16]
     assert sorted(set(places[:, 1].tolist())) == [8, 9, 10, 11, 12]
 
 
-def test_what_is_moved_over_the_edge_is_gone_and_does_not_come_back_opposite() -> None:
+def test_pixels_shifted_over_the_edge_do_not_wrap_around() -> None:
     places = distorted(TrainConfig(shift=3), dot(0, 14)).nonzero()[:, 1:]
     assert 0 < len(places) < 500
     assert places[:, 0].max() <= 3
@@ -43,7 +43,7 @@ def test_a_flip_mirrors_about_half_of_the_images() -> None:
     assert (out[:, 5, 3] == 200).sum().item() == 500 - mirrored
 
 
-def test_a_blank_square_covers_every_part_of_the_image_now_and_then() -> None:
+def test_erased_squares_reach_every_part_of_the_image() -> None:
     out = distorted(TrainConfig(erase=8), torch.full((28, 28), 9, dtype=torch.uint8), 2000)
     blank = out == 0
     assert blank.any(0).all()

@@ -1,4 +1,4 @@
-"""Which process sees which image, and when."""
+"""Which rank sees which image, and when."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from podium.trainer import data
 
 
-def test_an_epoch_shows_every_image_once_and_the_next_one_in_another_order() -> None:
+def test_every_epoch_shows_all_images_in_a_new_order() -> None:
     first, again, second = (torch.cat(data.batches(103, 10, data.stream(1, epoch))) for epoch in (1, 1, 2))
     assert first.sort().values.tolist() == list(range(103))
     assert first.equal(again)

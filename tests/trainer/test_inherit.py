@@ -1,4 +1,4 @@
-"""A training begins with what another one left: population based training."""
+"""A training starts from the weights of another one: population based training."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def first_loss(text: str) -> float:
 
 
 @pytest.mark.parametrize("optimizer", ["adadelta", "sgd"])
-def test_a_training_goes_on_from_the_weights_it_inherits_with_its_own_flags(
+def test_a_training_starts_from_inherited_weights_with_its_own_flags(
     optimizer: str, tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lr = "1.0" if optimizer == "adadelta" else "0.05"

@@ -1,4 +1,4 @@
-"""Whatever is killed, the same command ends with the same numbers. Real processes, real signals."""
+"""A killed training ends with the same numbers when the command is repeated. Real processes, real signals."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def unbroken(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.mark.parametrize(("kill", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
-def test_a_process_killed_in_the_middle_of_an_epoch_goes_on_to_the_same_numbers(
+def test_a_killed_process_resumes_to_the_same_bits(
     tiny_dataset: Path, tmp_path: Path, unbroken: Path, ranks: Ranks, capsys: pytest.CaptureFixture[str],
     kill: int, code: int,
 ) -> None:  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_process_killed_in_the_middle_of_an_epoch_goes_on_to_the_same_numbers(
     assert (tmp_path / "model.onnx").read_bytes() == (unbroken / "model.onnx").read_bytes()
 
 
-def test_a_job_whose_worker_was_killed_ends_as_one_process_alone_would(
+def test_a_job_with_a_killed_worker_ends_like_one_process(
     tiny_dataset: Path, tmp_path: Path, unbroken: Path, ranks: Ranks
 ) -> None:
     argv = flags(tiny_dataset, tmp_path)
@@ -122,9 +122,7 @@ def test_a_job_whose_worker_was_killed_ends_as_one_process_alone_would(
         assert mine == pytest.approx(other, rel=1e-3)
 
 
-def test_a_job_stopped_in_the_middle_of_an_epoch_goes_on_to_the_very_numbers_of_one_that_was_not(
-    tiny_dataset: Path, tmp_path: Path, ranks: Ranks
-) -> None:
+def test_a_stopped_job_resumes_to_the_same_bits(tiny_dataset: Path, tmp_path: Path, ranks: Ranks) -> None:
     stopped, straight = flags(tiny_dataset, tmp_path / "stopped"), flags(tiny_dataset, tmp_path / "straight")
     (master, log), (worker, _) = ranks.job(stopped, 2)
     wait_for("Train Epoch: 2 [120/400", master, log)

@@ -77,7 +77,7 @@ def test_normalized_pixels_have_mean_zero_and_deviation_one() -> None:
     assert out.std().item() == pytest.approx(1, abs=1e-4)
 
 
-def test_a_mirrored_network_gives_an_image_and_its_mirror_image_the_same_answer_once_it_is_trained() -> None:
+def test_a_mirrored_network_evaluates_mirror_images_alike() -> None:
     model = models.build(parse(["--model", "fast", "--flip"]), classes=10, mean=0.13, std=0.31)
     with torch.no_grad():
         assert not torch.allclose(model(images(8)), model(images(8).flip(-1)), atol=1e-3)

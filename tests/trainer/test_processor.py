@@ -17,7 +17,7 @@ def same_threads_afterwards() -> object:
     torch.set_num_threads(before)
 
 
-def test_the_flag_wins_over_the_environment_and_that_over_the_cores() -> None:
+def test_the_flag_overrides_the_environment_which_overrides_the_cores() -> None:
     cores = processor.usable_cores()
     assert processor.set_threads(TrainConfig(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
     assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "2"}) == 2
@@ -39,7 +39,7 @@ def test_a_containers_quota_limits_the_cores(tmp_path: Path, text: str, most: in
     assert 1 <= processor.usable_cores(tmp_path / "cpu.max") <= most
 
 
-def test_precision_is_what_was_asked_for_or_what_the_hardware_has() -> None:
+def test_precision_follows_the_flag_or_the_hardware() -> None:
     alone = World()
     assert processor.pick_precision(TrainConfig(precision="fp32"), alone) == "fp32"
     assert processor.pick_precision(TrainConfig(precision="bf16"), alone) == "bf16"

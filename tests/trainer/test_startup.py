@@ -1,9 +1,12 @@
 """Start-up counts: a trial may last a second, so nothing is imported that it does not need."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from podium.trainer import models
 
 PROGRAM = """
 import pathlib, sys
@@ -25,3 +28,9 @@ def test_a_training_imports_nothing_that_it_does_not_need(tiny_dataset: Path, tm
     out = subprocess.run(run, capture_output=True, text=True, check=True, timeout=200, env=env).stdout
     assert out.splitlines()[-2] == "[] 0"
     assert out.splitlines()[-1] == "1", "one thread computes, and none reports to anybody"
+
+
+def test_the_trainer_uses_no_private_names_of_torch() -> None:
+    private = re.compile(r"\b(?:torch|dist|nn|F)(?:\.\w+)*\._\w+\s*\(|__dynamo|\bsetattr\((?:torch|nn|dist)")
+    for file in Path(models.__file__).parent.glob("*.py"):
+        assert not private.search(file.read_text()), file.name

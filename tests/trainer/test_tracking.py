@@ -33,7 +33,7 @@ def test_the_flag_is_repeatable() -> None:
 
 
 @THEIR_WARNINGS
-def test_mlflow_holds_parameters_and_the_numbers_of_every_epoch_by_sweep_and_trial(tmp_path: Path) -> None:
+def test_mlflow_holds_parameters_and_metrics_of_every_epoch(tmp_path: Path) -> None:
     pytest.importorskip("mlflow")
     from mlflow.tracking import MlflowClient
 
@@ -82,7 +82,7 @@ def answer(request: urllib.request.Request, server: subprocess.Popen[bytes]) -> 
 
 
 @THEIR_WARNINGS
-def test_tensorboard_holds_the_numbers_of_every_epoch_in_a_directory_a_run(tmp_path: Path) -> None:
+def test_tensorboard_holds_metrics_of_every_epoch(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -103,7 +103,7 @@ def test_wandb_writes_an_offline_run_of_the_sweeps_group(tmp_path: Path, monkeyp
         assert text in blob
 
 
-def test_a_tracker_that_is_not_installed_is_named_with_the_remedy_and_left_out(
+def test_a_tracker_that_is_not_installed_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
@@ -112,7 +112,7 @@ def test_a_tracker_that_is_not_installed_is_named_with_the_remedy_and_left_out(
     assert err == "notice: --track wandb is left out: pip install 'podium-ml[wandb]'\n"
 
 
-def test_a_tracker_that_breaks_in_the_middle_is_named_once_and_the_rest_goes_on(
+def test_a_tracker_that_breaks_is_reported_once_and_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from podium.trainer import tracking

@@ -52,7 +52,7 @@ def test_a_command_line_as_katib_writes_it_is_understood() -> None:
     )
 
 
-def test_a_model_brings_its_recipe_and_a_flag_wins_over_it() -> None:
+def test_a_flag_overrides_the_recipe_of_the_model() -> None:
     for model, recipe in RECIPES.items():
         config = parse(["--model", model])
         assert all(getattr(config, name) == value for name, value in recipe.items())
@@ -78,14 +78,14 @@ def test_a_model_brings_its_recipe_and_a_flag_wins_over_it() -> None:
         (["--learning-rate", "1"], "unrecognized arguments: --learning-rate"),
     ],
 )
-def test_a_bad_flag_is_answered_with_the_law_it_breaks_and_a_hint(argv: list[str], law: str) -> None:
+def test_a_bad_flag_is_explained_with_its_rule_and_hint(argv: list[str], law: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse(argv)
     assert law in caught.value.message
     assert caught.value.hint
 
 
-def test_what_decides_the_weights_is_told_apart_from_what_does_not() -> None:
+def test_only_fields_that_determine_the_weights_are_decisive() -> None:
     one = TrainConfig(data="a", output="b", log_interval=1)
     other = TrainConfig(data="c", output="d", log_interval=7)
     assert one.decisive == other.decisive

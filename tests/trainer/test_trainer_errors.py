@@ -1,4 +1,4 @@
-"""A user's mistake: the law, the value and a hint on stderr, exit code 2, nothing written."""
+"""A mistake by the user: the rule, the value and a hint on stderr, exit code 2, nothing written."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--colour", "red"], "--colour"),
     ],
 )
-def test_a_mistake_in_the_flags_is_explained_and_nothing_is_written(
+def test_wrong_flags_are_explained_and_nothing_is_written(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
 ) -> None:
     argv = ["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), *flags]
@@ -69,7 +69,7 @@ def test_a_damaged_dataset_is_named(tiny_dataset: Path, tmp_path: Path, capsys: 
         ({"WORLD_SIZE": "two"}, "'two'"),
     ],
 )
-def test_an_environment_that_names_no_place_in_the_world_is_explained(
+def test_a_wrong_rank_in_the_environment_is_explained(
     tiny_dataset: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str], said: str,
 ) -> None:  # fmt: skip
@@ -78,7 +78,7 @@ def test_an_environment_that_names_no_place_in_the_world_is_explained(
     assert said in refused(["--data", str(tiny_dataset)], capsys)
 
 
-def test_an_output_below_a_file_is_refused_before_the_first_step(
+def test_an_output_below_a_file_is_refused_at_the_start(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
@@ -87,7 +87,7 @@ def test_an_output_below_a_file_is_refused_before_the_first_step(
     assert str(tmp_path / "file" / "below") in said
 
 
-def test_an_output_directory_without_write_permission_is_refused_before_the_first_step(
+def test_an_output_without_write_permission_is_refused_at_the_start(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tmp_path.chmod(0o500)
@@ -106,14 +106,14 @@ def bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> s
     return "s3://trainer-output"
 
 
-def test_a_bucket_that_is_not_there_is_refused_before_the_first_step(
+def test_a_missing_bucket_is_refused_at_the_start(
     tiny_dataset: Path, bucket: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(["--data", str(tiny_dataset), "--output", "s3://not-there/model"], capsys)
     assert "`--output can be written` must hold, but got output='s3://not-there/model'" in said
 
 
-def test_a_server_that_does_not_answer_is_refused_before_the_first_step(
+def test_a_server_that_does_not_answer_is_refused(
     tiny_dataset: Path, bucket: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -122,9 +122,7 @@ def test_a_server_that_does_not_answer_is_refused_before_the_first_step(
     assert address in refused(["--data", str(tiny_dataset), "--output", f"{bucket}/model"], capsys)
 
 
-def test_a_training_that_keeps_nothing_in_a_bucket_yet_leaves_nothing_but_its_model_there(
-    tiny_dataset: Path, bucket: str
-) -> None:
+def test_a_bucket_holds_nothing_but_the_model_at_the_end(tiny_dataset: Path, bucket: str) -> None:
     flags = ["--model", "fast", "--epochs", "1", "--threads", "1", "--no-cuda"]
     assert main(["--data", str(tiny_dataset), "--output", f"{bucket}/model", *flags]) == 0
     names = {"model.onnx", "model.safetensors", "metrics.json", "hyperparameters.json", "environment.json"}

@@ -52,13 +52,13 @@ def test_the_loss_of_every_step_is_the_one_on_record(tiny_dataset: Path) -> None
         assert got == pytest.approx(expected, abs=2e-3), f"{model}: if the change is wanted, write {got} to {GOLDEN}"
 
 
-def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(tiny_dataset: Path) -> None:
+def test_only_the_same_seed_gives_the_same_losses(tiny_dataset: Path) -> None:
     first, again, other = (losses(tiny_dataset, epochs=1, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
 
-def test_a_training_leaves_a_model_directory_that_says_what_the_model_does(
+def test_the_model_directory_agrees_with_the_trained_model(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), "--epochs", "2", *FAST]) == 0
@@ -95,7 +95,7 @@ def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
         assert len({(tmp_path / str(number) / name).read_bytes() for number in range(8)}) == 1
 
 
-def test_the_kept_weights_are_those_of_the_best_epoch_not_of_the_last(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_the_weights_of_the_best_epoch_are_kept(tiny_dataset: Path, tmp_path: Path) -> None:
     argv = [
         "--data",
         str(tiny_dataset),
@@ -119,7 +119,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch_not_of_the_last(tiny_datas
     assert np.mean(logits.argmax(1) == validation.labels) == pytest.approx(metrics["accuracy"], abs=0.011)
 
 
-def test_progress_is_printed_every_log_interval_under_a_name_of_its_own(
+def test_progress_is_printed_every_log_interval_as_train_loss(
     tiny_dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["--data", str(tiny_dataset), "--epochs", "1", "--batch-size", "50", "--log-interval", "3", *FAST])
@@ -141,7 +141,7 @@ def test_evaluation_does_not_depend_on_the_size_of_its_batches(tiny_dataset: Pat
     assert evaluate(model, dataset.validation, batch_size, World()) == (accuracy, pytest.approx(loss, rel=1e-5))
 
 
-def test_a_loss_that_is_not_finite_fails_with_the_step_and_advice_and_prints_no_metrics(
+def test_a_loss_that_is_not_finite_fails_without_metrics(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--data", str(tiny_dataset), "--output", str(tmp_path), "--lr", "1e30", *FAST]) == 1
@@ -161,7 +161,7 @@ def test_patience_ends_a_training_that_no_longer_improves(tiny_dataset: Path, tm
 
 
 @pytest.mark.parametrize(("keep", "patience", "epoch"), [("best", 0, 1), ("last", 0, 3), ("last", 9, 1)])
-def test_the_weights_of_the_best_epoch_are_kept_or_of_the_last_unless_it_may_come_early(
+def test_keep_and_patience_decide_which_epochs_weights_are_kept(
     tiny_dataset: Path, keep: str, patience: int, epoch: int
 ) -> None:
     config = TrainConfig(
@@ -191,7 +191,7 @@ def test_a_recipe_that_gets_too_few_steps_says_so(
     assert ("too few for the learning rate" in capsys.readouterr().err) is told
 
 
-def test_save_model_writes_weights_to_the_working_directory_as_the_tutorial_does(
+def test_save_model_writes_weights_to_the_working_directory(
     tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -200,7 +200,7 @@ def test_save_model_writes_weights_to_the_working_directory_as_the_tutorial_does
     assert len(torch.load("mnist_model.pt", weights_only=True)) == 8
 
 
-def test_a_training_of_another_version_is_refused_without_advice_that_no_flag_can_follow(
+def test_an_output_of_another_version_is_refused_without_flag_advice(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *FAST]
@@ -230,7 +230,7 @@ def test_a_finished_training_is_not_repeated_but_reported_again(
     assert {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == before
 
 
-def test_another_training_in_the_same_place_is_refused_with_what_differs(
+def test_another_training_in_the_same_output_is_refused(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *FAST]
