@@ -493,6 +493,25 @@ def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, 
     thread.join()
 
 
+def test_a_log_goes_on_when_a_server_knows_no_roles_yet(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(JOB)
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    world.logs = {"mnist-master-0": ["one"]}
+    world.pod("mnist-master-0", MASTER, **running)
+    said = {"kind": "Status", "reason": "Forbidden", "message": 'pods is forbidden: User "x"'}
+    steps = [
+        lambda: world.refusals.extend([(403, said)] * 2),
+        world.cut,
+        lambda: world.logs["mnist-master-0"].append("two"),
+        lambda: world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"}),
+    ]
+    thread = later(0.4, *steps)
+    assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "two"]
+    thread.join()
+
+
 def test_a_log_that_breaks_off_is_said_in_one_line_and_fails_nothing(
     cluster: KubernetesCluster, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

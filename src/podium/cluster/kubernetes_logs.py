@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from podium.cluster.kubernetes_api import OUTAGE, Api, is_passing, translate, unreachable
+from podium.cluster.kubernetes_api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
 from podium.cluster.kubernetes_pods import cannot_start, replica_of, selector_of
-from podium.errors import NotFound, PodiumError, Unavailable
+from podium.errors import Denied, NotFound, PodiumError, Unavailable
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it wrote."""
@@ -136,11 +136,13 @@ def logs(
             over = not follow or is_over()
             pod = find(api, kind, name, replica)
             lost_at = None
-        except Unavailable:
+        except (Unavailable, Denied) as error:  # a server that has just started denies for a moment
             lost_at = lost_at or time.monotonic()
-            if not follow or time.monotonic() - lost_at > OUTAGE:
+            limit = OUTAGE if isinstance(error, Unavailable) else PATIENCE
+            if not follow or time.monotonic() - lost_at > limit:
                 raise
-            continue  # each of the two has waited for the server already
+            time.sleep(PAUSE)
+            continue
         if pod is None and over and not read:
             raise NotFound(f"{kind} {name} has no pod of replica {replica or 'master-0'}", "its pods may be gone")
         complete = True
