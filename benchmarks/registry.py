@@ -26,7 +26,7 @@ from podium.registry import open_registry
 from podium.registry.document import seal
 from podium.registry.version import FileRecord, Version
 from podium.storage import Storage, connect
-from podium.storage.s3 import S3Storage
+from podium.storage.s3.storage import S3Storage
 
 
 def seconds(work: Callable[[], object], repeat: int = 3) -> float:

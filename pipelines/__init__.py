@@ -15,8 +15,7 @@ def load(name: str) -> Any:
     Raises:
         InvalidInput: There is no such pipeline.
     """
-    from podium.errors import InvalidInput
-    from podium.parameters import suggestion
+    from podium.errors import InvalidInput, suggestion
 
     wanted = name.replace("-", "_")
     if wanted not in NAMES:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.kubernetes import KubernetesCluster
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError
-from podium.identity import RUN_LABEL
 from podium.manifests.conditions import status_of
+from podium.manifests.labels import RUN as RUN_LABEL
 
 NAMESPACE = os.environ.get("PODIUM_TEST_NAMESPACE", "kubeflow")
 Submit = Callable[..., str]
@@ -25,7 +25,7 @@ def podium(*words: str) -> subprocess.CompletedProcess[str]:
 
 def client() -> Any:
     """Return the kfp client of the server."""
-    from podium.server.client import Server
+    from podium.kfp.client import Server
 
     return Server(os.environ["KF_PIPELINES_ENDPOINT"]).client
 
@@ -33,8 +33,8 @@ def client() -> Any:
 def end_of(run_id: str) -> str:
     """Wait for a run; SUCCEEDED or what its failure says."""
     from podium.errors import Failed
-    from podium.server.client import Server
-    from podium.server.runs import follow
+    from podium.kfp.client import Server
+    from podium.kfp.runs import follow
 
     try:
         return follow(Server(os.environ["KF_PIPELINES_ENDPOINT"]), run_id, lambda *_: None, 1200)

@@ -8,6 +8,7 @@ import pytest
 
 from podium import __version__, identity
 from podium.errors import InvalidInput, PodiumError
+from podium.manifests import labels
 
 
 def test_a_retried_step_finds_its_object_under_the_same_name() -> None:
@@ -31,7 +32,7 @@ def test_run_ids_made_here_sort_by_time_and_differ() -> None:
     ids = [identity.new_run_id() for _ in range(20)]
     assert len(set(ids)) > 15
     assert [one[:15] for one in ids] == sorted(one[:15] for one in ids)
-    assert identity.RunIdentity(id=ids[0]).labels[identity.RUN_LABEL] == ids[0]
+    assert identity.RunIdentity(id=ids[0]).labels[labels.RUN] == ids[0]
 
 
 def test_the_run_id_comes_from_the_environment_where_podium_run_set_it() -> None:

@@ -12,6 +12,8 @@ An error says what must hold, what was given and, as a hint, what to do::
     └── Failed              a job, trial, step or run ended badly
 """
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -79,3 +81,10 @@ def require(holds: bool, law: str, hint: str | None = None, **given: Any) -> Non
     if not holds:
         values = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise InvalidInput(f"`{law}` must hold, but got {values}", hint)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names what the user may have meant, or everything there is."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5) or [one for one in names if word and word in one]
+    return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"

@@ -17,17 +17,14 @@ from typing import Any
 
 from podium import __version__
 from podium.errors import PodiumError, require
+from podium.manifests.labels import KFP_RUN, MANAGED_BY, RUN
+from podium.pod import pod_namespace
 
 RUN_ID = "PODIUM_RUN_ID"
 CODE_VERSION = "PODIUM_CODE_VERSION"
-POD_RUN_LABEL = "pipeline/runid"
-RUN_LABEL = "podium/run-id"
-"""On every launched object: the run it belongs to, also for whoever cleans up after runs that are gone."""
 
 NAME_LIMIT = 40
 """Katib refuses Experiments with longer names; trials and pods append to them."""
-
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +45,12 @@ class RunIdentity:
             "a run id holds at most 63 letters, digits, '.', '_' and '-', no other first or last than a letter or digit"
         )
         fits = re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", self.id, re.ASCII)
-        require(bool(fits), law, f"it comes from {RUN_ID} or from the pod's label {POD_RUN_LABEL}", run_id=self.id)
+        require(bool(fits), law, f"it comes from {RUN_ID} or from the pod's label {KFP_RUN}", run_id=self.id)
 
     @property
     def labels(self) -> dict[str, str]:
         """Labels of everything the run launches."""
-        return {"app.kubernetes.io/managed-by": "podium", RUN_LABEL: self.id}
+        return {MANAGED_BY: "podium", RUN: self.id}
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -86,7 +83,7 @@ def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
     owners = [one for one in metadata.get("ownerReferences") or [] if one["kind"] == "Workflow"]
     keys = ("apiVersion", "kind", "name", "uid")
     owner = {key: owners[0][key] for key in keys} if owners else None
-    return RunIdentity(id=labels.get(POD_RUN_LABEL, ""), owner=owner, namespace=namespace)
+    return RunIdentity(id=labels.get(KFP_RUN, ""), owner=owner, namespace=namespace)
 
 
 def object_name(slug: str, run: str, task: str) -> str:
@@ -130,13 +127,8 @@ def code_version(environ: Mapping[str, str] | None = None, root: Path | None = N
     return f"{__version__}+{commit}"
 
 
-def pod_namespace() -> str | None:
-    """Return the namespace of the pod this process runs in, or None outside of Kubernetes."""
-    return NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.is_file() else None
-
-
 def _pod_metadata(pod: str, namespace: str) -> dict[str, Any]:
-    from podium.cluster.kubernetes import KubernetesCluster
+    from podium.cluster.kubernetes.cluster import KubernetesCluster
 
     with KubernetesCluster(f"kubernetes://{namespace}") as here:
         found = here.api.call(

@@ -95,7 +95,7 @@ def test_a_place_with_blanks_and_percent_signs_is_used_as_it_is_written(
 def test_a_finished_run_names_the_model_by_its_path_not_by_its_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from podium.local.outcome import show
+    from podium.run.outcome import show
 
     monkeypatch.chdir(tmp_path)
     store = f"file://{quote(str(tmp_path / 'my work' / 'store'))}"

@@ -18,8 +18,8 @@ from rich.console import Console
 from podium.cli import main
 from podium.cli.experiment import experiment
 from podium.cli.experiment_view import Screen
-from podium.local.cluster import LocalCluster
 from podium.manifests.experiment import bundled, load
+from podium.sweeps.local import LocalCluster
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
 PROGRAM = """
@@ -149,7 +149,7 @@ def test_a_finished_sweep_takes_more_trials_and_a_name_in_use_gets_a_number(podi
     assert resumed.stderr.count(" Succeeded loss=") == 1, "what was told before is not told again"
     assert len(json.loads(podium("trials", "sweep", "--json").stdout)) == 3
     refused = podium("resume", "sweep", "--max-trials", "2", code=2)
-    assert "maxTrialCount > trials" in refused.stderr
+    assert "maxTrialCount must be above" in refused.stderr
     assert "Experiment sweep-2," in podium("run", path, "--no-fork-server").stderr
     assert json.loads(podium("delete", "sweep", "--json").stdout) == {"experiment": "sweep", "deleted": True}
     assert [row["name"] for row in json.loads(podium("list", "--json").stdout)] == ["sweep-2"]

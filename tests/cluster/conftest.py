@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from api_server import ApiServer, World
 
-from podium.cluster.kubernetes import KubernetesCluster
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 
 
 @pytest.fixture

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from api_server import World
 
-from podium import identity
-from podium.cluster import access, kubernetes
-from podium.cluster.access import Access, find_access, grant_access, take_access
+from podium import pod
+from podium.cluster.kubernetes import store_access as access
+from podium.cluster.kubernetes.store_access import Access, find_access, grant_access, take_access
 from podium.errors import PodiumError
+from podium.manifests.experiment import Experiment
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.workload import Workload
 
 STORE = Access(endpoint="http://store:9000", secret="keys")
 
@@ -18,10 +20,8 @@ STORE = Access(endpoint="http://store:9000", secret="keys")
 @pytest.fixture
 def in_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World) -> World:
     """A pod of namespace team; no credentials of its own."""
-    file = tmp_path / "namespace"
-    file.write_text("team")
-    monkeypatch.setattr(identity, "NAMESPACE_FILE", file)
-    monkeypatch.setattr(kubernetes, "ACCOUNT", tmp_path / "none")
+    (tmp_path / "namespace").write_text("team")
+    monkeypatch.setattr(pod, "SERVICE_ACCOUNT", tmp_path)
     for name in access.OWN_CREDENTIALS:
         monkeypatch.delenv(name, raising=False)
     world.plurals.add("configmaps")
@@ -75,13 +75,13 @@ def test_a_config_map_that_may_not_be_read_is_an_error(in_pod: World) -> None:
 
 
 def test_outside_of_a_pod_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(identity, "NAMESPACE_FILE", tmp_path / "none")
+    monkeypatch.setattr(pod, "SERVICE_ACCOUNT", tmp_path / "none")
     assert find_access() is None
 
 
 def test_every_replica_gets_references_and_no_value() -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2))
-    granted = grant_access(job, STORE)
+    granted = grant_access(Workload.parse(job), STORE).manifest
     for replica in granted["spec"]["pytorchReplicaSpecs"].values():
         env = {one["name"]: one for one in replica["template"]["spec"]["containers"][0]["env"]}
         assert env["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"] == {"name": "keys", "key": "secretkey"}
@@ -93,7 +93,7 @@ def test_a_trial_template_is_granted_too_and_a_containers_own_credentials_stay()
     own = [{"name": "AWS_ACCESS_KEY_ID", "value": "theirs"}]
     pod = {"spec": {"containers": [{"name": "a"}, {"name": "b", "env": own}]}}
     trial = {"kind": "Job", "spec": {"template": pod}}
-    granted = grant_access({"kind": "Experiment", "spec": {"trialTemplate": {"trialSpec": trial}}}, STORE)
-    first, second = granted["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
-    assert len(first["env"]) == 4
-    assert second["env"] == own
+    granted = grant_access(Experiment.parse({"spec": {"trialTemplate": {"trialSpec": trial}}}), STORE)
+    first, second = granted.template.workload.replicas[0].pod.containers
+    assert len(first.env) == 4
+    assert second.manifest["env"] == own

@@ -1,6 +1,6 @@
 """The deadline of a job is also its pods'."""
 
-from podium.cluster.deadlines import MARGIN, with_pod_deadlines
+from podium.cluster.kubernetes.deadlines import MARGIN, with_pod_deadlines
 from podium.manifests.experiment import load
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from api_server import World
 
-from podium.cluster.defaults import with_pod_defaults
-from podium.cluster.kubernetes import KubernetesCluster
-from podium.manifests import experiment
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.kubernetes.defaults import with_pod_defaults
+from podium.manifests.experiment import Experiment, customize
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
 
@@ -28,8 +28,8 @@ def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluste
 
 @pytest.mark.parametrize("name", ["random", "random-job"])
 def test_pods_of_trials_get_no_token_and_their_runs_label(name: str) -> None:
-    launched = experiment.customise(experiment.load(name), labels={"podium/run-id": "r1"})
-    trial = with_pod_defaults(launched)["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    launched = customize(Experiment.load(name), labels={"podium/run-id": "r1"})
+    trial = with_pod_defaults(launched.manifest)["spec"]["trialTemplate"]["trialSpec"]["spec"]
     for replica in (trial.get("pytorchReplicaSpecs") or {"": trial}).values():
         assert replica["template"]["spec"]["automountServiceAccountToken"] is False
         assert replica["template"]["metadata"]["labels"]["podium/run-id"] == "r1"

@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 from api_server import ApiServer, World
 
-from podium.cluster import kubernetes_api, kubernetes_logs, kubernetes_pods, kubernetes_watch
-from podium.cluster.kubernetes import KubernetesCluster
+from podium.cluster.kubernetes import api as kubernetes_api
+from podium.cluster.kubernetes import logs as kubernetes_logs
+from podium.cluster.kubernetes import pods as kubernetes_pods
+from podium.cluster.kubernetes import watch as kubernetes_watch
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.manifests.experiment import Experiment
+from podium.manifests.workload import Workload
 from podium.steps.launch import launched
 from podium.steps.train import show_log
 
@@ -88,7 +93,10 @@ def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: Kubern
 def test_what_failed_is_told_not_what_hindered_the_clean_up(cluster: KubernetesCluster, world: World) -> None:
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     world.plurals.discard("experiments")
-    with pytest.raises(PodiumError, match="cannot create Experiment sweep"), launched(cluster, EXPERIMENT):
+    with (
+        pytest.raises(PodiumError, match="cannot create Experiment sweep"),
+        launched(cluster, Experiment.parse(EXPERIMENT)),
+    ):
         raise AssertionError("it did not start")
 
 
@@ -259,7 +267,7 @@ def test_an_outage_is_no_reason_to_delete_a_job(
     monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
 
     def lose_the_server_for_good() -> None:
-        with launched(cluster, JOB):
+        with launched(cluster, Workload.parse(JOB)):
             server.stop()
             try:
                 list(cluster.watch("PyTorchJob", "mnist"))
@@ -311,7 +319,7 @@ def test_rights_that_stay_away_delete_no_job(
     said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
 
     def lose_all_rights() -> None:
-        with launched(cluster, JOB):
+        with launched(cluster, Workload.parse(JOB)):
             try:
                 for _ in cluster.watch("PyTorchJob", "mnist", timeout=20):
                     world.refusals = [(403, said)] * 50

@@ -10,8 +10,8 @@ from api_server import ApiServer, World
 from click.testing import CliRunner
 
 from podium.cli import app
-from podium.cluster.kubernetes import KubernetesCluster
-from podium.cluster.reap import orphans
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.kubernetes.reap import orphans
 from podium.errors import InvalidInput, PodiumError
 
 

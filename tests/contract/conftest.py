@@ -12,7 +12,15 @@ from podium.storage import Storage, connect
 
 # Processes of the tests are forked from one that has imported what they all need.
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["numpy", "pytest", "minio", "podium.registry", "podium.registry.rule", "podium.storage.files", "podium.storage.s3"]
+    [
+        "numpy",
+        "pytest",
+        "minio",
+        "podium.registry",
+        "podium.registry.rule",
+        "podium.storage.files",
+        "podium.storage.s3.storage",
+    ]
 )
 
 KINDS = ("files", "moto", "moto-without-conditions", "minio")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from podium.cluster import Cluster, connect
-from podium.cluster.base import Manifest
+from podium.cluster import connect
+from podium.cluster.base import Cluster, Manifest
 from podium.errors import Conflict, Failed, InvalidInput, NotFound
 from podium.manifests.conditions import status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build

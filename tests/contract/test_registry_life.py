@@ -11,8 +11,9 @@ import pytest
 
 from podium.errors import NotFound
 from podium.registry import Registry, open_registry
-from podium.storage import Storage, s3lock
+from podium.storage import Storage
 from podium.storage.check import check
+from podium.storage.s3 import lock as s3lock
 
 
 def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> None:

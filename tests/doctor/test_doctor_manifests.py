@@ -12,7 +12,7 @@ import yaml
 from podium.doctor.finding import Finding
 from podium.doctor.manifest import documents, examine_manifest, images_in
 from podium.errors import InvalidInput
-from podium.manifests.experiment import bundled, check, load
+from podium.manifests.experiment import Experiment, bundled, check, load
 from podium.metrics import STRICT_FORMAT
 
 GOOD = f"""
@@ -263,7 +263,7 @@ def test_what_podium_does_not_run_is_not_called_broken(name: str) -> None:
     assert said in finding.what
     assert (finding.level, report.verdict) == ("warn", "warn"), report.findings
     with pytest.raises(InvalidInput) as refused:
-        check(manifest)
+        check(Experiment.parse(manifest))
     assert said in refused.value.message
 
 

@@ -13,12 +13,13 @@ import pytest
 import yaml
 from test_doctor_manifests import GOOD
 
-from podium.cluster.kubernetes_pods import Trouble
+from podium.cluster.kubernetes.pods import Trouble
 from podium.doctor.finding import Finding, Report, apply
-from podium.doctor.namespace import INJECTION, NAMESPACE_RULES, examine_namespace
+from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
 from podium.doctor.outside import answers, find_images, full_name
 from podium.doctor.seen import POD_SECURITY, RIGHTS, Controller, Seen
 from podium.errors import PodiumError
+from podium.manifests.labels import METRICS_INJECTION as INJECTION
 
 ROOT = Path(__file__).parent.parent.parent
 

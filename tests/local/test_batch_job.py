@@ -8,8 +8,8 @@ import pytest
 
 from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
-from podium.local.cluster import LocalCluster
 from podium.manifests.conditions import status_of
+from podium.sweeps.local import LocalCluster
 
 
 @pytest.fixture

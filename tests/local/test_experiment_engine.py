@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from podium.cluster.local.processes.client import cores
 from podium.errors import Conflict, InvalidInput
-from podium.local.cluster import LocalCluster
-from podium.local.katib.wrapping import plain_argv, shell_line
-from podium.local.processes import cores
+from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
+from podium.sweeps.local import LocalCluster
+from podium.sweeps.wrapping import plain_argv
 
 LOSS = "import sys; print('loss=' + sys.argv[1])"
 
@@ -186,7 +187,6 @@ def test_a_command_runs_without_a_shell_only_if_a_shell_would_do_nothing_but_spl
 
 
 def test_the_wrapped_line_is_katibs() -> None:
-    container = {"command": ["python", "a.py"], "args": ["--x", "a b"]}
-    assert shell_line(container) == ["sh", "-c", "python a.py --x a b 1>/var/log/katib/metrics.log 2>&1"]
-    kept = {"command": ["bash", "-c", "a && b"]}
-    assert shell_line(kept)[:2] == ["bash", "-c"]
+    assert join(["python", "a.py", "--x", "a b"]) == (("sh", "-c"), "python a.py --x a b")
+    assert join(["bash", "-c", "a && b"]) == (("bash", "-c"), "a && b")
+    assert redirected("python a.py", METRICS_FILE) == "python a.py 1>/var/log/katib/metrics.log 2>&1"

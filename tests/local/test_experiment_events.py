@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from test_experiment_engine import experiment, run
 
-from podium.local.cluster import LocalCluster
+from podium.sweeps.local import LocalCluster
 
 WRITER = """
 import sys

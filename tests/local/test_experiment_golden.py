@@ -7,8 +7,8 @@ import pytest
 from katibcases import CASES, experiment_of
 
 from podium.errors import InvalidInput
-from podium.local.cluster import LocalCluster
-from podium.local.katib.resuming import resume
+from podium.sweeps.local import LocalCluster
+from podium.sweeps.resume import resume
 
 RESUMED = {"e7-longrunning", "e7-fromvolume", "e7-never"}
 SEARCH_DEPENDS = {"c1-medianstop", "c1-medianstop-no-retain", "c2-medianstop-defaults", "c3-medianstop-unparsable"}

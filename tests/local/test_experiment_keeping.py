@@ -8,10 +8,10 @@ import pytest
 from test_experiment_engine import experiment, run
 
 from podium.errors import InvalidInput, NotFound
-from podium.local.cluster import LocalCluster
-from podium.local.katib.keeping import plan_retention, remove
-from podium.local.katib.resuming import resume
-from podium.local.katib.warm_start import ANNOTATION
+from podium.manifests.labels import WARM_START
+from podium.steps.retention import plan_retention, remove
+from podium.sweeps.local import LocalCluster
+from podium.sweeps.resume import resume
 
 TRAINER = """
 import json, sys
@@ -144,7 +144,7 @@ def earlier(cluster: LocalCluster, name: str, count: int) -> list[float]:
 def warm(algorithm: str = "tpe", names: str = "first", **spec: Any) -> dict[str, Any]:
     settings = [] if algorithm == "cmaes" else [{"name": "random_state", "value": "1"}]
     manifest = experiment(algorithm={"algorithmName": algorithm, "algorithmSettings": settings}, **spec)
-    manifest["metadata"]["annotations"] = {ANNOTATION: names}
+    manifest["metadata"]["annotations"] = {WARM_START: names}
     return manifest
 
 
@@ -176,9 +176,9 @@ def test_a_warm_sweep_goes_on_after_its_sources_are_gone_and_learns_them_once(cl
 
 
 def test_what_was_learnt_moves_the_first_point_towards_the_good_ones(tmp_path: Path) -> None:
-    from podium.local.katib.search import Search
-    from podium.local.katib.warm_start import Earlier
-    from podium.manifests.experiment.space import Parameter
+    from podium.search.search import Search
+    from podium.search.space import Parameter
+    from podium.search.warm_start import Earlier
 
     space = [
         Parameter(name="x", kind="double", low=0.0, high=1.0),
@@ -206,8 +206,8 @@ def test_what_was_learnt_moves_the_first_point_towards_the_good_ones(tmp_path: P
     [
         ({"algorithm": "random"}, "an algorithm with podium.dev/warm-start learns"),
         ({"objective": {"type": "maximize", "objectiveMetricName": "loss"}}, "the same objective"),
-        ({"parameters": "narrow"}, "at least 1 finished trials of first lie in the search space"),
-        ({"parameters": "other"}, "at least 1 finished trials of first lie in the search space"),
+        ({"parameters": "narrow"}, "needs at least 1 finished trials of first within the search space"),
+        ({"parameters": "other"}, "needs at least 1 finished trials of first within the search space"),
         ({"algorithm": "cmaes", "parameters": "two"}, "at least 10 finished trials"),
         ({"names": "nobody"}, "no Experiment nobody"),
     ],

@@ -15,11 +15,12 @@ from test_experiment_engine import experiment, run
 from test_experiment_resume import finish, points
 
 from podium.errors import Conflict, Failed, InvalidInput
-from podium.local.cluster import LocalCluster
-from podium.local.katib.collect import collect
-from podium.local.katib.early_stopping import RuleWatch
-from podium.local.katib.journal import JOURNAL
-from podium.local.katib.resuming import resume
+from podium.manifests.experiment import Experiment
+from podium.search.journal import JOURNAL
+from podium.sweeps.early_stopping import RuleWatch
+from podium.sweeps.local import LocalCluster
+from podium.sweeps.metrics_collector import collect
+from podium.sweeps.resume import resume
 
 
 def until(holds: Any, seconds: float = 20) -> None:
@@ -140,8 +141,8 @@ def test_a_suspended_trial_is_refused_for_nobody_would_start_it(tmp_path: Path) 
 def test_a_carriage_return_ends_no_line_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.log"
     path.write_bytes(b"2026-01-01T00:00:09Z loss=0.5\r2026-01-01T00:00:01Z loss=0.9\n2026-01-01T00:00:05Z loss=0.7\n")
-    spec = {"objective": {"objectiveMetricName": "loss"}, "metricsCollectorSpec": {"collector": {"kind": "StdOut"}}}
-    observation, _ = collect(spec, path, list)
+    parsed = Experiment.parse({"spec": {"objective": {"objectiveMetricName": "loss"}}})
+    observation, _ = collect(parsed, path, list)
     assert observation["metrics"][0]["latest"] == "0.9", "both values of the first line have its time"
 
 
@@ -188,13 +189,13 @@ def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
 ON_A_SMALL_DISK = """
 import json, sys
 from pathlib import Path
-from podium.local.cluster import LocalCluster
+from podium.sweeps.local import LocalCluster
 with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
     cluster.create(json.loads(sys.argv[2]))
     assert cluster.join("Experiment", "e", 30), "it waits for ever"
 Path(sys.argv[1], "big").unlink()
 with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
-    from podium.local.katib.resuming import resume
+    from podium.sweeps.resume import resume
     print(cluster.get("Experiment", "e")["status"]["conditions"][-1])
     resume(cluster, "e")
     assert cluster.join("Experiment", "e", 30)

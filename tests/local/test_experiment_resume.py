@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from podium.errors import Conflict, InvalidInput
-from podium.local.cluster import LocalCluster
-from podium.local.katib.resuming import ask_to_stop, is_stopped, resume
 from podium.manifests.conditions import status_of
+from podium.manifests.experiment import Experiment
+from podium.sweeps.local import LocalCluster
+from podium.sweeps.resume import ask_to_stop, is_stopped, resume
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 
@@ -77,9 +78,9 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
     ("policy", "changes", "law"),
     [
         ("Never", {"maxTrialCount": 4}, "goes on only if"),
-        ("LongRunning", {"maxTrialCount": 2, "parallelTrialCount": 1}, "maxTrialCount > trials"),
-        ("LongRunning", {"parallelTrialCount": 1}, "maxTrialCount > trials"),
-        ("LongRunning", {"maxFailedTrialCount": 1}, "maxTrialCount > trials"),
+        ("LongRunning", {"maxTrialCount": 2, "parallelTrialCount": 1}, "maxTrialCount must be above"),
+        ("LongRunning", {"parallelTrialCount": 1}, "maxTrialCount must be above"),
+        ("LongRunning", {"maxFailedTrialCount": 1}, "maxTrialCount must be above"),
         ("LongRunning", {"maxTrialCount": 4, "parallelTrialCount": 9}, "parallelTrialCount <= maxTrialCount"),
     ],
 )
@@ -100,13 +101,13 @@ def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_pa
                 break
         ask_to_stop(cluster, "e")
         assert cluster.join("Experiment", "e", 30)
-        assert is_stopped(cluster.get("Experiment", "e"))
+        assert is_stopped(cluster.experiment("e"))
         assert cluster.list("Job") == [] or all("conditions" in job["status"] for job in cluster.list("Job"))
         begun = points(cluster, "e")
     with LocalCluster(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         found = finish(cluster, "e")
-        assert not is_stopped(found)
+        assert not is_stopped(Experiment.parse(found))
         assert types(found)[-1] == "Succeeded=True"
         assert found["status"]["trialsSucceeded"] == 3
         assert points(cluster, "e")[: len(begun)] == begun
@@ -115,7 +116,7 @@ def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_pa
 def test_an_engine_that_was_killed_leaves_what_another_can_go_on_with(tmp_path: Path) -> None:
     manifest = json.dumps(experiment("e", most=4, seconds=0.5))
     script = (
-        "import json, sys, time; from pathlib import Path; from podium.local.cluster import LocalCluster\n"
+        "import json, sys, time; from pathlib import Path; from podium.sweeps.local import LocalCluster\n"
         "cluster = LocalCluster(Path(sys.argv[1]), fork_server=False); cluster.create(json.loads(sys.argv[2]))\n"
         "time.sleep(60)"
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from podium.local.cluster import LocalCluster
-from podium.local.processes import cores
+from podium.cluster.local.processes.client import cores
+from podium.sweeps.local import LocalCluster
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
 

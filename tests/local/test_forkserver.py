@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.local.processes import Command, Process
-from podium.local.starter import Starter, find_module, find_preload
+from podium.cluster.local.processes.client import Command, Process
+from podium.cluster.local.processes.launcher_pool import Starter, find_module, find_preload
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
 

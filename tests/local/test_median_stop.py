@@ -2,8 +2,8 @@
 
 import pytest
 
-from podium.local.katib.early_stopping import MedianStop, RuleWatch
 from podium.metrics import Reading
+from podium.sweeps.early_stopping import MedianStop, RuleWatch
 
 
 def readings(*values: str) -> list[Reading]:

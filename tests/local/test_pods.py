@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from podium.cluster.base import Manifest
+from podium.cluster.local.scripts import script_of
 from podium.errors import InvalidInput, PodiumError
-from podium.local.cluster import LocalCluster
-from podium.local.scripts import script_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, SecretKey, build
+from podium.sweeps.local import LocalCluster
 
 PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
 

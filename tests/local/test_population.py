@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
-from podium.local.cluster import LocalCluster
-from podium.local.katib.plans import Seen
-from podium.local.katib.population import GENERATION, PARENT, Population
-from podium.local.katib.resuming import resume
-from podium.local.katib.search import Search
-from podium.manifests.experiment import trial_row
-from podium.manifests.experiment.space import Parameter
+from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
+from podium.search.plans import Seen
+from podium.search.population import GENERATION, PARENT, Population
+from podium.search.search import Search
+from podium.search.space import Parameter
+from podium.sweeps.local import LocalCluster
+from podium.sweeps.resume import resume
 
 SPACE = [
     Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1),
@@ -45,9 +45,9 @@ def generation(population: Population, values: list[float], first: int = 0) -> l
 def test_the_worst_take_the_values_of_the_best_and_the_others_change_theirs() -> None:
     population = Population(SPACE, SETTINGS, True)
     first = generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert all(population.labels(name) == {GENERATION: "0"} for name in first), "more than the population must end"
+    assert all(population.tags(name) == {GENERATION: "0"} for name in first), "more than the population must end"
     second = generation(population, [0.0] * 5, first=6)
-    labels = [population.labels(name) for name in second]
+    labels = [population.tags(name) for name in second]
     assert {one[GENERATION] for one in labels} == {"1"}
     parents = [one[PARENT] for one in labels]
     assert len(set(parents)) == 5
@@ -86,9 +86,9 @@ def test_a_trial_that_failed_is_tried_again_with_the_same_parent() -> None:
     population = Population(SPACE, SETTINGS, True)
     generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     point = population.next("failed")
-    family = population.labels("failed")
+    family = population.tags("failed")
     population.tell("failed", None)
-    again = [(population.next(f"later{number}"), population.labels(f"later{number}")) for number in range(5)]
+    again = [(population.next(f"later{number}"), population.tags(f"later{number}")) for number in range(5)]
     assert again[-1] == (point, family)
 
 
@@ -108,13 +108,13 @@ def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:
     for number in range(8):
         assert search.ask(f"t{number}")
         search.tell(f"t{number}", float(number))
-    known = {f"t{number}": search.labels(f"t{number}") for number in range(8)}
+    known = {f"t{number}": search.tags(f"t{number}") for number in range(8)}
     search = begin()
-    assert {name: search.labels(name) for name in known} == known
+    assert {name: search.tags(name) for name in known} == known
     found = []
     for number in range(8, 12):
         assert search.ask(f"t{number}")
-        found.append(search.labels(f"t{number}"))
+        found.append(search.tags(f"t{number}"))
     assert [one[GENERATION] for one in found[:3]] == ["1"] * 3, "two of five had been there before"
     assert len({one[PARENT] for one in [known["t6"], known["t7"], *found[:3]]}) == 5
 
@@ -156,16 +156,14 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
         resume(cluster, "e", {"maxTrialCount": 16})
         assert cluster.join("Experiment", "e", 60)
         assert cluster.get("Experiment", "e")["status"]["trialsSucceeded"] == 16
-        trials = {one["metadata"]["name"]: one for one in cluster.list("Trial")}
-    rows = {name: trial_row(one) for name, one in trials.items()}
-    ages = [int(one["metadata"]["labels"][GENERATION]) for one in trials.values()]
-    assert max(ages) >= 2
-    for name, one in trials.items():
-        parent = one["metadata"]["labels"].get(PARENT)
-        assert (parent is None) == (one["metadata"]["labels"][GENERATION] == "0")
-        began = float(rows[name].metrics["began"]["latest"])
-        assert began == (float(rows[parent].metrics["score"]["latest"]) if parent else 0.0)
-        assert rows[name].value == pytest.approx(began + float(rows[name].parameters["lr"]))
+        trials = {trial.name: trial for trial in cluster.trials("e")}
+    assert max(int(trial.labels[PBT_GENERATION]) for trial in trials.values()) >= 2
+    for trial in trials.values():
+        parent = trial.labels.get(PBT_PARENT)
+        assert (parent is None) == (trial.labels[PBT_GENERATION] == "0")
+        began = float(trial.metrics["began"]["latest"])
+        assert began == (float(trials[parent].metrics["score"]["latest"]) if parent else 0.0)
+        assert trial.value == pytest.approx(began + float(trial.assignments["lr"]))
     kept = tmp_path / "cluster" / "experiments" / "e" / "checkpoints"
     assert {path.parent.name for path in kept.glob("*/sum")} == set(trials)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.local.launcher import IDLE
-from podium.local.processes import Command, Launcher
+from podium.cluster.local.processes.client import Command, Launcher
+from podium.cluster.local.processes.launcher import IDLE
 
 # A process with a child, and a grandchild that leaves the session: both write their pid and sleep.
 FAMILY = """
@@ -144,7 +144,7 @@ def test_close_stops_everything(start, tmp_path: Path) -> None:
 @pytest.mark.parametrize("victim", ["caller", "launcher"])
 def test_nothing_survives_when_the_caller_or_the_launcher_is_killed(tmp_path: Path, victim: str) -> None:
     source = (
-        "import os, sys, time; from pathlib import Path; from podium.local.processes import *\n"
+        "import os, sys, time; from pathlib import Path; from podium.cluster.local.processes.client import *\n"
         "here = Path(os.environ['OUT']); one = Launcher(); print(one._program.pid, flush=True)\n"
         "argv = (sys.executable, '-c', sys.argv[1])\n"
         "one.start(Command(argv=argv, env=dict(os.environ), cwd=here, log=here / 'log')); time.sleep(60)"

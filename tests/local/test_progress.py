@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.local.progress import View
-from podium.local.run import Run, StepRecord
+from podium.run.progress import View
+from podium.run.run import Run, StepRecord
 from podium.steps.base import SAID
 from podium.terminal import console
 

@@ -14,9 +14,9 @@ import pytest
 
 from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
-from podium.local.cluster import LocalCluster
 from podium.manifests.conditions import State, status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.sweeps.local import LocalCluster
 
 COUNT = "import os, sys, time; n = len(os.listdir('.')); open(f'run-{n}', 'w'); rank = os.environ['RANK']\n"
 """Numbers its own starts: the working directory of a replica lives as long as the job."""
@@ -186,7 +186,7 @@ def test_close_ends_every_process_and_says_why_the_job_failed(tmp_path: Path) ->
 OTHER = """
 import sys, time
 from pathlib import Path
-from podium.local.cluster import LocalCluster
+from podium.sweeps.local import LocalCluster
 import json
 with LocalCluster(Path(sys.argv[1])) as cluster:
     cluster.create(json.loads(sys.argv[2]))

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from podium.local.katib.distributions import decode, encode, from_quantile, to_quantile
-from podium.local.katib.journal import JOURNAL
-from podium.local.katib.search import Search
-from podium.local.katib.warm_start import Earlier
 from podium.manifests.experiment.rules import Findings
-from podium.manifests.experiment.space import Parameter, read_space
+from podium.manifests.experiment.space import read_space
+from podium.search.distributions import decode, encode, from_quantile, to_quantile
+from podium.search.journal import JOURNAL
+from podium.search.search import Search
+from podium.search.space import Parameter
+from podium.search.warm_start import Earlier
 
 
 def double(name: str, **space: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from podium.cluster.local.store import Store
 from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
-from podium.local.store import Store
 
 
 def job(name: str, **labels: str) -> dict:
@@ -27,7 +27,7 @@ from pathlib import Path
 os.umask(0)
 sys.path.insert(0, sys.argv[2])
 from test_experiment_engine import experiment, run
-from podium.local.cluster import LocalCluster
+from podium.sweeps.local import LocalCluster
 with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
     manifest = experiment("import os; print(os.environ['KEY'], 'loss=1')", template={"retain": True}, maxTrialCount=1)
     job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
@@ -125,7 +125,7 @@ def test_a_watch_gives_up_at_its_timeout(store: Store) -> None:
 
 def test_an_object_is_supervised_until_its_process_is_killed(store: Store, tmp_path: Path) -> None:
     source = (
-        "import sys, time; from pathlib import Path; from podium.local.store import Store\n"
+        "import sys, time; from pathlib import Path; from podium.cluster.local.store import Store\n"
         "store = Store(Path(sys.argv[1])); store.create({'kind': 'Job', 'metadata': {'name': 'a'}}); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", source, str(tmp_path)]) as process:
@@ -179,7 +179,7 @@ def test_the_next_to_supervise_something_clears_away_what_a_kill_left(store: Sto
     killed = """if True:
         import os, shutil, sys
         from pathlib import Path
-        from podium.local.store import Store
+        from podium.cluster.local.store import Store
         store = Store(Path(sys.argv[1]))
         store.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {}})
         shutil.rmtree = lambda *_, **__: os.kill(os.getpid(), 9)

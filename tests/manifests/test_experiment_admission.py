@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from podium.errors import InvalidInput
-from podium.manifests.experiment import admit, review
+from podium.manifests.experiment.admission import admit, review
 
 GOLDEN = yaml.safe_load((Path(__file__).parents[1] / "golden/katib/admission.yaml").read_text())
 CASES = {case["case"]: case for case in GOLDEN["cases"]}

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from podium.errors import InvalidInput
-from podium.manifests.experiment import bundled, check, customise, examine, load, render
-from podium.manifests.experiment.build import primary_containers
+from podium.manifests.experiment import Experiment, bundled, check, customize, examine, load
 from podium.metrics import STRICT_FORMAT
 from podium.trainer.config import MODELS, RECIPES, TrainConfig
 
@@ -27,8 +26,8 @@ def test_every_bundled_experiment_is_valid_and_avoids_katibs_traps(name: str) ->
         "loss",
     }
     assert "${trialSpec.Name}" in {given["reference"] for given in spec["trialTemplate"]["trialParameters"]}
-    for container, _ in primary_containers(experiment):
-        command = " ".join([*container["command"], *container["args"]])
+    for _, container in Experiment.parse(experiment).template.primary_containers():
+        command = " ".join(container.words)
         assert not set(command) & set("'\"\\;|&<>()*?`~#\n"), "the command survives an unquoted sh -c"
 
 
@@ -45,7 +44,7 @@ def test_bundled_learning_rates_suit_the_networks_optimizer(name: str, network: 
     least, most = learning_rates(experiment)
     scale = 128 / recipe.batch_size if recipe.optimizer == "sgd" else 1  # 128 is the largest batch that is searched
     assert least <= recipe.lr * scale / 2 < most <= 2 * recipe.lr * min(scale, 1)
-    assert check(experiment)["spec"]["parameters"][1:] == check(load(name))["spec"]["parameters"][1:]
+    assert check(Experiment.parse(experiment)).space[1:] == check(Experiment.load(name)).space[1:]
     if recipe.optimizer == "adadelta":
         assert experiment == load(name)
 
@@ -64,15 +63,15 @@ def test_master_and_worker_run_the_same_program() -> None:
 @pytest.mark.parametrize("count", [0, -1])
 def test_no_trials_are_refused_in_the_users_own_words_and_nothing_else_is(count: int) -> None:
     with pytest.raises(InvalidInput) as caught:
-        customise(load("random"), max_trials=count)
+        customize(Experiment.load("random"), max_trials=count)
     assert caught.value.message == f"`max_trials >= 1` must hold, but got max_trials={count}"
 
 
 def test_customising_changes_what_was_asked_and_nothing_else() -> None:
-    template = load("tpe")
-    before = copy.deepcopy(template)
+    template = Experiment.load("tpe")
+    before = copy.deepcopy(template.manifest)
     made = check(
-        customise(
+        customize(
             template,
             name="sweep-1",
             namespace="team",
@@ -88,50 +87,50 @@ def test_customising_changes_what_was_asked_and_nothing_else() -> None:
             owner={"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"},
         )
     )
-    assert template == before
-    spec = made["spec"]
-    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("sweep-1", "team")
+    assert template.manifest == before
+    spec = made.spec
+    assert (made.name, made.namespace) == ("sweep-1", "team")
     assert (spec["maxTrialCount"], spec["parallelTrialCount"], spec["maxFailedTrialCount"]) == (2, 2, 2)
     assert spec["objective"]["goal"] == 0.99
     assert {"name": "random_state", "value": "7"} in spec["algorithm"]["algorithmSettings"]
     trial = spec["trialTemplate"]["trialSpec"]
     assert trial["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
-    assert trial["metadata"]["labels"] == made["metadata"]["labels"] == {"podium.dev/run": "r"}
-    for container, _ in primary_containers(made):
-        assert container["image"] == "mine:1"
-        assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-        assert container["env"] == [{"name": "A", "value": "1"}]
-        assert container["args"].count("--epochs=3") == 1
-        assert "--epochs=1" not in container["args"]
-        assert container["args"][-3:] == ["--data=file:///d", "--epochs=3", "--model=fast"]
+    assert trial["metadata"]["labels"] == made.labels == {"podium.dev/run": "r"}
+    for _, container in made.template.primary_containers():
+        assert container.image == "mine:1"
+        assert container.limits == {"nvidia.com/gpu": "1"}
+        assert container.manifest["env"] == [{"name": "A", "value": "1"}]
+        assert container.args.count("--epochs=3") == 1
+        assert "--epochs=1" not in container.args
+        assert container.args[-3:] == ("--data=file:///d", "--epochs=3", "--model=fast")
 
 
 def test_a_flag_that_is_given_is_searched_no_more() -> None:
-    made = check(customise(load("random"), flags={"--epochs": "1"}))
-    assert "epochs" not in {parameter["name"] for parameter in made["spec"]["parameters"]}
-    assert "trialParameters.epochs" not in json.dumps(made)
+    made = check(customize(Experiment.load("random"), flags={"--epochs": "1"}))
+    assert "epochs" not in {parameter.name for parameter in made.space}
+    assert "trialParameters.epochs" not in json.dumps(made.manifest)
 
 
 def test_without_workers_the_worker_is_gone() -> None:
-    replicas = customise(load("random"), workers=0)["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
-    assert set(replicas) == {"Master"}
+    job = customize(Experiment.load("random"), workers=0).template.workload
+    assert [replica.role for replica in job.replicas] == ["Master"]
 
 
 def test_a_path_with_a_blank_is_quoted_where_a_shell_reads_it_and_only_there() -> None:
-    made = check(customise(load("random"), flags={"--data": "file:///my data"}))
-    replicas = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
-    args = {kind: replica["template"]["spec"]["containers"][0]["args"] for kind, replica in replicas.items()}
+    made = check(customize(Experiment.load("random"), flags={"--data": "file:///my data"}))
+    args = {replica.role: container.args for replica, container in made.template.workload.containers()}
     assert "'--data=file:///my data'" in args["Master"]
     assert "--data=file:///my data" in args["Worker"]
-    again = customise(made, flags={"--data": "file:///d"})
-    assert sum("--data" in argument for argument in json.dumps(again).split('"')) == 2
+    again = customize(made, flags={"--data": "file:///d"})
+    assert sum("--data" in argument for argument in json.dumps(again.manifest).split('"')) == 2
 
 
 def test_a_trial_gets_its_values_and_its_own_name() -> None:
-    job = render(check(load("random-job")), "random-job-abc", {"lr": "0.1", "batch-size": "64", "schedule": "step"})
-    assert job["metadata"] == {"name": "random-job-abc", "namespace": "default"}
-    args = job["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert args[:3] == ["--lr=0.1", "--batch-size=64", "--schedule=step"]
+    values = {"lr": "0.1", "batch-size": "64", "schedule": "step"}
+    job = check(Experiment.load("random-job")).render("random-job-abc", values)
+    assert job.metadata == {"name": "random-job-abc", "namespace": "default"}
+    args = job.replicas[0].pod.containers[0].args
+    assert args[:3] == ("--lr=0.1", "--batch-size=64", "--schedule=step")
     assert args[-1] == "--output=s3://podium/trials/random-job-abc"
 
 
@@ -145,25 +144,25 @@ def test_trial_metadata_may_be_referred_to() -> None:
         template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["args"].append(
             f"${{trialParameters.m{place}}}"
         )
-    job = render(check(experiment), "t", {"lr": "0.1", "batch-size": "64", "schedule": "step"})
-    args = job["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert args[-5:] == ["default", "Job", "batch/v1", "blue", "n1"]
+    job = check(Experiment.parse(experiment)).render("t", {"lr": "0.1", "batch-size": "64", "schedule": "step"})
+    args = job.replicas[0].pod.containers[0].args
+    assert args[-5:] == ("default", "Job", "batch/v1", "blue", "n1")
     template["trialSpec"]["metadata"] = {}
     with pytest.raises(InvalidInput, match="label or annotation"):
-        check(experiment)
+        check(Experiment.parse(experiment))
 
 
 def test_values_are_not_searched_for_placeholders_again_and_escapes_are_read_as_katib_reads_them() -> None:
     experiment = load("random-job")
     experiment["spec"]["parameters"][2]["feasibleSpace"]["list"] = ["${trialParameters.lr}", "a\\nb", "tab\tc"]
-    checked = check(experiment)
+    checked = check(Experiment.parse(experiment))
     for value, expected in (
         ("${trialParameters.lr}", "${trialParameters.lr}"),
         ("a\\nb", "a\nb"),
         ("tab\tc", "tab\tc"),
     ):
-        job = render(checked, "t", {"lr": "0.1", "batch-size": "64", "schedule": value})
-        assert f"--schedule={expected}" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+        job = checked.render("t", {"lr": "0.1", "batch-size": "64", "schedule": value})
+        assert f"--schedule={expected}" in job.replicas[0].pod.containers[0].args
 
 
 @pytest.mark.parametrize(
@@ -186,5 +185,5 @@ def test_a_name_nobody_knows_is_answered_with_the_nearest() -> None:
 
 
 def test_what_render_prints_can_be_loaded_again() -> None:
-    made = customise(load("medianstop"), name="m1", image="x:2")
-    assert load(yaml.safe_dump(made, sort_keys=False)) == made
+    made = customize(Experiment.load("medianstop"), name="m1", image="x:2")
+    assert load(yaml.safe_dump(made.manifest, sort_keys=False)) == made.manifest

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
-from podium.manifests.experiment import check, examine, load
+from podium.manifests.experiment import Experiment, check, examine, load
 from podium.manifests.experiment.expression import matches, parse_condition
 
 
@@ -135,7 +135,7 @@ def test_what_can_never_end_is_refused_with_its_law(name: str) -> None:
         for replica in container.values():
             replica["template"]["spec"]["containers"][0]["args"] = ["--graph=${trialParameters.trial}"]
     with pytest.raises(InvalidInput) as caught:
-        check(manifest)
+        check(Experiment.parse(manifest))
     assert law in caught.value.message
     assert "spec." in caught.value.message
 
@@ -144,7 +144,7 @@ def test_a_parameter_twice_is_refused() -> None:
     manifest = load("random")
     manifest["spec"]["parameters"].append(manifest["spec"]["parameters"][0])
     with pytest.raises(InvalidInput, match="names are unique"):
-        check(manifest)
+        check(Experiment.parse(manifest))
 
 
 def test_all_broken_rules_are_named_at_once() -> None:
@@ -152,7 +152,7 @@ def test_all_broken_rules_are_named_at_once() -> None:
     manifest["spec"]["objective"]["type"] = "best"
     manifest["spec"]["maxTrialCount"] = 0
     with pytest.raises(InvalidInput) as caught:
-        check(manifest)
+        check(Experiment.parse(manifest))
     assert "spec.objective.type" in caught.value.message
     assert "spec.maxTrialCount" in caught.value.message
 
@@ -160,7 +160,7 @@ def test_all_broken_rules_are_named_at_once() -> None:
 def test_early_stopping_without_retain_is_a_warning_for_the_real_katib() -> None:
     manifest = load("medianstop")
     del manifest["spec"]["trialTemplate"]["retain"]
-    assert check(manifest)
+    assert check(Experiment.parse(manifest))
     (warning,) = examine(manifest)[1]
     assert warning.level == "warning"
     assert "waits for ever" in str(warning.hint)

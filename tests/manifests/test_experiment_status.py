@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from podium.local.katib.trial_status import stand_of, summarise
-from podium.manifests.experiment import best_trial, leaderboard, news
+from podium.manifests.experiment import Trial, best_trial, leaderboard, news
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import Standing, summarize
 from podium.steps.sweep import other_choice
 
 
@@ -40,10 +41,10 @@ def trial(*conditions: str) -> dict[str, Any]:
 def test_a_trial_that_is_first_seen_ended_is_told_of_twice_unless_it_never_began(
     before: str, conditions: tuple[str, ...], told: list[str]
 ) -> None:
-    assert [row.state for row in news(trial(*conditions), before)] == told
+    assert news(Trial(manifest=trial(*conditions)), before) == told
 
 
-def ended(name: str, loss: str, end: str, kind: str = "Succeeded") -> dict[str, Any]:
+def ended(name: str, loss: str, end: str, kind: str = "Succeeded") -> Trial:
     """A trial that ended at a time of the day."""
     one = trial("Created", "Running", kind)
     one["metadata"] = {"name": name}
@@ -53,7 +54,7 @@ def ended(name: str, loss: str, end: str, kind: str = "Succeeded") -> dict[str, 
         one["status"]["conditions"][-1]["lastTransitionTime"] = time
     else:
         one["status"]["completionTime"] = time
-    return one
+    return Trial(manifest=one)
 
 
 EQUAL = [
@@ -63,10 +64,10 @@ EQUAL = [
 
 
 @pytest.mark.parametrize("order", [EQUAL, EQUAL[::-1]], ids=["as created", "reversed"])
-def test_of_equal_trials_the_first_that_ended_is_best(order: list[dict[str, Any]]) -> None:
-    assert [row.name for row in leaderboard(order, maximize=False)] == ["b", "c", "e", "d", "a"]
+def test_of_equal_trials_the_first_that_ended_is_best(order: list[Trial]) -> None:
+    assert [row.name for row in leaderboard(order)] == ["b", "c", "e", "d", "a"]
     status: dict[str, Any] = {}
-    summarise(status, map(stand_of, order), maximize=False)
+    summarize(status, map(Standing.of, order), EQUAL[0].objective)
     assert status["currentOptimalTrial"]["bestTrialName"] == "b"
 
 
@@ -80,8 +81,8 @@ def test_of_equal_trials_the_first_that_ended_is_best(order: list[dict[str, Any]
     ],
 )
 def test_a_choice_that_differs_from_katibs_says_why(katib: str, why: str | None) -> None:
-    best = best_trial(EQUAL, maximize=False)
+    best = best_trial(EQUAL)
     assert best
-    experiment = {"status": {"currentOptimalTrial": {"bestTrialName": katib}}}
+    experiment = Experiment.parse({"status": {"currentOptimalTrial": {"bestTrialName": katib}}})
     expected = why and f"Katib's currentOptimalTrial is {katib}; podium takes b: {why}"
     assert other_choice(experiment, EQUAL, best) == expected

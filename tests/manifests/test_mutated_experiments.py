@@ -13,12 +13,12 @@ import yaml
 from katibcases import bases, mutate
 
 from podium.cli.experiment_options import at_home
+from podium.cluster.local.supervisor import Supervisor
 from podium.doctor.finding import Report
 from podium.doctor.manifest import examine_manifest
 from podium.errors import InvalidInput
-from podium.local.cluster import LocalCluster
-from podium.local.supervisor import Supervisor
-from podium.manifests.experiment import check, customise, examine, load
+from podium.manifests.experiment import Experiment, check, customize, examine, load
+from podium.sweeps.local import LocalCluster
 
 BASES = list(bases())
 COUNT = 400
@@ -75,8 +75,9 @@ def test_mutated_manifests_are_refused_with_law_value_and_field_or_are_experimen
             else:
                 accepted += 1
                 (stored,) = cluster.list("Experiment")
-                admitted = check(stored)
-                assert check(admitted) == admitted, what
+                admitted = check(Experiment.parse(stored))
+                defaulted = Experiment.parse({**stored, "spec": admitted.spec})
+                assert check(defaulted).spec == admitted.spec, what
                 cluster.store.remove("Experiment", stored["metadata"]["name"])
             assert time.monotonic() - began < 10, what
     assert COUNT // 20 < accepted < COUNT // 2, "mutations are neither harmless nor hopeless"
@@ -86,7 +87,7 @@ def test_the_doctor_examines_mutated_manifests_and_fails_what_is_refused() -> No
     for number in range(0, COUNT, 2):
         manifest, what = mutated(number)
         report = examine_manifest(manifest, "file") if manifest.get("kind") == "Experiment" else None
-        if refusal(partial(check, manifest)) is not None:
+        if refusal(lambda manifest=manifest: check(Experiment.parse(manifest))) is not None:
             assert report is None or refuses(report), what
 
 
@@ -101,8 +102,10 @@ def test_options_change_mutated_manifests_or_refuse_them(tmp_path: Path) -> None
     }
     for number in range(0, COUNT, 2):
         manifest, what = mutated(number)
-        change = partial(customise, manifest, flags={"--epochs": "1"}, env=[{"name": "A", "value": "1"}], **options)
-        refused = refusal(lambda change=change: at_home(change(), tmp_path, "data", None))
+        change = partial(customize, flags={"--epochs": "1"}, env=[{"name": "A", "value": "1"}], **options)
+        refused = refusal(
+            lambda change=change, manifest=manifest: at_home(change(Experiment.parse(manifest)), tmp_path, "data", None)
+        )
         assert refused is None or "must hold, but got" in refused, what
 
 
@@ -112,7 +115,7 @@ def test_text_with_slips_in_it_is_refused_as_yaml_or_as_an_experiment() -> None:
         text = yaml.safe_dump(base, sort_keys=False)
         place, slip = draw.randrange(len(text)), draw.choice("{}[]:-#&*!|>'\"%@`\t\n \0aé")
         for slipped in (text[:place], text[:place] + slip + text[place:], text[:place] + text[place + 3 :]):
-            refused = refusal(lambda text=slipped: check(load(text + "\n")))
+            refused = refusal(lambda text=slipped: check(Experiment.parse(load(text + "\n"))))
             says = "must hold, but got|not readable as YAML|but the given text"
             assert refused is None or re.search(says, refused), (name, refused)
 
@@ -122,7 +125,7 @@ def test_a_misspelt_field_is_a_warning_with_the_right_one() -> None:
     manifest["spec"]["maxTrialCounts"] = manifest["spec"].pop("maxTrialCount")
     manifest["spec"]["parameters"][0]["feasibleSpace"]["minimum"] = "0.1"
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["mine"] = 1
-    check(manifest)
+    check(Experiment.parse(manifest))
     found = {finding.field: (finding.level, finding.hint) for finding in examine(manifest)[1]}
     assert found == {
         "spec.maxTrialCounts": ("warning", "did you mean maxTrialCount?"),
@@ -144,4 +147,4 @@ def test_half_a_character_is_no_text() -> None:
 )
 def test_a_slip_that_would_take_the_machine_down_is_refused(change: dict[str, Any], law: str, tmp_path: Path) -> None:
     with Idle(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=law):
-        cluster.create(customise(load("random"), **change))
+        cluster.create(customize(Experiment.load("random"), **change).manifest)

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
-from podium.manifests import experiment
+from podium.manifests.experiment import Experiment
+from podium.manifests.experiment import check as check_experiment
 from podium.manifests.placement import Pods, place
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.workload import Workload
 
 GIVEN: dict[str, Any] = {
     "cpu": "2",
@@ -45,7 +47,7 @@ def check(template: dict[str, Any]) -> None:
 
 def test_every_replica_of_a_job_gets_all_of_it_and_keeps_its_gpus() -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1))
-    placed = place(job, Pods.read(GIVEN))
+    placed = place(Workload.parse(job), Pods.read(GIVEN)).manifest
     assert placed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     for replica in placed["spec"]["pytorchReplicaSpecs"].values():
         check(replica["template"])
@@ -56,13 +58,13 @@ def test_every_replica_of_a_job_gets_all_of_it_and_keeps_its_gpus() -> None:
 
 @pytest.mark.parametrize("name", ["random", "random-job"])
 def test_every_trial_gets_all_of_it(name: str) -> None:
-    placed = place(experiment.load(name), Pods.read(GIVEN))
-    trial = placed["spec"]["trialTemplate"]["trialSpec"]
+    placed = place(Experiment.load(name), Pods.read(GIVEN))
+    trial = placed.manifest["spec"]["trialTemplate"]["trialSpec"]
     replicas = trial["spec"].get("pytorchReplicaSpecs")
     for one in replicas.values() if replicas else [trial["spec"]]:
         check(one["template"])
     assert trial["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-    experiment.admit(placed)
+    check_experiment(placed)
 
 
 @pytest.mark.parametrize(
@@ -77,14 +79,14 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
 )
 def test_a_pod_computes_with_as_many_threads_as_it_asked_for_cores(given: dict[str, Any], threads: str | None) -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=1))
-    for replica in place(job, Pods.read(given))["spec"]["pytorchReplicaSpecs"].values():
+    for replica in place(Workload.parse(job), Pods.read(given)).manifest["spec"]["pytorchReplicaSpecs"].values():
         env = {one["name"]: one["value"] for one in replica["template"]["spec"]["containers"][0].get("env", [])}
         assert env.get("OMP_NUM_THREADS") == threads
 
 
 def test_nothing_said_changes_nothing() -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",)))
-    assert place(job, Pods.read({})) == job
+    assert place(Workload.parse(job), Pods.read({})).manifest == job
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from podium.compiling import compile_pipeline
 from podium.errors import InvalidInput
+from podium.kfp.compiling import compile_pipeline
 from podium.pipelines import NAMES, load
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"

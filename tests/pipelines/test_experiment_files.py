@@ -8,10 +8,10 @@ import yaml
 from click.testing import CliRunner
 from test_podium_run import only_run, podium
 
-from podium.compiling import compile_pipeline
 from podium.errors import InvalidInput
+from podium.kfp.compiling import compile_pipeline
+from podium.kfp.versions import read_spec
 from podium.manifests.experiment import load
-from podium.server.versions import read_spec
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
-from podium.parameters import parameters_of, read_parameters
+from podium.kfp.parameters import parameters_of, read_parameters
 
 
 def pipeline(trials: int = 4, rate: float = 0.5, fast: bool = False, name: str = "x", flags: dict = {}) -> None:  # noqa: B006

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from podium.local.pipeline import from_here
-from podium.local.store import Store
+from podium.cluster.local.store import Store
 from podium.manifests.conditions import status_of
 from podium.registry import open_registry
+from podium.run.child import from_here
 
 LINUX = sys.platform == "linux"
 PODIUM = str(Path(sys.executable).with_name("podium"))
@@ -204,7 +204,7 @@ def test_a_run_stopped_during_its_imports_never_begins(home: Path, tmp_path: Pat
     command = [PODIUM, "run", f"source={tmp_path / 'nowhere'}"]
     process = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        known = "podium.local.pipeline"
+        known = "podium.run.child"
         assert within(60, lambda: any(known in command for command in processes_of(home)))
         if moment == "while it imports":
             (child,) = (pid for pid, command in of_home(home).items() if known in command)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from podium.compiling import compile_pipeline
 from podium.errors import PodiumError
-from podium.local.refusals import check_here
-from podium.parameters import parameters_of, read_parameters
+from podium.kfp.compiling import compile_pipeline
+from podium.kfp.parameters import parameters_of, read_parameters
 from podium.pipelines import load
+from podium.run.checks import check_here
 
 LATER = [
     ("tune_and_promote", "rule=beter", "one of better, not-worse, significant"),

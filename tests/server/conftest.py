@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kfp_server import KfpServer, KfpWorld
 
-from podium.server.client import Server
+from podium.kfp.client import Server
 
 
 @pytest.fixture(params=["2.0.5", "2.16.1"])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from podium.errors import InvalidInput
-from podium.server.cron import check, next_times
+from podium.kfp.cron import check, next_times
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -10,10 +10,10 @@ from test_versions import HELLO
 
 from podium.cli import app
 from podium.errors import InvalidInput, NotFound
-from podium.server import schedules
-from podium.server.client import Server
-from podium.server.schedules import Schedule
-from podium.server.versions import upload
+from podium.kfp import schedules
+from podium.kfp.client import Server
+from podium.kfp.schedules import Schedule
+from podium.kfp.versions import upload
 
 NIGHTLY = "name: nightly\npipeline: hello-world\ncron: 0 0 3 * * *\nparameters: {rounds: 5}\n"
 

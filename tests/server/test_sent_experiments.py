@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from kfp_server import KfpWorld
 
-from podium.compiling import compile_pipeline
 from podium.errors import InvalidInput
-from podium.server import runs, schedules
-from podium.server.client import Server
-from podium.server.versions import upload
+from podium.kfp import runs, schedules
+from podium.kfp.client import Server
+from podium.kfp.compiling import compile_pipeline
+from podium.kfp.versions import upload
 
 ROOT = Path(__file__).parents[2]
 SCHEDULE = "name: nightly\npipeline: tune-and-promote\ncron: '@daily'\nparameters: {experiment: mine/sweep.yaml}\n"

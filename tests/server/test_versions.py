@@ -3,11 +3,11 @@
 import pytest
 from kfp_server import KfpServer, KfpWorld
 
-from podium.compiling import compile_pipeline
 from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.server import runs
-from podium.server.client import Server
-from podium.server.versions import choose, upload
+from podium.kfp import runs
+from podium.kfp.client import Server
+from podium.kfp.compiling import compile_pipeline
+from podium.kfp.versions import choose, upload
 
 HELLO = """
 components: {}

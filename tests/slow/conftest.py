@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from livekubeflow import NAMESPACE, Submit, has_katib, podium
 
-from podium.cluster.kubernetes import KubernetesCluster
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 
 # Of the cores little: a test cluster may be one small node, where three pods of as many threads stand in each other's way.
 SMALL = {"limit": "3000", "epochs": "1", "pods": '{"cpu": "100m"}'}

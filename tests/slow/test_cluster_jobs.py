@@ -17,8 +17,9 @@ from contextlib import ExitStack, suppress
 import pytest
 from kubernetes.client import ApiException
 
-from podium.cluster import Cluster, connect, kubernetes_watch
-from podium.cluster.base import Manifest
+from podium.cluster import connect
+from podium.cluster.base import Cluster, Manifest
+from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
@@ -254,7 +255,7 @@ STEP = """if True:
     import json, time
     @step
     def run():
-        with connect("kubernetes://") as there, launched(there, json.loads(sys.argv[1])):
+        with connect("kubernetes://") as there, launched(there, Workload.parse(json.loads(sys.argv[1]))):
             print("launched", flush=True)
             time.sleep(300)
     run()

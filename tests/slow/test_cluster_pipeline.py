@@ -25,9 +25,9 @@ from livekubeflow import (
     until,
 )
 
-from podium.cluster.kubernetes import KubernetesCluster
-from podium.identity import RUN_LABEL
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.conditions import status_of
+from podium.manifests.labels import RUN as RUN_LABEL
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.usefixtures("server")]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from livekubeflow import NAMESPACE, Submit, cancel, ended_by_cancel, has_katib, jobs_of, podium, pods_of, until
 
-from podium.cluster.kubernetes import KubernetesCluster
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1200)]
 TOLERATION = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}

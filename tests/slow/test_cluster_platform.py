@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from livekubeflow import NAMESPACE, Submit, client, end_of, podium, pods_of
 
-from podium.cluster.kubernetes import KubernetesCluster
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1200)]
 TOLERATION = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from podium.local.cluster import LocalCluster
 from podium.manifests.conditions import State, status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.sweeps.local import LocalCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

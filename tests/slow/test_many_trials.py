@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.local.cluster import LocalCluster
+from podium.sweeps.local import LocalCluster
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 from katibcases import bases, mutate, trivial
 
 from podium.errors import InvalidInput
-from podium.local.cluster import LocalCluster
 from podium.manifests.conditions import status_of
+from podium.sweeps.local import LocalCluster
 
 COUNT = 600
 SECONDS = 10.0

@@ -11,7 +11,7 @@ import pytest
 
 from podium.errors import InvalidInput, PodiumError
 from podium.storage import connect
-from podium.storage.s3config import S3Config, read_config
+from podium.storage.s3.config import S3Config, read_config
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "very-secret"}
 

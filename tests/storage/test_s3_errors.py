@@ -17,8 +17,9 @@ import pytest
 import s3servers
 
 from podium.errors import PodiumError
-from podium.storage import Storage, connect, s3transfer
+from podium.storage import Storage, connect
 from podium.storage.check import check
+from podium.storage.s3 import transfer as s3transfer
 
 
 @pytest.fixture

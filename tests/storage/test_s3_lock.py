@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from podium.errors import PodiumError
-from podium.storage import s3lock
+from podium.storage.s3 import lock as s3lock
 
 
 class Bucket:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.local.processes import Command, Process
-from podium.local.starter import Starter
+from podium.cluster.local.processes.client import Command, Process
+from podium.cluster.local.processes.launcher_pool import Starter
 from podium.trainer.__main__ import main
 
 

@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             if ctx.resilient_parsing:
                 return None
-            from podium.parameters import suggestion
+            from podium.errors import suggestion
 
             raise InvalidInput(f"there is no command {name!r}", suggestion(name, COMMANDS))
         module, attribute, _ = COMMANDS[name]

@@ -147,7 +147,8 @@ def read_experiment(source: str) -> Reader:
     Raises:
         InvalidInput: Katib would refuse it.
     """
-    from podium.manifests.experiment import admit, load
+    from podium.manifests.experiment import load
+    from podium.manifests.experiment.admission import admit
 
     return reader_of(admit(load(source)))
 

@@ -15,14 +15,14 @@ from podium.cli.experiment_options import (
     manifest_options,
     open_cluster,
 )
-from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, summary_of, trials
+from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
 from podium.errors import Failed
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.cluster.base import Manifest
     from podium.doctor.pods import Workload
-    from podium.local.cluster import LocalCluster
+    from podium.manifests.experiment import Experiment
+    from podium.sweeps.local import LocalCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,21 +74,21 @@ def run(
       podium experiment run tpe --name second --warm-start tpe
     """
     from podium.doctor.shell_rules import shell_breaks_values
-    from podium.local.katib.warm_start import sources
     from podium.manifests.experiment import examine
     from podium.settings import Settings
 
-    manifest = changed(source, **options)
-    manifest = at_home(manifest, Settings.from_environment().home, options["data"], options["output"])
+    experiment = changed(source, **options)
+    experiment = at_home(experiment, Settings.from_environment().home, options["data"], options["output"])
     with open_cluster(directory, images, fork_server) as cluster:
         if options["name"] is None:
-            manifest = _free_name(cluster, manifest)
-        name = cluster.create(manifest)["metadata"]["name"]
-        for told in shell_breaks_values.findings(_trials_job(cluster.get("Experiment", name))):
+            experiment = _with_free_name(cluster, experiment)
+        name = experiment.name
+        cluster.create(experiment.manifest)
+        for told in shell_breaks_values.findings(_trials_job(experiment)):
             echo(f"warning: on a cluster {told.what}\n  hint: {told.mend}", err=True)
-        for finding in examine(manifest)[1]:
+        for finding in examine(experiment.manifest)[1]:
             echo(f"warning: {finding.text}\n  hint: {finding.hint}", err=True)
-        warm = f", warm from {', '.join(names)}" if (names := sources(manifest)) else ""
+        warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
         echo(f"Experiment {name}{warm}, everything under {cluster.store.directory}", err=True)
         _follow(cluster, name, as_json)
 
@@ -121,7 +121,7 @@ def resume(
       podium experiment resume random --max-trials 12
     """
     from podium.cli.experiment_view import finished
-    from podium.local.katib.resuming import resume as go_on
+    from podium.sweeps.resume import resume as go_on
 
     given = {
         "maxTrialCount": max_trials,
@@ -129,7 +129,7 @@ def resume(
         "maxFailedTrialCount": max_failed_trials,
     }
     with open_cluster(directory, images, fork_server) as cluster:
-        told = {row.name: row.state for row in finished(cluster, name)}
+        told = {trial.name: trial.phase for trial in finished(cluster, name)}
         go_on(cluster, name, {field: value for field, value in given.items() if value is not None})
         _follow(cluster, name, as_json, told)
 
@@ -152,8 +152,7 @@ def render(source: str, as_json: bool, **options: Any) -> None:
 
     from podium.doctor.manifest import check_for_katib
 
-    manifest = changed(source, **options)
-    check_for_katib(manifest)
+    manifest = check_for_katib(changed(source, **options)).manifest
     echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
 
 
@@ -161,29 +160,25 @@ for command in (list_, status, best, trials, stop, keep, delete):
     experiment.add_command(command)
 
 
-def _trials_job(admitted: "Manifest") -> "Workload":
+def _trials_job(experiment: "Experiment") -> "Workload":
     """Return what the doctor looks at: the job of an Experiment's trials."""
     from podium.doctor.pods import workload
 
-    return workload(admitted["spec"]["trialTemplate"]["trialSpec"], "spec.trialTemplate.trialSpec.", admitted)
+    job = experiment.template.workload
+    return workload(job.manifest, job.path, {**experiment.manifest, "spec": experiment.spec})
 
 
-def _free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
-    metadata = manifest.get("metadata") or {}
-    name, count = metadata.get("name"), 1
-    if not isinstance(name, str):
-        return manifest
-    free = name
-    while cluster.store.exists("Experiment", free):
+def _with_free_name(cluster: "LocalCluster", experiment: "Experiment") -> "Experiment":
+    name, count = experiment.name, 1
+    while cluster.store.exists("Experiment", name):
         count += 1
-        free = f"{name[: 40 - len(str(count)) - 1]}-{count}"
-    return {**manifest, "metadata": {**metadata, "name": free}}
+        name = f"{experiment.name[: 40 - len(str(count)) - 1]}-{count}"
+    return experiment if name == experiment.name else experiment.with_metadata({**experiment.metadata, "name": name})
 
 
 def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str, str] | None = None) -> None:
     from podium.cli.experiment_view import progress
-    from podium.local.katib.resuming import is_stopped
-    from podium.manifests.conditions import status_of
+    from podium.sweeps.resume import is_stopped
 
     try:
         with progress(cluster, name, told or {}) as view:
@@ -195,14 +190,13 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
     except KeyboardInterrupt:
         echo(f"Experiment {name} is stopped; resume it with: {cluster.store.resume_command(name)}", err=True)
         raise
-    found = cluster.get("Experiment", name)
+    found = cluster.experiment(name)
     if is_stopped(found):
-        why = status_of(found).message.partition(";")[0].removeprefix("Experiment was stopped")
+        why = found.state.message.partition(";")[0].removeprefix("Experiment was stopped")
         raise Failed(f"Experiment {name} was stopped{why}", f"resume it with: {cluster.store.resume_command(name)}")
-    state = summary_of(found)
-    if state["state"] != "Succeeded":
-        raise _failure(cluster, name, state["message"])
-    echo(state["message"], err=True)
+    if not found.state.succeeded:
+        raise _failure(cluster, name, found.state.message)
+    echo(found.state.message, err=True)
     show_best(cluster, name, as_json)
 
 
@@ -210,7 +204,7 @@ def _failure(cluster: "LocalCluster", name: str, message: str) -> Failed:
     from podium.cli.experiment_view import finished
 
     text = f"Experiment {name} failed: {message}"
-    bad = next((row.name for row in finished(cluster, name) if row.state in ("Failed", "MetricsUnavailable")), None)
+    bad = next((one.name for one in finished(cluster, name) if one.phase in ("Failed", "MetricsUnavailable")), None)
     if bad is None:
         return Failed(text, f"podium experiment trials {name}")
     lines = list(cluster.logs("Trial", bad))[-8:]

@@ -9,7 +9,8 @@ import click
 from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from podium.local.cluster import LocalCluster
+    from podium.manifests.experiment import Experiment
+    from podium.sweeps.local import LocalCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,22 +60,22 @@ def changed(
     flags: tuple[str, ...],
     warm_start: tuple[str, ...],
     **changes: Any,
-) -> dict[str, Any]:
+) -> "Experiment":
     """Load an Experiment and change it as the options say.
 
     Raises:
         InvalidInput: A flag has no value, or there is no such file or bundled Experiment, or it is not readable.
     """
-    from podium.local.katib.warm_start import ANNOTATION
-    from podium.manifests.experiment import check_shape, customise, load
+    from podium.manifests.experiment import Experiment, customize, load
     from podium.manifests.experiment.build import own_name
+    from podium.manifests.labels import WARM_START
 
     networks = [text.partition("=")[2] for text in flags if text.lstrip("-").startswith("model=")]
     manifest = load(source, networks[-1] if networks else "")
     if (kind := manifest.get("kind")) in ("PyTorchJob", "Job"):
         law = f"`kind is Experiment` must hold, but {source} holds a {kind}"
         raise InvalidInput(law, f"podium job run {source}" if Path(source).is_file() else "podium job run FILE")
-    check_shape(manifest)
+    experiment = Experiment.parse(manifest)
     given: dict[str, str | None] = {}
     for text in flags:
         flag, equals, value = text.partition("=")
@@ -84,19 +85,19 @@ def changed(
     if data:
         given["--data"] = _uri(data)
     if output:
-        template = (manifest.get("spec") or {}).get("trialTemplate")
-        if not template:
-            raise InvalidInput("`there is a spec.trialTemplate` must hold for --output, but got none", "write one")
-        given["--output"] = f"{_uri(output)}/${{trialParameters.{own_name(template)}}}"
-    annotations = {ANNOTATION: ", ".join(warm_start)} if warm_start else None
-    return customise(manifest, name=name, flags=given, annotations=annotations, **changes)
+        if not experiment.template.parameters and not experiment.template.workload.manifest:
+            raise InvalidInput("--output needs a spec.trialTemplate, but there is none", "write one")
+        experiment, own = own_name(experiment)
+        given["--output"] = f"{_uri(output)}/{own}"
+    annotations = {WARM_START: ", ".join(warm_start)} if warm_start else None
+    return customize(experiment, name=name, flags=given, annotations=annotations, **changes)
 
 
-def at_home(manifest: dict[str, Any], home: Path, data: str | None, output: str | None) -> dict[str, Any]:
+def at_home(experiment: "Experiment", home: Path, data: str | None, output: str | None) -> "Experiment":
     """Point our own trainer's S3 defaults at this machine's directories, where the user named none.
 
     Args:
-        manifest: As changed by the options.
+        experiment: As changed by the options.
         home: Holds ``data/mnist`` and ``trials``.
         data: What the user gave.
         output: What the user gave.
@@ -104,22 +105,21 @@ def at_home(manifest: dict[str, Any], home: Path, data: str | None, output: str 
     Raises:
         InvalidInput: There is no dataset where it would be.
     """
-    from podium.manifests.experiment import customise
-    from podium.manifests.experiment.build import own_name, primary_containers
+    from podium.manifests.experiment import customize
+    from podium.manifests.experiment.build import own_name
 
-    containers = [one for one, _ in primary_containers(manifest)]
-    words = [word for one in containers for word in [*(one.get("command") or []), *(one.get("args") or [])]]
+    words = [word for _, one in experiment.template.primary_containers() for word in one.words]
     flags: dict[str, str] = {}
     if not any(words[at : at + 2] == _TRAINER for at in range(len(words))):
-        return manifest
+        return experiment
     if not data and any(word.startswith("--data=s3://podium/") for word in words):
         flags["--data"] = str(home / "data" / "mnist")
         if not Path(flags["--data"], "dataset.json").exists():
-            raise InvalidInput(f"`there is a dataset` must hold, but {flags['--data']} has none", "podium data prepare")
+            raise InvalidInput(f"no dataset at {flags['--data']}", "podium data prepare")
     if not output and any(word.startswith("--output=s3://podium/") for word in words):
-        own = own_name(manifest["spec"]["trialTemplate"])
-        flags["--output"] = f"{home / 'trials'}/${{trialParameters.{own}}}"
-    return customise(manifest, flags=flags)
+        experiment, own = own_name(experiment)
+        flags["--output"] = f"{home / 'trials'}/{own}"
+    return customize(experiment, flags=flags)
 
 
 def _uri(text: str) -> str:
@@ -132,8 +132,8 @@ def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_serv
     Raises:
         InvalidInput: An image is not written IMAGE=DIR.
     """
-    from podium.local.cluster import LocalCluster
     from podium.settings import Settings
+    from podium.sweeps.local import LocalCluster
 
     for text in images:
         if not all(text.partition("=")[::2]):

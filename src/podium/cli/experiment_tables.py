@@ -12,8 +12,8 @@ from podium.errors import NotFound
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.cluster.base import Manifest
-    from podium.local.cluster import LocalCluster
+    from podium.manifests.experiment import Experiment
+    from podium.sweeps.local import LocalCluster
 
 
 @click.command("list")
@@ -27,9 +27,10 @@ def list_(directory: Path | None, as_json: bool) -> None:
       podium experiment list --json
     """
     from podium.cli.model_tables import table
+    from podium.manifests.experiment import Experiment
 
     with open_cluster(directory) as cluster:
-        rows = [summary_of(one) for one in cluster.list("Experiment")]
+        rows = [summary_of(Experiment.parse(one)) for one in cluster.list("Experiment")]
     if as_json:
         echo(json.dumps(rows, indent=1))
         return
@@ -49,12 +50,12 @@ def status(name: str, directory: Path | None, as_json: bool) -> None:
       podium experiment status random
     """
     with open_cluster(directory) as cluster:
-        found = cluster.get("Experiment", name)
-    summary = {**summary_of(found), "status": found.get("status", {})}
+        found = cluster.experiment(name)
+    summary = {**summary_of(found), "status": found.status}
     if as_json:
         echo(json.dumps(summary, indent=1))
         return
-    counts = [f"{count} {field.removeprefix('trials').lower()}" for field, count in _counts(found).items()]
+    counts = [f"{len(names)} {phase.lower()}" for phase, names in found.trials.items()]
     echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
     if summary["message"]:
         echo(summary["message"])
@@ -86,12 +87,13 @@ def trials(name: str, directory: Path | None, as_json: bool) -> None:
     Example:
       podium experiment trials random
     """
-    from podium.cli.experiment_view import OF, as_dict, draw, ranked
+    from podium.cli.experiment_view import draw
+    from podium.manifests.experiment import leaderboard
 
     with open_cluster(directory) as cluster:
-        found = cluster.get("Experiment", name)
-        rows = ranked(cluster.list("Trial", {OF: name}), found)
-    echo(json.dumps([as_dict(row) for row in rows], indent=1) if as_json else draw(rows, found))
+        found = cluster.experiment(name)
+        ranked = leaderboard(cluster.trials(name))
+    echo(json.dumps([trial.summary() for trial in ranked], indent=1) if as_json else draw(ranked, found))
 
 
 @click.command()
@@ -105,7 +107,7 @@ def stop(name: str, directory: Path | None, as_json: bool) -> None:
     Example:
       podium experiment stop random
     """
-    from podium.local.katib.resuming import ask_to_stop
+    from podium.sweeps.resume import ask_to_stop
 
     with open_cluster(directory) as cluster:
         ask_to_stop(cluster, name)
@@ -126,7 +128,7 @@ def delete(name: str, directory: Path | None, as_json: bool) -> None:
       podium experiment delete random
     """
     with open_cluster(directory) as cluster:
-        cluster.get("Experiment", name)
+        cluster.experiment(name)
         cluster.delete("Experiment", name)
     if as_json:
         echo(json.dumps({"experiment": name, "deleted": True}))
@@ -149,7 +151,7 @@ def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: 
       podium experiment keep random --best 3 --delete
     """
     from podium.cli.model_tables import size
-    from podium.local.katib.keeping import plan_retention, remove
+    from podium.steps.retention import plan_retention, remove
 
     with open_cluster(directory) as cluster:
         found = plan_retention(cluster, name, best)
@@ -168,39 +170,30 @@ def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: 
 
 def show_best(cluster: "LocalCluster", name: str, as_json: bool) -> None:
     """Print an Experiment's best trial."""
-    from podium.cli.experiment_view import OF, as_dict
-    from podium.manifests.experiment import best_trial, objective_of
+    from podium.manifests.experiment import best_trial
 
-    found = cluster.get("Experiment", name)
-    row = best_trial(cluster.list("Trial", {OF: name}), maximize=objective_of(found)[1])
-    if row is None:
+    cluster.experiment(name)
+    best = best_trial(cluster.trials(name))
+    if best is None:
         hint = f"podium experiment trials {name} names them; podium job logs TRIAL | podium doctor - says why"
         raise NotFound(f"no trial of {name} has a result", hint)
     if as_json:
-        echo(json.dumps({"experiment": name, **as_dict(row)}, indent=1))
+        echo(json.dumps({"experiment": name, **best.summary()}, indent=1))
         return
-    echo(f"best trial: {row.name}")
-    for parameter, value in row.parameters.items():
+    echo(f"best trial: {best.name}")
+    for parameter, value in best.assignments.items():
         echo(f"  {parameter} = {value}")
-    for metric, values in row.metrics.items():
+    for metric, values in best.metrics.items():
         echo(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
 
 
-def summary_of(found: "Manifest") -> dict[str, Any]:
+def summary_of(experiment: "Experiment") -> dict[str, Any]:
     """Return an Experiment in a few words."""
-    from podium.manifests.conditions import status_of
-
-    state = status_of(found)
     return {
-        "name": found["metadata"]["name"],
-        "state": state.phase,
-        "message": state.message,
-        "trials": (found.get("status") or {}).get("trials", 0),
-        "algorithm": found["spec"]["algorithm"]["algorithmName"],
-        "created": found["metadata"].get("creationTimestamp", ""),
+        "name": experiment.name,
+        "state": experiment.state.phase,
+        "message": experiment.state.message,
+        "trials": experiment.trial_count,
+        "algorithm": experiment.algorithm.name,
+        "created": experiment.created,
     }
-
-
-def _counts(found: "Manifest") -> dict[str, int]:
-    counted = found.get("status") or {}
-    return {field: count for field, count in counted.items() if field.startswith("trial") and field != "trials"}

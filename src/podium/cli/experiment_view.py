@@ -5,22 +5,20 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podium.cli.model_tables import table
-from podium.cluster.base import Cluster, Manifest
+from podium.cluster.base import Cluster
 from podium.errors import NotFound
-from podium.local.katib.resuming import has_ended
-from podium.manifests.experiment import TrialRow, leaderboard, news, objective_of, trial_row
+from podium.manifests.experiment import Experiment, Trial, best_trial, news
+from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
+from podium.sweeps.resume import has_ended
 from podium.terminal import console, echo
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
-
-OF = "katib.kubeflow.org/experiment"
-"""Label of an Experiment's trials."""
 
 _MARKS = {
     "Pending": ("·", "dim"),
@@ -31,76 +29,51 @@ _MARKS = {
     "MetricsUnavailable": ("?", "red"),
     "Killed": ("■", "yellow"),
 }
-_LISTS = {
-    "Succeeded": "succeededTrialList",
-    "EarlyStopped": "earlyStoppedTrialList",
-    "Failed": "failedTrialList",
-    "MetricsUnavailable": "metricsUnavailableTrialList",
-    "Killed": "killedTrialList",
-    "Running": "runningTrialList",
-}
-"""Where an Experiment's status names its trials in each state; those that ended first."""
-
 _SHOWN = 24
 """Rows of the live table at most; earlier trials are counted, the best always shown."""
 
 
-def trials_of(cluster: Cluster, experiment: Manifest) -> list[TrialRow]:
+def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:
     """Return the trials, oldest first; a running one has the last metrics it printed."""
-    rows = []
-    for trial in cluster.list("Trial", {OF: experiment["metadata"]["name"]}):
-        row = trial_row(trial)
-        if row.state == "Running" and not row.metrics:
-            row.metrics.update(_printed(cluster, trial, experiment))
-        rows.append(row)
-    return rows
+    trials = []
+    for trial in cluster.trials(experiment.name):
+        running = trial.phase == "Running" and not trial.metrics
+        trials.append(trial.with_metrics(_printed(cluster, trial, experiment)) if running else trial)
+    return trials
 
 
-def finished(cluster: Cluster, name: str) -> list[TrialRow]:
+def finished(cluster: Cluster, name: str) -> list[Trial]:
     """Return the trials that ended, oldest first."""
-    return [trial_row(trial) for trial in cluster.list("Trial", {OF: name}) if has_ended(trial)]
+    return [trial for trial in cluster.trials(name) if has_ended(trial)]
 
 
-def _printed(cluster: Cluster, trial: Manifest, experiment: Manifest) -> dict[str, dict[str, str]]:
-    names = metric_names(experiment)
-    source = (experiment["spec"].get("metricsCollectorSpec") or {}).get("source") or {}
-    formats = (source.get("filter") or {}).get("metricsFormat")
+def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
+    names, formats = experiment.objective.metrics, experiment.collector.filters or None
     lines: deque[str] = deque(maxlen=200)
     with suppress(NotFound):
-        lines.extend(cluster.logs("Trial", trial["metadata"]["name"]))
+        lines.extend(cluster.logs("Trial", trial.name))
     return {name: values for name, values in fold(read_text(lines, names, formats), names).items() if _known(values)}
 
 
-def metric_names(experiment: Mapping[str, Any]) -> list[str]:
-    """Return the metrics of an Experiment, the objective first."""
-    objective = experiment["spec"]["objective"]
-    return [objective["objectiveMetricName"], *(objective.get("additionalMetricNames") or [])]
-
-
-def as_dict(row: TrialRow) -> dict[str, Any]:
-    """Return a trial for --json."""
-    return {field: getattr(row, field) for field in row.__dataclass_fields__}
-
-
-def draw(rows: Sequence[TrialRow], experiment: Manifest) -> str:
+def draw(trials: Sequence[Trial], experiment: Experiment) -> str:
     """Draw trials as aligned text."""
-    names, metrics = _columns(rows), metric_names(experiment)
+    names, metrics = _columns(trials), experiment.objective.metrics
     head = ("TRIAL", "STATE", *(f">{name}" for name in names), *(f">{name}" for name in metrics), ">SECONDS")
-    return table(head, [_cells(row, names, metrics, experiment) for row in rows])
+    return table(head, [_cells(trial, names, experiment) for trial in trials])
 
 
-def _columns(rows: Sequence[TrialRow]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row.parameters))
+def _columns(trials: Sequence[Trial]) -> list[str]:
+    return list(dict.fromkeys(name for trial in trials for name in trial.assignments))
 
 
-def _cells(row: TrialRow, names: Sequence[str], metrics: Sequence[str], experiment: Manifest) -> list[str]:
-    strategies = {one["name"]: one["value"] for one in experiment["spec"]["objective"].get("metricStrategies") or []}
-    ended = row.state not in ("Running", "Pending")
+def _cells(trial: Trial, names: Sequence[str], experiment: Experiment) -> list[str]:
+    objective, ended = experiment.objective, trial.phase not in ("Running", "Pending")
     shown = [
-        row.metrics.get(name, {}).get(strategies.get(name, "latest") if ended else "latest", "") for name in metrics
+        trial.metrics.get(name, {}).get(objective.strategies.get(name, "latest") if ended else "latest", "")
+        for name in objective.metrics
     ]
-    values = [_short(row.parameters.get(name, "")) for name in names]
-    return [row.name, row.state, *values, *shown, "" if row.seconds is None else f"{row.seconds:.1f}"]
+    values = [_short(trial.assignments.get(name, "")) for name in names]
+    return [trial.name, trial.phase, *values, *shown, "" if trial.seconds is None else f"{trial.seconds:.1f}"]
 
 
 def _short(value: str) -> str:
@@ -145,33 +118,32 @@ class Lines(View):
 
     def __init__(self, cluster: Cluster, name: str, told: Mapping[str, str]) -> None:
         super().__init__(cluster, name)
-        self._states = dict(told)
+        self._phases = dict(told)
 
     def look(self) -> None:
         """Print what changed; only trials of which the Experiment says so are read, for there may be thousands."""
-        experiment = self._cluster.get("Experiment", self._name)
-        status = experiment.get("status") or {}
+        experiment = self._cluster.experiment(self._name)
         changed = [
             name
-            for state, names in _LISTS.items()
-            for name in status.get(names) or []
-            if self._states.get(name) != state
+            for phase, names in experiment.trials.items()
+            for name in names
+            if phase != "Created" and self._phases.get(name) != phase
         ]
         for name in changed:
             with suppress(NotFound):
-                for row in news(self._cluster.get("Trial", name), self._states.get(name, "Pending")):
-                    self._states[name] = row.state
-                    echo(self._line(row, experiment), err=True)
+                trial = self._cluster.trial(name)
+                for phase in news(trial, self._phases.get(name, "Pending")):
+                    self._phases[name] = phase
+                    echo(self._line(trial, phase, experiment), err=True)
 
-    def _line(self, row: TrialRow, experiment: Manifest) -> str:
+    def _line(self, trial: Trial, phase: str, experiment: Experiment) -> str:
         since = f"[{time.monotonic() - self._began:7.1f} s]"
-        words = " ".join(f"{name}={_short(value)}" for name, value in row.parameters.items())
-        if row.state == "Running":
-            return f"{since} {row.name} Running {words}"
-        cells = _cells(row, [], metric_names(experiment), experiment)[2:-1]
-        found = " ".join(f"{name}={cell}" for name, cell in zip(metric_names(experiment), cells, strict=True) if cell)
-        good = row.state in ("Succeeded", "EarlyStopped")
-        return f"{since} {row.name} {row.state} {found if good else row.message} {words}".rstrip()
+        words = " ".join(f"{name}={_short(value)}" for name, value in trial.assignments.items())
+        if phase == "Running":
+            return f"{since} {trial.name} Running {words}"
+        cells = zip(experiment.objective.metrics, _cells(trial, [], experiment)[2:-1], strict=True)
+        metrics = " ".join(f"{name}={cell}" for name, cell in cells if cell)
+        return f"{since} {trial.name} {phase} {metrics if trial.is_good else trial.message} {words}".rstrip()
 
 
 class Screen(View):
@@ -179,12 +151,12 @@ class Screen(View):
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         super().__init__(cluster, name)
-        self._seen: tuple[Manifest, list[TrialRow]] | None = None
+        self._seen: tuple[Experiment, list[Trial]] | None = None
 
     def look(self) -> None:
         """Take in what there is now."""
         with suppress(NotFound):
-            experiment = self._cluster.get("Experiment", self._name)
+            experiment = self._cluster.experiment(self._name)
             self._seen = experiment, trials_of(self._cluster, experiment)
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
@@ -193,7 +165,7 @@ class Screen(View):
             yield "starting …"
             return
         experiment, rows = self._seen
-        names, metrics = _columns(rows), metric_names(experiment)
+        names, metrics = _columns(rows), experiment.objective.metrics
         heads = ["TRIAL", "STATE", *names, *metrics, "SECONDS"]
         last = len(heads) - 1
         objective = 2 + len(names)
@@ -207,13 +179,12 @@ class Screen(View):
             table = self._table(experiment, rows, heads, dropped)
         yield table
 
-    def _table(
-        self, experiment: Manifest, rows: Sequence[TrialRow], heads: Sequence[str], dropped: Set[int]
-    ) -> "Table":
+    def _table(self, experiment: Experiment, rows: Sequence[Trial], heads: Sequence[str], dropped: Set[int]) -> "Table":
         from rich.table import Table
 
-        names, metrics = _columns(rows), metric_names(experiment)
-        best = _best(rows, experiment)
+        names = _columns(rows)
+        leader = best_trial(rows)
+        best = leader.name if leader else ""
         hidden = [row for row in rows[:-_SHOWN] if row.name != best]
         shown = Table(box=None, pad_edge=False, title_justify="left", title_style="bold")
         shown.title = f"{self._name}: {len(rows)} trials, {time.monotonic() - self._began:.0f} s"
@@ -227,19 +198,7 @@ class Screen(View):
                 shown.add_column(head, justify="left" if at < 2 else "right", no_wrap=True)
         for row in rows:
             if row not in hidden:
-                mark, style = _MARKS.get(row.state, ("·", ""))
-                cells = [cell for at, cell in enumerate(_cells(row, names, metrics, experiment)) if at not in dropped]
+                mark, style = _MARKS.get(row.phase, ("·", ""))
+                cells = [cell for at, cell in enumerate(_cells(row, names, experiment)) if at not in dropped]
                 shown.add_row(f"[{style}]{mark}[/]", *cells, style="bold" if row.name == best else "")
         return shown
-
-
-def _best(rows: Sequence[TrialRow], experiment: Manifest) -> str:
-    """Return the name of the best trial so far, or nothing."""
-    _, maximize, _ = objective_of(experiment)
-    ended = [row for row in rows if row.value is not None]
-    return (max if maximize else min)(ended, key=lambda row: row.value or 0.0).name if ended else ""
-
-
-def ranked(rows: Sequence[Manifest], experiment: Manifest) -> list[TrialRow]:
-    """Return trials, best first."""
-    return leaderboard(rows, maximize=objective_of(experiment)[1])

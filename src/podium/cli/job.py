@@ -9,11 +9,12 @@ import click
 from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound
+from podium.manifests.labels import IGNORED_FIELDS
 from podium.terminal import echo, echo_log
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster, Manifest
-    from podium.local.cluster import LocalCluster
+    from podium.sweeps.local import LocalCluster
 
 KINDS = ("PyTorchJob", "Job")
 
@@ -194,7 +195,7 @@ def _with_free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest"
 def _say_where(cluster: "LocalCluster", manifest: "Manifest") -> None:
     kind, metadata = manifest["kind"], manifest["metadata"]
     echo(f"{kind} {metadata['name']}, everything under {cluster.store.place(kind, metadata['name'])}", err=True)
-    if ignored := (metadata.get("annotations") or {}).get("podium.dev/ignored-fields"):
+    if ignored := (metadata.get("annotations") or {}).get(IGNORED_FIELDS):
         echo(f"without meaning on this machine, ignored: {ignored}", err=True)
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.cli.model_tables import table
-from podium.local.jsonfile import read_json
+from podium.cluster.local.jsonfile import read_json
 from podium.manifests.conditions import status_of
 from podium.terminal import console, echo, echo_log
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from podium.local.cluster import LocalCluster
+    from podium.sweeps.local import LocalCluster
 
 LOOK = 0.2
 """Seconds between two looks."""

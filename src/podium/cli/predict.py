@@ -8,6 +8,7 @@ import click
 
 from podium.cli.registry_options import open_registry, output, registry_options
 from podium.errors import Failed, InvalidInput
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.registry.version import Facts
@@ -76,7 +77,7 @@ def predict(
     output(as_json, value, lambda: "\n".join(_line(one) for one in found))
     if unread:
         for one in unread:
-            click.echo(one.reason, err=True)
+            echo(one.reason, err=True)
         raise Failed(f"{len(unread)} of {len(found) + len(unread)} pictures could not be classified")
 
 

@@ -23,9 +23,9 @@ def reap(cluster: str, delete: bool, every: float | None, as_json: bool) -> None
       podium reap --cluster kubernetes://kubeflow --delete
       podium reap --cluster kubernetes://kubeflow --delete --every 10
     """
-    from podium.cluster.kubernetes import KubernetesCluster
-    from podium.cluster.reap import keep_reaping, orphans
-    from podium.cluster.reap import reap as delete_all
+    from podium.cluster.kubernetes.cluster import KubernetesCluster
+    from podium.cluster.kubernetes.reap import keep_reaping, orphans
+    from podium.cluster.kubernetes.reap import reap as delete_all
     from podium.errors import require
 
     require(cluster.startswith("kubernetes://"), "only a Kubernetes cluster has orphans", cluster=cluster)

@@ -35,9 +35,9 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) 
     if list_:
         _show_parameters(pipeline, as_json)
         return
-    from podium.local.outcome import outcome_of, show
-    from podium.local.progress import progress
-    from podium.local.run import run_pipeline
+    from podium.run.outcome import outcome_of, show
+    from podium.run.progress import progress
+    from podium.run.run import run_pipeline
     from podium.settings import Settings
 
     try:
@@ -78,7 +78,7 @@ def compile_(
       podium compile train_and_promote epochs=10 --trainer-image example/trainer:1 -o train.yaml
       podium compile --platform secret=podium-storage --platform timeout=7200 --platform retries=2
     """
-    from podium.compiling import compile_pipeline
+    from podium.kfp.compiling import compile_pipeline
 
     pipeline, words = _split(pipeline, parameters)
     text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, platform=platform)
@@ -104,7 +104,7 @@ def _split(first: str, rest: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def _show_parameters(pipeline: str, as_json: bool) -> None:
-    from podium.parameters import parameters_of
+    from podium.kfp.parameters import parameters_of
     from podium.pipelines import load
 
     rows = parameters_of(load(pipeline).pipeline_func)

@@ -10,7 +10,7 @@ from podium.cli.server_options import GROUP, open_server, server_options
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.server.schedules import Change
+    from podium.kfp.schedules import Change
 
 PATHS = click.Path(exists=True, path_type=Path)
 
@@ -40,8 +40,8 @@ def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
     Example:
       podium schedule plan
     """
-    from podium.server.schedules import load
-    from podium.server.schedules import plan as compare
+    from podium.kfp.schedules import load
+    from podium.kfp.schedules import plan as compare
 
     wanted = load(paths or [Path("schedules")])
     _show(compare(open_server(**server), wanted), as_json)
@@ -61,7 +61,7 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> 
     Example:
       podium schedule apply
     """
-    from podium.server import schedules
+    from podium.kfp import schedules
 
     wanted = schedules.load(paths or [Path("schedules")])
     there = open_server(**server)
@@ -81,7 +81,7 @@ def list_(as_json: bool, **server: Any) -> None:
     Example:
       podium schedule list
     """
-    from podium.server.schedules import present, settings_of
+    from podium.kfp.schedules import present, settings_of
 
     rows = [{"name": str(one.display_name), **settings_of(one)} for one in present(open_server(**server))]
     if as_json:
@@ -104,7 +104,7 @@ def pause(name: str, **server: Any) -> None:
     Example:
       podium schedule pause nightly-tune
     """
-    from podium.server.schedules import find, switch
+    from podium.kfp.schedules import find, switch
 
     there = open_server(**server)
     for one in find(there, name):
@@ -122,7 +122,7 @@ def delete(name: str, **server: Any) -> None:
     Example:
       podium schedule delete nightly-tune
     """
-    from podium.server.schedules import find, remove
+    from podium.kfp.schedules import find, remove
 
     there = open_server(**server)
     for one in find(there, name):
@@ -131,7 +131,7 @@ def delete(name: str, **server: Any) -> None:
 
 
 def _show(changes: "list[Change]", as_json: bool) -> None:
-    from podium.server.cron import next_times
+    from podium.kfp.cron import next_times
 
     rows: list[dict[str, Any]] = [
         {

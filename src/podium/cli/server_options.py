@@ -10,7 +10,7 @@ from podium.documents import read_text
 from podium.errors import require
 
 if TYPE_CHECKING:
-    from podium.server.client import Server
+    from podium.kfp.client import Server
 
 Command = Callable[..., Any]
 GROUP = "podium"
@@ -34,7 +34,7 @@ def server_options(command: Command) -> Command:
 
 def open_server(host: str | None, namespace: str | None, token_file: Path | None) -> "Server":
     """Connect as the options say."""
-    from podium.server.client import Server
+    from podium.kfp.client import Server
 
     token = read_text(token_file).strip() if token_file else None
     require(token is None or (token.isascii() and token.isprintable()), "a token is one line of ASCII",

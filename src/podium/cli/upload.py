@@ -39,7 +39,7 @@ def upload(
       podium upload tune_and_promote --host http://127.0.0.1:8888
       podium compile -o pipeline.yaml && podium upload pipeline.yaml
     """
-    from podium.server.versions import upload as upload_text
+    from podium.kfp.versions import upload as upload_text
 
     text = _text(pipeline, steps_image, trainer_image)
     there = open_server(**server)
@@ -56,11 +56,11 @@ def upload(
 def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> str:
     from podium.documents import read_text
     from podium.errors import InvalidInput, require
-    from podium.server.versions import read_spec
+    from podium.kfp.versions import read_spec
 
     file = Path(pipeline)
     if file.suffix not in (".yaml", ".yml"):
-        from podium.compiling import compile_pipeline
+        from podium.kfp.compiling import compile_pipeline
 
         return compile_pipeline(pipeline, steps_image=steps_image, trainer_image=trainer_image)
     hint = "give the images to `podium compile`"
@@ -105,9 +105,9 @@ def submit(
       podium submit train_and_promote epochs=3 workers=2 --wait
       podium submit tune-and-promote --version v3-1a2b3c4d max_trials=6
     """
-    from podium.server.runs import follow
-    from podium.server.runs import submit as start
-    from podium.server.versions import choose
+    from podium.kfp.runs import follow
+    from podium.kfp.runs import submit as start
+    from podium.kfp.versions import choose
 
     there = open_server(**server)
     chosen = choose(there, pipeline, version)

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from podium.cluster.base import Cluster
 from podium.errors import InvalidInput
 
-__all__ = ["Cluster", "check_url", "connect"]
+if TYPE_CHECKING:  # the launcher of processes is in this package, and starts without what a cluster needs
+    from podium.cluster.base import Cluster
+
 
 SCHEMES = ("kubernetes", "local")
 
@@ -22,7 +24,7 @@ def check_url(url: str) -> None:
         raise InvalidInput(f"no cluster has the scheme {scheme!r}: {url}", "use kubernetes://namespace or local:///dir")
 
 
-def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster:
+def connect(url: str, images: Mapping[str, str | Path] | None = None) -> "Cluster":
     """Open a cluster.
 
     Args:
@@ -35,9 +37,9 @@ def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster
     """
     check_url(url)
     if url.startswith("kubernetes:"):
-        from podium.cluster.kubernetes import KubernetesCluster
+        from podium.cluster.kubernetes.cluster import KubernetesCluster
 
         return KubernetesCluster(url)
-    from podium.local.cluster import open_local
+    from podium.cluster.local.jobs import LocalJobs, directory_of
 
-    return open_local(url, images=images)
+    return LocalJobs(directory_of(url), images=images)

@@ -1,14 +1,17 @@
 """What every cluster can do: five verbs over Kubernetes-shaped objects."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from podium.errors import Failed
-
-Manifest = dict[str, Any]
-"""An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
+from podium.manifests.conditions import Manifest
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import EXPERIMENT
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
 
 KINDS = ("PyTorchJob", "Job", "Experiment", "Trial")
 """Kinds a cluster knows. Trials are made by Experiments and are read only."""
@@ -82,6 +85,42 @@ class Cluster(ABC):
         Deleting what is not there is no error.
         """
 
+    def resource(self, kind: str, name: str) -> Resource:
+        """Return an object of any kind with its present status.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return Resource.parse(self.get(kind, name))
+
+    def experiment(self, name: str) -> Experiment:
+        """Return an Experiment with its present status.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return Experiment.parse(self.get("Experiment", name))
+
+    def trial(self, name: str) -> Trial:
+        """Return a Trial with its present status.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return Trial.parse(self.get("Trial", name))
+
+    def trials(self, experiment: str) -> Sequence[Trial]:
+        """Return the trials of an Experiment, oldest first."""
+        return [Trial.parse(one) for one in self.list("Trial", {EXPERIMENT: experiment})]
+
+    def workload(self, kind: str, name: str) -> Workload:
+        """Return a Job or PyTorchJob with its present status.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return Workload.parse(self.get(kind, name))
+
     def abandon(self, kind: str, name: str) -> None:
         """Ask once for the object's end, without waiting: for a process that is about to be killed.
 
@@ -97,9 +136,9 @@ class Cluster(ABC):
             kind: One of KINDS.
             name: The object's name.
         """
-        conditions = self.get(kind, name).get("status", {}).get("conditions") or []
-        said = [one.get("message") or one.get("reason") for one in conditions if one["type"] == "Failed"]
-        text = f"{kind} {name} failed" + "".join(f": {one}" for one in said if one)
+        condition = self.resource(kind, name).condition("Failed")
+        why = (condition.message or condition.reason) if condition else ""
+        text = f"{kind} {name} failed" + (f": {why}" if why else "")
         lines = [] if kind == "Experiment" else list(self.logs(kind, name))[-15:]
         return Failed("\n".join([text, *(f"  | {line}" for line in lines)]))
 

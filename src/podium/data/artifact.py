@@ -38,8 +38,9 @@ def describe(uri: str | Path) -> DatasetInfo:
         Damaged: ``dataset.json`` cannot be read or contradicts itself.
     """
     where = f"{uri}/dataset.json"
+    text = _read(uri, "dataset.json")
     try:
-        value = load_json(_read(uri, "dataset.json"), where)
+        value = load_json(text, where)
     except InvalidInput as error:
         raise Damaged(error.message, PREPARE_HINT) from error
     known = value.get("format") if isinstance(value, dict) else None

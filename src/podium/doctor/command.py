@@ -14,9 +14,10 @@ from podium.doctor.finding import Finding, Hit, Report, Rule, apply, rule, worst
 from podium.doctor.log import examine_log
 from podium.doctor.pods import workload
 from podium.doctor.reading import Collector, Reader
-from podium.doctor.shell import METRICS_FILE, wrap
+from podium.doctor.shell import wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.errors import require
+from podium.manifests.experiment.shell import METRICS_FILE
 
 PAUSE = 0.05
 """Seconds between two looks at the output."""

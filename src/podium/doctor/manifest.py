@@ -6,7 +6,7 @@ from typing import Any
 from podium.doctor.finding import Finding, Report, apply, worst_first
 from podium.doctor.job_rules import JOB_RULES
 from podium.doctor.pods import Workload, job_in, mapping, workload
-from podium.doctor.shell import METRICS_FILE, wrap
+from podium.doctor.shell import wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.doctor.sweep import Sweep
 from podium.doctor.sweep_rules import NEVER_ON_KATIB, SWEEP_RULES
@@ -15,9 +15,11 @@ from podium.documents import load_yaml
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment.checks import check, examine
+from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import Finding as Broken
 from podium.manifests.experiment.rules import Findings
 from podium.manifests.experiment.schema import JOB_KINDS
+from podium.manifests.experiment.shell import METRICS_FILE
 from podium.manifests.experiment.space import read_space
 
 KINDS = ("Experiment", "PyTorchJob", "Job")
@@ -121,18 +123,19 @@ def _experiment(manifest: Mapping[str, Any]) -> tuple[list[Finding], Workload]:
     return [*theirs, *own], job
 
 
-def check_for_katib(manifest: Mapping[str, Any]) -> None:
-    """Refuse an Experiment that Katib refuses or never ends, also where podium itself runs it.
+def check_for_katib(experiment: Experiment) -> Experiment:
+    """Return an Experiment that Katib takes and ends; also where podium itself would run it.
 
     Raises:
         InvalidInput: With every reason.
     """
-    admitted = check(manifest)
-    space = read_space(admitted["spec"]["parameters"], Findings())
-    found = apply(NEVER_ON_KATIB, Sweep(given=manifest, admitted=admitted, space=space))
+    check(experiment)
+    admitted = {**experiment.manifest, "spec": experiment.spec}
+    found = apply(NEVER_ON_KATIB, Sweep(given=experiment.manifest, admitted=admitted, space=experiment.space))
     if found:
         reasons = "\n".join(f"{one.where}: {one.what}. {one.why}" for one in found)
         raise InvalidInput(reasons, "; ".join(one.mend for one in found if one.mend))
+    return experiment
 
 
 def _is_misshapen(broken: list[Broken]) -> bool:

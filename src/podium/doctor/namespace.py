@@ -5,8 +5,8 @@ from typing import Any
 
 from podium.doctor.finding import Hit, Report, Rule, apply, rule
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, Seen
+from podium.manifests.labels import METRICS_INJECTION
 
-INJECTION = "katib.kubeflow.org/metrics-collector-injection"
 _MEND = {
     "PyTorchJob": "install the Kubeflow training operator 1.9",
     "Experiment": "install Katib 0.19",
@@ -36,15 +36,17 @@ def namespace_exists(seen: Seen) -> Iterator[Hit]:
 @rule("fail", "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.")
 def injection_label(seen: Seen) -> Iterator[Hit]:
     where = f"namespace {seen.namespace}"
-    mend = f"kubectl label namespace {seen.namespace} {INJECTION}=enabled"
+    mend = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}=enabled"
     if seen.exists is False:
         return
     if seen.labels is None:
         yield Hit(what="the namespace's labels may not be read", where=where, mend=f"make sure: {mend}", level="warn")
-    elif seen.labels.get(INJECTION) == "enabled":
-        yield fine(f"{INJECTION} is enabled", where)
+    elif seen.labels.get(METRICS_INJECTION) == "enabled":
+        yield fine(f"{METRICS_INJECTION} is enabled", where)
     else:
-        yield Hit(what=f"{INJECTION} is {seen.labels.get(INJECTION, 'missing')}", where=where, mend=mend)
+        yield Hit(
+            what=f"{METRICS_INJECTION} is {seen.labels.get(METRICS_INJECTION, 'missing')}", where=where, mend=mend
+        )
 
 
 @rule("fail", "The API server takes only kinds that it knows.")
@@ -236,9 +238,9 @@ def examine_namespace(
     Raises:
         PodiumError: No cluster is configured, or it does not answer.
     """
-    from podium.cluster.kubernetes import load_configuration
-    from podium.cluster.kubernetes_api import Api
-    from podium.doctor.seeing import see
+    from podium.cluster.kubernetes.api import Api
+    from podium.cluster.kubernetes.configuration import load_configuration
+    from podium.doctor.probes import see
 
     configuration, _ = load_configuration(context)
     api = Api(configuration, namespace)

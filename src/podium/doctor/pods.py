@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podium.manifests.experiment.schema import default_primary_labels
+from podium.manifests.labels import JOB_ROLE
 
-ROLE = "training.kubeflow.org/job-role"
 OPERATOR_ENV = (
     "PYTHONUNBUFFERED",
     "MASTER_ADDR",
@@ -85,7 +85,7 @@ class Pod:
     @property
     def labels(self) -> Mapping[str, Any]:
         """Labels of the pods, with the operator's role."""
-        role = {ROLE: "master"} if self.replica == "Master" else {}
+        role = {JOB_ROLE: "master"} if self.replica == "Master" else {}
         return {**mapping(mapping(self.template.get("metadata")).get("labels")), **role}
 
     @property

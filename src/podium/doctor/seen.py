@@ -1,11 +1,11 @@
-"""What there is to know about a namespace; podium.doctor.seeing finds it out."""
+"""What there is to know about a namespace; podium.doctor.probes finds it out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from podium.cluster.kubernetes_pods import Trouble
+    from podium.cluster.kubernetes.pods import Trouble
 
 RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),

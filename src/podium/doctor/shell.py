@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-METRICS_FILE = "/var/log/katib/metrics.log"
+from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
 
 _OPERATORS = {
     ";": "ends the command",
@@ -53,19 +53,13 @@ def wrap(
     Returns:
         The shell, ``-c`` and its script.
     """
-    shell = ("sh", "-c")
-    if takes_script(words):
-        shell, words = (words[0], words[1]), words[2:]
+    shell, script = join(words)
     folder = file.rpartition("/")[0]
-    script = [*words, *([f"1>{file} 2>&1"] if stdout else [])]
+    if stdout:
+        script = redirected(script, file)
     if early_stopping:
-        script.append(f"|| if test -f {folder}/$$.pid && …; then echo stopped early; else exit 1; fi")
-    return (*shell, " ".join([*script, f"&& echo completed > {folder}/$$.pid"]))
-
-
-def takes_script(words: Sequence[str]) -> bool:
-    """Tell whether Katib keeps the shell that is there: only the very words sh or bash, then -c."""
-    return len(words) > 1 and words[0] in ("sh", "bash") and words[1] == "-c"
+        script += f" || if test -f {folder}/$$.pid && …; then echo stopped early; else exit 1; fi"
+    return (*shell, f"{script} && echo completed > {folder}/$$.pid")
 
 
 def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:

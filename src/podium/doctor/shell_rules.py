@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from podium.doctor.finding import Hit, Rule, rule
 from podium.doctor.pods import OPERATOR_ENV, Container, Workload, items, mapping
-from podium.doctor.shell import Special, specials, split_script, takes_script
+from podium.doctor.shell import Special, specials, split_script
+from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 
 JOINED = "Katib joins command and args with blanks, unquoted, and hands them to sh -c."

@@ -9,7 +9,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, urlsplit
 from urllib.request import urlopen
 
-from podium.cluster.kubernetes_api import Api
+from podium.cluster.kubernetes.api import Api
 from podium.doctor.outside import PATIENCE
 
 EXPIRES = 60

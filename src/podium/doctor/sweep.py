@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.doctor.pods import items, mapping
-from podium.manifests.experiment.space import Parameter
+from podium.search.space import Parameter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from podium.doctor.finding import Hit, Rule, rule
 from podium.doctor.pods import Workload, items, mapping
+from podium.manifests.labels import ISTIO_INJECT
 
-_ISTIO = "sidecar.istio.io/inject"
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
@@ -35,18 +35,18 @@ def several_pods_report(job: Workload) -> Iterator[Hit]:
 @rule("warn", "Current Istio reads the pod label; its proxy never ends and keeps the trial's pod alive (katib#2527).")
 def istio_annotation_alone(job: Workload) -> Iterator[Hit]:
     for pod in job.pods:
-        if _ISTIO in pod.annotations and _ISTIO not in pod.labels:
+        if ISTIO_INJECT in pod.annotations and ISTIO_INJECT not in pod.labels:
             where = f"{pod.path}.metadata.annotations"
-            mend = f'set the label {_ISTIO}: "false" beside it'
-            yield Hit(what=f"{_ISTIO} is an annotation, not a label", where=where, mend=mend)
+            mend = f'set the label {ISTIO_INJECT}: "false" beside it'
+            yield Hit(what=f"{ISTIO_INJECT} is an annotation, not a label", where=where, mend=mend)
 
 
 @rule("note", "Where Istio injects its proxy, the proxy never ends and keeps the trial's pod alive (katib#2527).")
 def istio_not_switched_off(job: Workload) -> Iterator[Hit]:
-    missing = [pod for pod in job.pods if _ISTIO not in pod.labels and _ISTIO not in pod.annotations]
+    missing = [pod for pod in job.pods if ISTIO_INJECT not in pod.labels and ISTIO_INJECT not in pod.annotations]
     if job.trial is not None and missing:
         where = f"{missing[0].path}.metadata.labels"
-        yield Hit(what=f"no label {_ISTIO}", where=where, mend=f'set the pod label {_ISTIO}: "false"')
+        yield Hit(what=f"no label {ISTIO_INJECT}", where=where, mend=f'set the pod label {ISTIO_INJECT}: "false"')
 
 
 @rule("warn", "The collector waits for every process of the pod; a second container that does not end holds the trial.")

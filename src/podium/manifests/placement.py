@@ -1,13 +1,14 @@
 """Where pods run and what they get: said once, applied to every replica of a job and of every trial."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from podium.errors import InvalidInput, require
+from podium.manifests.labels import QUEUE
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Draft
 
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 THREADS = "OMP_NUM_THREADS"
 
 
@@ -95,29 +96,20 @@ def _amount(name: str, quantity: str) -> float:
         raise InvalidInput(f"`{name} is an amount` must hold, but got {quantity!r}", "as in 500m, 2 or 4Gi") from error
 
 
-def place(manifest: dict[str, Any], pods: Pods) -> dict[str, Any]:
-    """Return the manifest with the settings in every pod template.
+T = TypeVar("T", bound=Resource)
 
-    Args:
-        manifest: A PyTorchJob, Job or Experiment.
-        pods: The settings.
-    """
-    # Not deepcopy: YAML anchors make Master and Worker one object, which would get everything twice.
-    placed = json.loads(json.dumps(manifest))
-    job: dict[str, Any] = placed["spec"]["trialTemplate"]["trialSpec"] if placed["kind"] == "Experiment" else placed
+
+def place(resource: T, pods: Pods) -> T:
+    """Return a job, or an Experiment's trials, with the settings in every pod template."""
+    return resource.changed_job(lambda draft: _place(draft, pods))
+
+
+def _place(draft: Draft, pods: Pods) -> None:
     if pods.queue:
-        job.setdefault("metadata", {}).setdefault("labels", {})[QUEUE_LABEL] = pods.queue
-    for template in _templates(job):
-        if pods.labels:
-            template.setdefault("metadata", {}).setdefault("labels", {}).update(pods.labels)
+        draft.label({QUEUE: pods.queue})
+    draft.label_pods(pods.labels)
+    for _, template in draft.templates:
         _place_pod(template["spec"], pods)
-    return dict(placed)
-
-
-def _templates(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    replicas = job["spec"].get("pytorchReplicaSpecs")
-    for one in replicas.values() if replicas else [job["spec"]]:
-        yield one["template"]
 
 
 def _place_pod(spec: dict[str, Any], pods: Pods) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from podium.errors import require
 from podium.manifests.conditions import Manifest
+from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.names import is_dns_1035
 
 CONTAINER = "pytorch"
@@ -169,7 +170,7 @@ def _template(spec: PyTorchJobSpec) -> dict[str, Any]:
     )
     # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive for ever
     # (kubeflow/katib#2527).
-    labels = dict(spec.labels) | {"sidecar.istio.io/inject": "false"}
+    labels = dict(spec.labels) | {ISTIO_INJECT: "false"}
     return {
         "metadata": {"labels": labels},
         "spec": _given(containers=[container], serviceAccountName=spec.service_account),

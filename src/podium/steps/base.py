@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
-from podium.cluster.access import take_access
+from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import NotFound, PodiumError
 
 SAID = "podium | "

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from podium.cluster import Cluster
-from podium.cluster.access import find_access, grant_access
-from podium.cluster.base import Manifest
+from podium.cluster.base import Cluster
+from podium.cluster.kubernetes.store_access import find_access, grant_access
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
-from podium.manifests.conditions import status_of
+from podium.manifests.experiment import Experiment
+from podium.manifests.workload import Workload
 from podium.steps.base import Terminated, say
 
 
 @contextmanager
-def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
+def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None]:
     """Start an object; while the context is open it runs, afterwards it does not.
 
     A retried step finds the object of its earlier attempt by its name and goes on with it, unless it failed. An
@@ -25,9 +25,9 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
         Unavailable: The cluster does not answer; the object may run.
         Denied: The cluster no longer allows what it did; the object may run.
     """
-    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    kind, name = resource.kind, resource.name
     try:
-        _create_or_adopt(cluster, grant_access(manifest, find_access()))
+        _create_or_adopt(cluster, grant_access(resource, find_access()))
         yield
     except Terminated:
         cluster.abandon(kind, name)
@@ -39,21 +39,21 @@ def launched(cluster: Cluster, manifest: Manifest) -> Iterator[None]:
     except BaseException:
         # What went wrong is told, not what hinders the clean-up after it.
         with suppress(PodiumError):
-            if not status_of(cluster.get(kind, name)).finished:
+            if not cluster.resource(kind, name).state.finished:
                 cluster.delete(kind, name)
         raise
 
 
-def _create_or_adopt(cluster: Cluster, manifest: Manifest) -> None:
-    kind, name = manifest["kind"], manifest["metadata"]["name"]
+def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
+    kind, name = resource.kind, resource.name
     try:
-        cluster.create(manifest)
+        cluster.create(resource.manifest)
         return
     except Conflict:
-        state = status_of(cluster.get(kind, name))
+        state = cluster.resource(kind, name).state
     if state.finished and not state.succeeded:
         say(f"{kind} {name} of an earlier attempt failed; starting it again")
         cluster.delete(kind, name)
-        cluster.create(manifest)
+        cluster.create(resource.manifest)
     else:
         say(f"{kind} {name} of an earlier attempt is there; going on with it")

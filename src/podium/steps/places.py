@@ -3,7 +3,8 @@
 from urllib.parse import urlsplit
 
 from podium.errors import PodiumError
-from podium.identity import RunIdentity, pod_namespace
+from podium.identity import RunIdentity
+from podium.pod import pod_namespace
 
 
 def cluster_url(given: str) -> str:

@@ -1,38 +1,25 @@
 """Search hyperparameters with a Katib Experiment; every trial keeps its own model."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from podium.cluster import Cluster, connect
-from podium.cluster.base import Manifest
+from podium.cluster.base import Cluster
 from podium.documents import load_json, parse
 from podium.errors import Denied, Failed, InvalidInput, NotFound, Unavailable, require
 from podium.identity import RunIdentity, current_run, object_name
-from podium.manifests.conditions import status_of
-from podium.manifests.experiment import (
-    TrialRow,
-    best_trial,
-    leaderboard,
-    load,
-    news,
-    objective_of,
-    optimal_trial,
-    trial_row,
-)
+from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
+from podium.manifests.experiment.adapt import adapt, decided, flags_of
 from podium.manifests.placement import Pods, place
-from podium.steps.adapt import adapt, decided, flags_of
 from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
 from podium.steps.places import cluster_url, model_url, storage_url
 from podium.steps.trained import FILE, TrainedMetrics
-
-TRIALS_OF = "katib.kubeflow.org/experiment"
-"""Label Katib puts on an Experiment's trials."""
+from podium.sweeps import connect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,57 +91,50 @@ def sweep(
     name = object_name("sweep", run.id, task)
     root = model_url(storage_url(storage, data), run, "trials")
     fixed = decided(epochs=epochs, network=network, seed=seed, gpus=gpus_per_worker)
-    manifest = adapt(
-        load(experiment, network), data=data, root=root, fixed=fixed, gpus=gpus_per_worker, name=name,
+    adapted = adapt(
+        Experiment.load(experiment, network), data=data, root=root, fixed=fixed, gpus=gpus_per_worker, name=name,
         image=image, labels=run.labels, owner=run.owner, max_trials=max_trials, workers=workers,
         parallel_trials=min(parallel_trials, max_trials),
     )  # fmt: skip
-    with connect(cluster_url(cluster)) as there, launched(there, place(manifest, placement)):
-        say(f"Experiment {name}: {max_trials} trials, {manifest['spec']['parallelTrialCount']} at a time")
-        rows = _watch(there, name)
-        best = _best(there, name, rows)
-        ended = there.get("Experiment", name)
-        found = _trials(there, name)
-        table = _table(ended, found, root, best)
-    if note := other_choice(ended, found, best):
+    with connect(cluster_url(cluster)) as there, launched(there, place(adapted, placement)):
+        say(f"Experiment {name}: {max_trials} trials, {adapted.limits.parallel} at a time")
+        _watch(there, name)
+        ended, ended_trials = there.experiment(name), there.trials(name)
+        best = _best(there, ended, ended_trials)
+        table = _table(ended, ended_trials, root, best)
+    if note := other_choice(ended, ended_trials, best):
         say(note)
         table["note"] = note
     Path(trials).write_text(json.dumps(table, indent=1) + "\n")
-    flags = flags_of(manifest, best.name, best.parameters)
+    flags = flags_of(adapted, best.name, best.assignments)
     return _fetch(best, flags, table, Path(best_model), run)
 
 
-def _trials(cluster: Cluster, name: str) -> list[Manifest]:
-    return cluster.list("Trial", {TRIALS_OF: name})
-
-
-def _watch(cluster: Cluster, name: str) -> list[TrialRow]:
-    """Show each trial as it starts and ends; return all when the Experiment has ended."""
+def _watch(cluster: Cluster, name: str) -> None:
+    """Show each trial as it starts and ends; return when the Experiment has ended."""
     seen: dict[str, str] = {}
     for _ in cluster.watch("Experiment", name):
         with suppress(Unavailable, Denied):  # the watch decides how long to wait for the cluster
-            _say_news(_trials(cluster, name), seen)
-    trials = _trials(cluster, name)
-    _say_news(trials, seen)
-    return [trial_row(trial) for trial in trials]
+            _say_news(cluster.trials(name), seen)
+    _say_news(cluster.trials(name), seen)
 
 
-def _say_news(trials: Iterable[Manifest], seen: dict[str, str]) -> None:
-    """Say what changed since the states in ``seen``, and note it there."""
+def _say_news(trials: Iterable[Trial], seen: dict[str, str]) -> None:
+    """Say what changed since the phases in ``seen``, and note it there."""
     for trial in trials:
-        for row in news(trial, seen.get(trial["metadata"]["name"], "Pending")):
-            say(describe(row))
-            seen[row.name] = row.state
+        for phase in news(trial, seen.get(trial.name, "Pending")):
+            say(describe(trial, phase))
+            seen[trial.name] = phase
 
 
-def describe(row: TrialRow) -> str:
-    """Say in a line how a trial stands."""
-    parameters = " ".join(f"{name}={brief(value)}" for name, value in row.parameters.items())
-    if row.state == "Running":
-        return f"trial {row.name} started: {parameters}"
-    result = f"{row.value:.4f}" if row.value is not None else row.message
-    seconds = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
-    return f"trial {row.name} {row.state.lower()}{seconds}: {result} ({parameters})"
+def describe(trial: Trial, phase: str) -> str:
+    """Say in a line what became of a trial."""
+    parameters = " ".join(f"{name}={brief(value)}" for name, value in trial.assignments.items())
+    if phase == "Running":
+        return f"trial {trial.name} started: {parameters}"
+    result = f"{trial.value:.4f}" if trial.value is not None else trial.message
+    seconds = f" in {trial.seconds:.1f} s" if trial.seconds is not None else ""
+    return f"trial {trial.name} {phase.lower()}{seconds}: {result} ({parameters})"
 
 
 def brief(value: str) -> str:
@@ -165,46 +145,45 @@ def brief(value: str) -> str:
         return value
 
 
-def _best(cluster: Cluster, name: str, rows: Iterable[TrialRow]) -> TrialRow:
-    experiment = cluster.get("Experiment", name)
-    if not status_of(experiment).succeeded:
-        failed = next((row for row in rows if row.state in ("Failed", "MetricsUnavailable")), None)
-        raise cluster.failure("Trial", failed.name) if failed else cluster.failure("Experiment", name)
-    best = best_trial(_trials(cluster, name), maximize=objective_of(experiment)[1])
+def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> Trial:
+    if not experiment.state.succeeded:
+        failed = next((trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")), None)
+        raise cluster.failure("Trial", failed.name) if failed else cluster.failure("Experiment", experiment.name)
+    best = best_trial(trials)
     if best is None:
-        raise Failed(f"no trial of Experiment {name} reported {objective_of(experiment)[0]}", "see the trials' logs")
+        raise Failed(
+            f"no trial of Experiment {experiment.name} reported {experiment.objective.metric}", "see the trials' logs"
+        )
     return best
 
 
-def other_choice(experiment: Manifest, trials: list[Manifest], best: TrialRow) -> str | None:
+def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -> str | None:
     """Say why the best trial is not the one that Katib names; None if it is, or if Katib names none."""
-    optimal = optimal_trial(experiment)
-    if optimal is None or optimal["name"] == best.name:
+    optimal = experiment.optimal_trial
+    if optimal in ("", best.name):
         return None
-    value = next((trial_row(one).value for one in trials if one["metadata"]["name"] == optimal["name"]), None)
+    value = next((trial.value for trial in trials if trial.name == optimal), None)
     why = "both reached the same objective, and it ended first" if value == best.value else "its objective is better"
-    return f"Katib's currentOptimalTrial is {optimal['name']}; podium takes {best.name}: {why}"
+    return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {why}"
 
 
-def _table(experiment: Manifest, trials: list[Manifest], root: str, best: TrialRow) -> dict[str, Any]:
+def _table(experiment: Experiment, trials: Sequence[Trial], root: str, best: Trial) -> dict[str, Any]:
     """Describe all trials, best first, each with the curve it left in its model directory."""
-    spec = experiment["spec"]
-    metric, maximize, _ = objective_of(experiment)
-    numbers = {one["metadata"]["name"]: place for place, one in enumerate(trials, 1)}
+    numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
     rows = [
         {
-            **asdict(row),
-            "number": numbers[row.name],
-            "model": f"{root}/{row.name}",
-            "epochs": _curve(f"{root}/{row.name}"),
+            **trial.summary(),
+            "number": numbers[trial.name],
+            "model": f"{root}/{trial.name}",
+            "epochs": _curve(f"{root}/{trial.name}"),
         }
-        for row in leaderboard(trials, maximize=maximize)
+        for trial in leaderboard(trials)
     ]
     return {
-        "experiment": experiment["metadata"]["name"],
-        "algorithm": spec["algorithm"]["algorithmName"],
-        "objective": {"metric": metric, "maximize": maximize},
-        "parameters": spec.get("parameters") or [],
+        "experiment": experiment.name,
+        "algorithm": experiment.algorithm.name,
+        "objective": {"metric": experiment.objective.metric, "maximize": experiment.objective.maximize},
+        "parameters": experiment.spec.get("parameters") or [],
         "best": best.name,
         "trials": rows,
     }
@@ -220,14 +199,14 @@ def _curve(url: str) -> list[dict[str, float]]:
         return []  # the trial failed, or its trainer keeps no such record: its row still counts
 
 
-def _fetch(best: TrialRow, flags: dict[str, Any], table: Mapping[str, Any], target: Path, run: RunIdentity) -> Swept:
+def _fetch(best: Trial, flags: dict[str, Any], table: Mapping[str, Any], target: Path, run: RunIdentity) -> Swept:
     url = next(row["model"] for row in table["trials"] if row["name"] == best.name)
     fetch_directory(url, target)
-    origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.parameters),
+    origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
                     experiment=table["experiment"])  # fmt: skip
     origin.write(target)
     assert best.value is not None
     metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}
-    metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.parameters.items()}}
+    metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.assignments.items()}}
     say(f"best trial {best.name}: {table['objective']['metric']} {best.value:.4f}")
     return Swept(hyperparameters=flags, trial=best.name, metrics=metrics, metadata=metadata)

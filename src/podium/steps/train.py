@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.cluster import Cluster, connect
+from podium.cluster import connect
+from podium.cluster.base import Cluster
 from podium.errors import Failed, PodiumError, require
 from podium.identity import RunIdentity, current_run, object_name
-from podium.manifests.conditions import status_of
+from podium.manifests.experiment.adapt import decided
 from podium.manifests.placement import Pods, place
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
 from podium.metrics import parse_line
-from podium.steps.adapt import decided
 from podium.steps.base import fetch_directory, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
@@ -84,15 +86,15 @@ def train(
     name = object_name("train", run.id, task)
     output = model_url(storage_url(storage, data), run, name)
     flags = {**hyperparameters, **decided(epochs=epochs, network=network, seed=seed, gpus=gpus_per_worker)}
-    manifest = build(
+    job = Workload.parse(build(
         PyTorchJobSpec(
             name=name, image=image, command=TRAINER, args=as_arguments({**flags, "data": data, "output": output}),
             workers=workers, gpus_per_worker=gpus_per_worker, labels=run.labels, owner=run.owner,
             # The trainer ends with 1 or 2 for good and with more than 128 where another attempt may go on.
             restart_policy="ExitCode", active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
         )
-    )  # fmt: skip
-    with connect(cluster_url(cluster)) as there, launched(there, place(manifest, placement)):
+    ))  # fmt: skip
+    with connect(cluster_url(cluster)) as there, launched(there, place(job, placement)):
         say(f"PyTorchJob {name}: 1 master, {workers} worker{'' if workers == 1 else 's'}")
         follow(there, "PyTorchJob", name)
     fetch_directory(output, Path(target))
@@ -119,9 +121,9 @@ def follow(cluster: Cluster, kind: str, name: str) -> None:
     # The log may never begin (an image that cannot be pulled), so the end is watched apart from it.
     reader = threading.Thread(target=show_log, args=(cluster, kind, name), daemon=True)
     reader.start()
-    state = status_of(cluster.get(kind, name))
+    state = cluster.resource(kind, name).state
     for manifest in cluster.watch(kind, name):
-        state = status_of(manifest)
+        state = Resource.parse(manifest).state
     reader.join(timeout=10)
     if not state.finished:
         raise Failed(f"{kind} {name} was deleted while it ran", "somebody else did; run the step again")

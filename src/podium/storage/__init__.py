@@ -19,7 +19,7 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
 
     Args:
         url: ``file:///dir``, a bare path, ``s3://bucket/prefix`` or ``minio://bucket/prefix``.
-            Where the server is and who asks is read from the environment (``podium.storage.s3config``).
+            Where the server is and who asks is read from the environment (``podium.storage.s3.config``).
         create: Make the bucket if it is not there; directories appear with their first object anyway.
 
     Raises:
@@ -38,7 +38,7 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
         )
         return _files(path_of(text))
     if parts.scheme in ("s3", "minio"):
-        from podium.storage.s3 import S3Storage
+        from podium.storage.s3.storage import S3Storage
 
         return S3Storage.open(text, create=create)
     raise InvalidInput(

@@ -1,36 +1,22 @@
-"""Katib Experiments as plain dicts: load, customise, admit, render a trial's job, read the status."""
+"""Katib Experiments and their Trials: read, checked, changed and rendered."""
 
-from podium.manifests.experiment.admission import admit, check_shape, review
-from podium.manifests.experiment.build import customise
+from podium.manifests.experiment.build import customize
 from podium.manifests.experiment.checks import check, examine
+from podium.manifests.experiment.experiment import Experiment, Objective
 from podium.manifests.experiment.source import bundled, load, parse
-from podium.manifests.experiment.status import (
-    TrialRow,
-    best_trial,
-    leaderboard,
-    news,
-    objective_of,
-    optimal_trial,
-    trial_row,
-)
-from podium.manifests.experiment.template import render
+from podium.manifests.experiment.trial import Trial, best_trial, leaderboard, news
 
 __all__ = [
-    "TrialRow",
-    "admit",
+    "Experiment",
+    "Objective",
+    "Trial",
     "best_trial",
     "bundled",
     "check",
-    "check_shape",
-    "customise",
+    "customize",
     "examine",
     "leaderboard",
     "load",
     "news",
-    "objective_of",
-    "optimal_trial",
     "parse",
-    "render",
-    "review",
-    "trial_row",
 ]

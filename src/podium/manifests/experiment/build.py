@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import require
-from podium.manifests.experiment.admission import check_shape
-from podium.manifests.experiment.schema import default_primary_labels
+from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
+from podium.manifests.workload import Draft, set_env
+
+OWN_NAME = "${trialSpec.Name}"
+"""Reference of a trialParameter to the trial's own name."""
 
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 
 
-def customise(
-    manifest: Mapping[str, Any],
+def customize(
+    experiment: Experiment,
     *,
     name: str | None = None,
     namespace: str | None = None,
@@ -34,11 +37,11 @@ def customise(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     owner: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return a copy of an Experiment with some things changed; what is None stays.
+) -> Experiment:
+    """Return an Experiment with some things changed; what is None stays.
 
     Args:
-        manifest: An Experiment, for example from load().
+        experiment: Stays as it is.
         name: metadata.name.
         namespace: metadata.namespace.
         image: Of the primary container in every replica.
@@ -61,8 +64,7 @@ def customise(
     Raises:
         InvalidInput: A value makes no sense here, or a field of the manifest is of another type than it must be.
     """
-    check_shape(manifest)
-    changed: dict[str, Any] = copy.deepcopy(dict(manifest))
+    changed = Draft.of(experiment.manifest).manifest
     spec, trial = _part(changed, "spec"), _trial(changed)
     _set_metadata(changed, name, namespace, annotations, owner)
     _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
@@ -75,44 +77,36 @@ def customise(
         _set_workers(trial, workers)
     _set_containers(changed, image, resources, env or ())
     _set_all_flags(changed, flags or {})
-    return changed
+    return Experiment.parse(changed)
 
 
-def pod_specs(trial: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (replica type, pod spec) of a Job ("") or PyTorchJob ("Master", "Worker")."""
-    spec = trial.get("spec") or {}
-    if trial.get("kind") == "Job":
-        templates = {"": spec.get("template")}
-    else:
-        replicas = spec.get("pytorchReplicaSpecs") or {}
-        templates = {kind: one.get("template") for kind, one in replicas.items() if isinstance(one, dict)}
-    for kind, template in templates.items():
-        if isinstance(template, dict) and isinstance(template.get("spec"), dict):
-            yield kind, template["spec"]
+def own_name(experiment: Experiment) -> tuple[Experiment, str]:
+    """Return an Experiment whose trials know their own name, and the placeholder that stands for it."""
+
+    def declare(manifest: dict[str, Any]) -> None:
+        declare_own_name(manifest["spec"]["trialTemplate"])
+
+    changed = experiment.changed(declare)
+    name = next(name for name, reference in changed.template.parameters if reference == OWN_NAME)
+    return changed, f"${{trialParameters.{name}}}"
 
 
-def primary_containers(experiment: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yield each replica's primary container and whether Katib wraps its command into a shell."""
-    spec = experiment.get("spec") or {}
-    template = spec.get("trialTemplate") or {}
-    trial = template.get("trialSpec") or {}
-    kind = ((spec.get("metricsCollectorSpec") or {}).get("collector") or {}).get("kind", "StdOut")
-    labelled = default_primary_labels(trial.get("kind", ""))
-    for replica, pod in pod_specs(trial):
-        for container in pod.get("containers") or []:
-            if container.get("name") == template.get("primaryContainerName"):
-                reports = labelled is None or replica == "Master"
-                yield container, reports and kind in ("StdOut", "File", "TensorFlowEvent", "Custom")
-
-
-def own_name(template: dict[str, Any]) -> str:
+def declare_own_name(template: dict[str, Any]) -> str:
     """Return the trialParameter that stands for the trial's own name; the template has one afterwards."""
     declared = template["trialParameters"] = template.get("trialParameters") or []
     for one in declared:
-        if one.get("reference") == "${trialSpec.Name}":
+        if one.get("reference") == OWN_NAME:
             return str(one["name"])
-    declared.append({"name": "ownName", "reference": "${trialSpec.Name}"})
+    declared.append({"name": "ownName", "reference": OWN_NAME})
     return "ownName"
+
+
+def _primary_containers(experiment: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield each replica's primary container, to be altered, and whether Katib hands its command to a shell."""
+    parsed = Experiment.parse(experiment)
+    wrapped = {replica.role for replica, _ in parsed.wrapped_containers()}
+    draft = Draft(manifest=_trial(experiment))
+    yield from ((one, role in wrapped) for role, one in draft.containers(parsed.template.primary_container))
 
 
 def _part(holder: dict[str, Any], field: str) -> dict[str, Any]:
@@ -155,19 +149,16 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
 def _set_containers(
     experiment: dict[str, Any], image: str | None, resources: Mapping[str, Any] | None, env: Sequence[Mapping[str, Any]]
 ) -> None:
-    names = {entry["name"] for entry in env}
-    for container, _ in primary_containers(experiment):
+    for container, _ in _primary_containers(experiment):
         if image is not None:
             container["image"] = image
         if resources is not None:
             container["resources"] = copy.deepcopy(dict(resources))
-        if env:
-            kept = [entry for entry in container.get("env") or [] if entry.get("name") not in names]
-            container["env"] = [*kept, *(dict(entry) for entry in env)]
+        set_env(container, [dict(entry) for entry in env])
 
 
 def _set_all_flags(experiment: dict[str, Any], flags: Mapping[str, str | None]) -> None:
-    for container, wrapped in primary_containers(experiment):
+    for container, wrapped in _primary_containers(experiment):
         _set_flags(container, flags, quoted=wrapped)
     if flags:
         _drop_unused(experiment["spec"], experiment["spec"].get("trialTemplate") or {})

@@ -9,27 +9,28 @@ from typing import Any
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.admission import review
-from podium.manifests.experiment.build import pod_specs, primary_containers
+from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
 from podium.manifests.experiment.hints import PODS, nearest
 from podium.manifests.experiment.rules import Finding, Findings, raise_for, shorten
 from podium.manifests.experiment.schema import JOB_KINDS
 from podium.manifests.experiment.settings import check_search, read_settings
-from podium.manifests.experiment.space import Parameter, first_values, read_space
+from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import fill, meta_key, meta_value
 from podium.manifests.experiment.unknown import warn_of_unknown
+from podium.manifests.workload import Workload
 from podium.metrics import compile_format
+from podium.search.space import Parameter, first_values
 
 
-def check(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest with defaults if it can run to its end.
+def check(experiment: Experiment) -> Experiment:
+    """Return an Experiment that can run to its end.
 
     Raises:
         InvalidInput: Katib would refuse it, or take it and never end; every broken rule is named.
     """
-    admitted, findings = examine(manifest)
-    raise_for(findings)
-    return admitted
+    raise_for(examine(experiment.manifest)[1])
+    return experiment
 
 
 def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
@@ -50,7 +51,7 @@ def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]
     _check_collector(spec["metricsCollectorSpec"], findings)
     if not findings:
         check_search(spec["algorithm"]["algorithmName"], settings, space, spec, findings)
-    _warn(spec, findings)
+    _warn(Experiment.parse(manifest), spec, findings)
     warn_of_unknown(manifest["spec"], findings)
     return admitted, findings
 
@@ -121,15 +122,13 @@ def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findi
 
 def _check_pods(template: Mapping[str, Any], trial: Mapping[str, Any], findings: Findings) -> None:
     path, name = "spec.trialTemplate.primaryContainerName", template["primaryContainerName"]
-    pods = list(pod_specs(trial))
-    replicas = (trial.get("spec") or {}).get("pytorchReplicaSpecs") if trial["kind"] == "PyTorchJob" else None
-    complete = bool(pods) and (replicas is None or len(pods) == len(replicas))
-    law = "the job has a pod template" if replicas is None else "every replica has a pod template"
+    replicas = Workload.parse(trial).replicas
+    complete = bool(replicas) and all(isinstance(replica.pod.manifest.get("spec"), Mapping) for replica in replicas)
+    law = "the job has a pod template" if trial["kind"] == "Job" else "every replica has a pod template"
     findings.require(complete, "spec.trialTemplate.trialSpec", law, trial.get("spec"), PODS, "stuck")
-    for replica, pod in pods:
-        containers = pod.get("containers")
-        names = [one.get("name") if isinstance(one, Mapping) else one for one in containers or []]
-        law = f"every pod{f' ({replica})' if replica else ''} has a container {name!r}"
+    for replica in replicas if complete else ():
+        names = [container.name for container in replica.pod.containers]
+        law = f"every pod{f' ({replica.role})' if replica.role else ''} has a container {name!r}"
         hint = f"call the container that trains {name}, or change primaryContainerName"
         findings.require(name in names, path, law, names, hint, "stuck")
     if trial["kind"] == "PyTorchJob":
@@ -162,13 +161,13 @@ def _check_collector(collecting: Mapping[str, Any], findings: Findings) -> None:
             findings.require(False, where, "a Go pattern with two groups", pattern, error.message, "stuck")
 
 
-def _warn(spec: Mapping[str, Any], findings: Findings) -> None:
+def _warn(experiment: Experiment, spec: Mapping[str, Any], findings: Findings) -> None:
     template = spec["trialTemplate"]
     law = "early stopping comes with retain: true"
     hint = "without it the real Katib loses the stopped trial's metrics and waits for ever (kubeflow/katib#1377)"
     fine = not spec.get("earlyStopping") or template.get("retain") is True
     findings.require(fine, "spec.trialTemplate.retain", law, template.get("retain"), hint, "warning")
-    for container, wrapped in primary_containers({"spec": spec}):
+    for _, container in experiment.wrapped_containers():
         hint = "without it Katib must read the image's entrypoint from its registry"
-        law, given = "the wrapped container has a command", container.get("command")
-        findings.require(bool(given) or not wrapped, "spec.trialTemplate.trialSpec", law, given, hint, "warning")
+        law, given = "the wrapped container has a command", container.command
+        findings.require(bool(given), "spec.trialTemplate.trialSpec", law, given, hint, "warning")

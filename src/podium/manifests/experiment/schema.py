@@ -1,6 +1,7 @@
 """The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib: pkg/apis/controller)."""
 
 from podium.manifests.experiment.rules import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
+from podium.manifests.labels import JOB_ROLE
 
 _PAIR = {"name": TEXT, "value": TEXT}
 _ALGORITHM = {"algorithmName": TEXT, "algorithmSettings": [_PAIR]}
@@ -100,4 +101,4 @@ def default_conditions(kind: str) -> tuple[str, str] | None:
 
 def default_primary_labels(kind: str) -> dict[str, str] | None:
     """Return the labels by which Katib knows the pod that reports metrics; None: every pod does."""
-    return {"training.kubeflow.org/job-role": "master"} if kind in _KUBEFLOW_KINDS else None
+    return {JOB_ROLE: "master"} if kind in _KUBEFLOW_KINDS else None

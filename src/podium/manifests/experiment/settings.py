@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from podium.manifests.experiment.hints import nearest
 from podium.manifests.experiment.rules import Findings
-from podium.manifests.experiment.space import Parameter, count_points
+from podium.search.space import Parameter, count_points
 
 
 class Rule(NamedTuple):

@@ -1,145 +1,202 @@
-"""Readers of an Experiment's and a Trial's status, Katib's or ours."""
+"""Write the status of Trials and Experiments as Katib does.
 
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+Source: katib 0.19, pkg/apis/controller and pkg/controller.v1beta1.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from podium.manifests.conditions import status_of
-from podium.metrics import objective_value
+from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment, Limits, Objective
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import EXPERIMENT
+from podium.manifests.workload import Workload
+
+Status = dict[str, Any]
+"""``status`` of an Experiment or a Trial, altered in place by whoever runs it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialRow:
-    """What there is to say about one trial."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """What an Experiment has to know of a trial; all that is kept of one that has ended."""
 
     name: str
-    """Of the trial and of its job."""
-
-    state: str
-    """``Pending``, ``Running``, ``Succeeded``, ``Failed``, ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``."""
-
-    parameters: dict[str, str]
-    """Value by search parameter."""
-
-    metrics: dict[str, dict[str, str]]
-    """``min``, ``max`` and ``latest`` by metric; empty until the trial has ended."""
+    phase: str
+    """``Created``, ``Running``, ``Succeeded`` …"""
 
     value: float | None
     """The objective by its strategy; None unless it is a finite number."""
 
-    seconds: float | None
-    """From start to end, or until now; None before the start."""
+    ended: float
+    """When it ended, in seconds since the epoch; infinity if it did not."""
 
-    message: str
-    """Of the last condition."""
+    optimal: Mapping[str, Any]
+    """What the Experiment's status says if it is the best."""
+
+    @classmethod
+    def of(cls, trial: Trial) -> "Standing":
+        """Return where a trial stands."""
+        return cls(
+            name=trial.name,
+            phase=trial.state.phase,
+            value=trial.value,
+            ended=trial.ended,
+            optimal={
+                "bestTrialName": trial.name,
+                "parameterAssignments": trial.spec.get("parameterAssignments"),
+                "observation": trial.status.get("observation"),
+            },
+        )
 
 
-def objective_of(experiment: Mapping[str, Any]) -> tuple[str, bool, str]:
-    """Return (metric, whether more is better, strategy) of an Experiment or Trial."""
-    objective = experiment["spec"]["objective"]
-    name, maximize = objective["objectiveMetricName"], objective["type"] == "maximize"
-    chosen = {entry["name"]: entry["value"] for entry in objective.get("metricStrategies") or []}
-    return name, maximize, chosen.get(name, "max" if maximize else "min")
+def now() -> str:
+    """Return the time as RFC3339 in UTC, to the millisecond: local trials may take less than a second."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def trial_row(trial: Mapping[str, Any]) -> TrialRow:
-    """Read one Trial object."""
-    status = trial.get("status") or {}
-    metrics = read_metrics(status.get("observation"))
-    name, _, strategy = objective_of(trial)
-    state = status_of({"kind": "Trial", "status": status})
-    return TrialRow(
-        name=trial["metadata"]["name"],
-        state="Pending" if state.phase == "Created" else state.phase,
-        parameters=read_assignments(trial["spec"].get("parameterAssignments")),
-        metrics=metrics,
-        value=objective_value(metrics.get(name, {}), strategy),
-        seconds=_seconds(status),
-        message=state.message,
+def mark(status: Status, kind: str, reason: str, message: str) -> None:
+    """Add a condition that is True, in place of an earlier one of its type.
+
+    Succeeded, Failed and MetricsUnavailable turn Running to False; EarlyStopped does not.
+    """
+    time = now()
+    kept = [dict(condition) for condition in status.get("conditions") or [] if condition["type"] != kind]
+    if kind in ("Succeeded", "Failed", "MetricsUnavailable", "Killed"):
+        for condition in kept:
+            if condition["type"] == "Running":
+                condition.update(status="False", lastUpdateTime=time, lastTransitionTime=time)
+        status["completionTime"] = time
+    new = {"type": kind, "status": "True", "reason": reason, "message": message}
+    status["conditions"] = [*kept, {**new, "lastUpdateTime": time, "lastTransitionTime": time}]
+
+
+def unmark(status: Status, *kinds: str) -> None:
+    """Remove conditions."""
+    status["conditions"] = [one for one in status.get("conditions") or [] if one["type"] not in kinds]
+
+
+def restart(status: Status) -> None:
+    """Open a finished Experiment's status again, as Katib does when maxTrialCount is raised."""
+    unmark(status, "Succeeded", "Running")
+    status.pop("completionTime", None)
+    mark(status, "Restarting", "ExperimentRestarting", "Experiment is restarted")
+    mark(status, "Running", "ExperimentRunning", "Experiment is running")
+
+
+def marked(trial: Trial, kind: str, reason: str, message: str, **fields: Any) -> Trial:
+    """Return a trial with a condition added and other fields of its status set."""
+    status = {**trial.status, **fields}
+    mark(status, kind, reason, message)
+    return trial.with_status(status)
+
+
+def created(trial: Trial) -> Trial:
+    """Return a trial as it is before it has run."""
+    status: Status = {"startTime": now()}
+    mark(status, "Created", "TrialCreated", "Trial is created")
+    return trial.with_status(status)
+
+
+def new_trial(
+    experiment: Experiment,
+    name: str,
+    assignments: Mapping[str, str],
+    job: Workload,
+    rules: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
+) -> Trial:
+    """Return a Trial that has just been created.
+
+    Args:
+        experiment: Checked, as stored.
+        name: Of the trial and of its job.
+        assignments: Value by search parameter.
+        job: Its job.
+        rules: Early-stopping rules in force.
+        labels: Added to those of the Experiment.
+    """
+    template = experiment.template
+    spec: dict[str, Any] = {
+        "objective": experiment.spec["objective"],
+        "parameterAssignments": [{"name": key, "value": value} for key, value in assignments.items()],
+        "primaryContainerName": template.primary_container,
+        "successCondition": template.success_condition,
+        "failureCondition": template.failure_condition,
+        "metricsCollector": experiment.spec["metricsCollectorSpec"],
+        "runSpec": job.manifest,
+    }
+    optional = {
+        "primaryPodLabels": dict(template.primary_pod_labels),
+        "retainRun": template.retain,
+        "earlyStoppingRules": list(rules),
+    }
+    spec |= {field: value for field, value in optional.items() if value}
+    owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "name": experiment.name, "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": experiment.namespace,
+        "labels": {**experiment.labels, EXPERIMENT: experiment.name, **labels},
+        "ownerReferences": [{**owner, "uid": experiment.uid, "blockOwnerDeletion": True}],
+    }
+    return created(
+        Trial(manifest={"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "metadata": metadata, "spec": spec})
     )
 
 
-def news(trial: Mapping[str, Any], before: str) -> list[TrialRow]:
-    """Return what there is to tell of a trial: nothing, its start, its end, or both.
+def summarize(status: Status, trials: Iterable[Standing], objective: Objective) -> None:
+    """Bring an Experiment's counts, lists and currentOptimalTrial up to date with its trials, oldest first."""
+    for names, count in TRIAL_LISTS.values():
+        status.pop(names, None)
+        status.pop(count, None)
+    status["trials"] = 0
+    known = list(trials)
+    for trial in known:
+        status["trials"] += 1
+        names, count = TRIAL_LISTS[trial.phase]
+        status.setdefault(names, []).append(trial.name)
+        status[count] = len(status[names])
+    if status["trials"] == 0:
+        del status["trials"]
+    measured = [trial for trial in known if trial.value is not None]
+    best = min(measured, key=lambda trial: objective.rank(trial.name, trial.value, trial.ended), default=None)
+    status["currentOptimalTrial"] = {"observation": {}} if best is None else dict(best.optimal)
+
+
+def verdict(
+    experiment: Experiment, status: Status, trials: Iterable[Standing], *, exhausted: bool
+) -> tuple[str, str, str] | None:
+    """Return the condition (type, reason, message) that ends an Experiment, None if it goes on.
+
+    Katib asks in this order: goal, failed trials, all trials, no more suggestions.
 
     Args:
-        trial: As it is now.
-        before: The state in which it was last told of; ``Pending`` for one not told of yet.
+        experiment: With its limits and its goal.
+        status: Summarized.
+        trials: All of them.
+        exhausted: Whether nothing runs and the algorithm gives no more points.
     """
-    row = trial_row(trial)
-    if row.state in (before, "Pending"):
-        return []
-    # A short trial may begin and end between two looks.
-    began = any(one["type"] == "Running" for one in (trial.get("status") or {}).get("conditions") or [])
-    missed = before == "Pending" and row.state != "Running" and began
-    return [*([replace(row, state="Running")] if missed else []), row]
+    count, limits = status.get, experiment.limits
+    failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
+    done = count("trialsSucceeded", 0) + count("trialsEarlyStopped", 0) + count("trialsKilled", 0) + failed
+    why = "Experiment has succeeded because"
+    if any(experiment.objective.is_reached(trial.value) for trial in trials):
+        return "Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached"
+    if limits.max_failed is not None and failed and failed >= limits.max_failed:
+        return "Failed", "ExperimentFailed", "Experiment has failed because max failed count has reached"
+    if limits.max_trials is not None and done >= limits.max_trials:
+        return "Succeeded", "ExperimentMaxTrialsReached", f"{why} max trial count has reached"
+    if exhausted:
+        return "Succeeded", "ExperimentSuggestionEndReached", f"{why} suggestion service has reached the end"
+    return None
 
 
-def leaderboard(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> list[TrialRow]:
-    """Return the trials, best first; of equals the one that ended first, then by name.
+def wanted(limits: Limits, status: Status) -> int:
+    """Return how many trials should run now.
 
-    Those without a number come last, in the order given.
+    Katib leaves the trials without metrics out here, so that it may begin one more than maxTrialCount.
     """
-    rows = [(trial_row(trial), ended_at(trial)) for trial in trials]
-    return [
-        row for row, _ in sorted(rows, key=lambda pair: rank(pair[0].name, pair[0].value, pair[1], maximize=maximize))
-    ]
-
-
-def rank(name: str, value: float | None, ended: float, *, maximize: bool) -> tuple[Any, ...]:
-    """Return the sort key of a trial; without a number all are equal, and last."""
-    return (True,) if value is None else (False, -value if maximize else value, ended, name)
-
-
-def ended_at(trial: Mapping[str, Any]) -> float:
-    """Return when a trial ended, in seconds since the epoch; infinity if it did not."""
-    end = _end(trial.get("status") or {})
-    return datetime.fromisoformat(end).timestamp() if end else math.inf
-
-
-def best_trial(trials: Iterable[Mapping[str, Any]], *, maximize: bool) -> TrialRow | None:
-    """Return the best trial that succeeded or was stopped early, of equals the one that ended first.
-
-    Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no number; this never does.
-    """
-    rows = [row for row in leaderboard(trials, maximize=maximize) if row.state in ("Succeeded", "EarlyStopped")]
-    return rows[0] if rows and rows[0].value is not None else None
-
-
-def optimal_trial(experiment: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return ``status.currentOptimalTrial`` as {"name", "parameters", "metrics"}; None if there is none yet."""
-    best = (experiment.get("status") or {}).get("currentOptimalTrial") or {}
-    if not best.get("bestTrialName"):
-        return None
-    return {
-        "name": best["bestTrialName"],
-        "parameters": read_assignments(best.get("parameterAssignments")),
-        "metrics": read_metrics(best.get("observation")),
-    }
-
-
-def read_assignments(assignments: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
-    """Turn ``[{"name": …, "value": …}]`` into a dict."""
-    return {entry["name"]: entry["value"] for entry in assignments or []}
-
-
-def read_metrics(observation: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
-    """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
-    metrics = (observation or {}).get("metrics") or []
-    return {entry["name"]: {fold: entry.get(fold, "") for fold in ("min", "max", "latest")} for entry in metrics}
-
-
-def _end(status: Mapping[str, Any]) -> str | None:
-    # An early-stopped trial has no completionTime in Katib.
-    stopped = [one.get("lastTransitionTime") for one in status.get("conditions") or [] if one["type"] == "EarlyStopped"]
-    return status.get("completionTime") or next(iter(stopped), None)
-
-
-def _seconds(status: Mapping[str, Any]) -> float | None:
-    start = status.get("startTime")
-    if not start:
-        return None
-    began, end = datetime.fromisoformat(start), _end(status)
-    return round(((datetime.fromisoformat(end) if end else datetime.now(began.tzinfo)) - began).total_seconds(), 3)
+    ended = ("trialsSucceeded", "trialsFailed", "trialsKilled", "trialsEarlyStopped")
+    if limits.max_trials is None:
+        return limits.parallel
+    return min(limits.parallel, limits.max_trials - sum(status.get(field, 0) for field in ended))

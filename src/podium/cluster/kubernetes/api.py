@@ -1,0 +1,311 @@
+"""The Kubernetes API for the kinds podium knows: plain dicts in and out, the server's own reason in every error."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from podium.cluster.base import KINDS, Manifest
+from podium.documents import load_json
+from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, require
+from podium.pod import pod_namespace
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
+
+PATIENCE = 90.0
+"""Seconds a request is repeated while the server restarts, asks to slow down or fails by itself."""
+
+OUTAGE = 900.0
+"""Seconds a watch goes on while no request is answered: an upgrade of the control plane takes minutes."""
+
+TIMEOUT = (5, 30)
+"""Seconds to connect and to wait for an answer."""
+
+CREATION = "podium/creation"
+"""Annotation with a random id: tells our own object from somebody else's of the same name when an answer was lost."""
+
+
+class UnknownKind(PodiumError):
+    """The cluster does not know the kind: its operator is not installed."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Where the API keeps a kind."""
+
+    group: str
+    version: str
+    plural: str
+    mend: str
+    """What to do when the server does not know it."""
+
+
+_KATIB = "install Katib 0.19 in this cluster, or run the experiment on one machine with `podium experiment run`"
+_OPERATOR = "install the Kubeflow training operator 1.9 in this cluster"
+RESOURCES = {
+    "PyTorchJob": Resource("kubeflow.org", "v1", "pytorchjobs", _OPERATOR),
+    "Experiment": Resource("kubeflow.org", "v1beta1", "experiments", _KATIB),
+    "Trial": Resource("kubeflow.org", "v1beta1", "trials", _KATIB),
+    "Job": Resource("batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"),
+}
+
+
+def resource(kind: str) -> Resource:
+    """Return where a kind lives.
+
+    Raises:
+        InvalidInput: podium does not launch this kind.
+    """
+    require(kind in RESOURCES, f"kind is one of {', '.join(KINDS)}", kind=kind)
+    return RESOURCES[kind]
+
+
+def reason_of(error: Any) -> tuple[str, bool]:
+    """Return the server's message, and whether it is a Kubernetes Status rather than a bare HTTP page.
+
+    Args:
+        error: A kubernetes.client.ApiException. The webhook's and the quota's words are in its body only.
+    """
+    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else (error.body or "")
+    try:
+        return str(load_json(body, "the answer")["message"]), True
+    except (InvalidInput, KeyError, TypeError):
+        return (body or error.reason or f"HTTP {error.status}").strip(), False
+
+
+def event_time(event: Any) -> datetime:
+    """Return when an event happened last; controllers fill in one field or the other."""
+    when: datetime = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+    return when
+
+
+def is_passing(error: Any) -> bool:
+    """Tell whether the same request may work in a moment: no answer, 429, or any 5xx.
+
+    A webhook that restarts is a 500 like any other (``failed calling webhook … connection refused``). A connection that
+    breaks off in TLS is an ApiException of status 0.
+
+    Args:
+        error: A kubernetes.client.ApiException or urllib3.exceptions.HTTPError.
+    """
+    status = getattr(error, "status", None)
+    return not status or status == 429 or status >= 500
+
+
+def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
+    """Turn an ApiException into the error a user reads.
+
+    Args:
+        error: The exception.
+        doing: What was tried, for example "create PyTorchJob mnist in namespace team".
+        kind: The kind concerned, to tell a missing CRD from a missing object.
+    """
+    message, is_status = reason_of(error)
+    text = f"cannot {doing}: {message}"
+    if error.status == 404 and kind and not is_status:
+        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", resource(kind).mend)
+    if error.status == 404:
+        return NotFound(text)
+    if error.status == 409:
+        return Conflict(text)
+    if error.status == 403 and "exceeded quota" in message:
+        return PodiumError(text, "ask for less (replicas, cpu, memory, gpu), or have the quota raised")
+    if error.status in (401, 403) and "admission webhook" not in message:
+        return Denied(text, "the service account lacks a right: apply deploy/, or see `kubectl auth can-i --list`")
+    if error.status in (400, 403, 422):
+        return InvalidInput(text)
+    if is_passing(error):
+        return Unavailable(text, "the server said so for as long as it was asked; see its health and its webhooks'")
+    return PodiumError(text)
+
+
+def unreachable(host: str, error: Exception) -> Unavailable:
+    """Return the error for an API server that does not answer."""
+    why = getattr(error, "reason", None) or error
+    return Unavailable(f"the Kubernetes API at {host} does not answer: {why}", "check the cluster and the kubeconfig")
+
+
+class Api:
+    """One namespace of one API server.
+
+    Args:
+        configuration: Address and credentials.
+        namespace: The namespace of every call.
+    """
+
+    def __init__(self, configuration: "Configuration", namespace: str) -> None:
+        from kubernetes import client
+
+        configuration.retries = False  # call() waits; urllib3 would multiply it
+        self.host = str(configuration.host)
+        self.namespace = namespace
+        self.client = client.ApiClient(configuration)
+        self.custom = client.CustomObjectsApi(self.client)
+        self.core = client.CoreV1Api(self.client)
+        self.answered = pod_namespace() is not None  # a pod was given the right address
+
+    def call(
+        self,
+        doing: str,
+        function: Callable[..., Any],
+        *args: Any,
+        kind: str | None = None,
+        patience: float | None = None,
+        **options: Any,
+    ) -> Any:
+        """Call the API; repeat what may pass (is_passing) for a while.
+
+        A server that never answered gets a few seconds only: that is a wrong address, not a restart.
+
+        Args:
+            doing: What is tried, for the error.
+            function: Method of a kubernetes client.
+            *args: Its arguments.
+            kind: The kind concerned.
+            patience: Seconds to repeat; PATIENCE if None.
+            **options: Its keyword arguments.
+
+        Raises:
+            PodiumError: As by translate; Unavailable if it did not pass.
+        """
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        pause, started = 0.25, time.monotonic()
+        while True:
+            try:
+                answer = function(*args, **{"_request_timeout": TIMEOUT, **options})
+                self.answered = True
+                return answer
+            except (ApiException, HTTPError) as error:
+                failed: Any = error
+            status = getattr(failed, "status", None)
+            self.answered = self.answered or bool(status)
+            limit = (PATIENCE if patience is None else patience) if self.answered else 3.0
+            if not is_passing(failed) or time.monotonic() + pause > started + limit:
+                raise (translate(failed, doing, kind) if status else unreachable(self.host, failed)) from failed
+            time.sleep(pause)
+            pause = min(pause * 2, 5.0)
+
+    def _where(self, kind: str) -> tuple[str, str, str, str]:
+        place = resource(kind)
+        return place.group, place.version, self.namespace, place.plural
+
+    def create(self, kind: str, manifest: Manifest) -> Manifest:
+        """Create an object; unknown fields are refused, not dropped.
+
+        The answer to a request that did create it may be lost: the repetition then meets the object of the first.
+        """
+        metadata = manifest.get("metadata") or {}
+        name, creation = metadata.get("name"), uuid.uuid4().hex
+        annotations = {**(metadata.get("annotations") or {}), CREATION: creation}
+        stamped = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+        doing = f"create {kind} {name} in namespace {self.namespace}"
+        create = self.custom.create_namespaced_custom_object
+        try:
+            return dict(self.call(doing, create, *self._where(kind), stamped, field_validation="Strict", kind=kind))
+        except Conflict:
+            there = self.get(kind, str(name))
+            if (there["metadata"].get("annotations") or {}).get(CREATION) != creation:
+                raise
+            return there
+
+    def get(self, kind: str, name: str) -> Manifest:
+        """Read an object."""
+        doing = f"get {kind} {name} in namespace {self.namespace}"
+        return dict(self.call(doing, self.custom.get_namespaced_custom_object, *self._where(kind), name, kind=kind))
+
+    def _list(self, kind: str, **options: Any) -> tuple[list[Manifest], str]:
+        """Return the objects a selector matches, and the resourceVersion of the list."""
+        doing = f"list {kind} objects in namespace {self.namespace}"
+        function = self.custom.list_namespaced_custom_object
+        answer = self.call(doing, function, *self._where(kind), kind=kind, **options)
+        known = resource(kind)
+        version = f"{known.group}/{known.version}"
+        items = [{"apiVersion": version, "kind": kind, **item} for item in answer["items"]]
+        return items, str(answer["metadata"]["resourceVersion"])
+
+    def objects(self, kind: str, selector: str = "") -> list[Manifest]:
+        """Read all objects that match a label selector, oldest first."""
+        items, _ = self._list(kind, label_selector=selector)
+        return sorted(items, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
+
+    def snapshot(self, kind: str, name: str) -> tuple[Manifest | None, str]:
+        """Read an object, None if there is none, and the resourceVersion from which to watch it; nothing is repeated.
+
+        An object's own resourceVersion is no start for a watch: a server that was restarted knows only versions since,
+        and a quiet object's is older for good.
+        """
+        items, version = self._list(kind, field_selector=f"metadata.name={name}", patience=0)
+        return (items[0] if items else None), version
+
+    def delete(self, kind: str, name: str) -> None:
+        """Ask for an object's removal; its pods follow. No error if it is not there."""
+        doing = f"delete {kind} {name} in namespace {self.namespace}"
+        try:
+            self.call(
+                doing,
+                self.custom.delete_namespaced_custom_object,
+                *self._where(kind),
+                name,
+                propagation_policy="Background",
+                kind=kind,
+            )
+        except NotFound:
+            return
+
+    def delete_now(self, kind: str, name: str) -> None:
+        """Send one request to remove an object: no retry, two seconds at most, no error if it is not there."""
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        place = (*self._where(kind), name)
+        try:
+            self.custom.delete_namespaced_custom_object(
+                *place, propagation_policy="Background", _request_timeout=(1, 1)
+            )
+        except ApiException as error:
+            if error.status != 404:
+                raise translate(error, f"delete {kind} {name}", kind) from error
+        except HTTPError as error:
+            raise unreachable(self.host, error) from error
+
+    def events(self, kind: str, name: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
+        """Yield watch events of one object for some seconds, after a resourceVersion.
+
+        Raises:
+            kubernetes.client.ApiException: As the server says; 410 means the version is too old.
+            urllib3.exceptions.HTTPError: The connection was lost.
+        """
+        from kubernetes.watch import Watch
+
+        for event in Watch().stream(
+            self.custom.list_namespaced_custom_object,
+            *self._where(kind),
+            field_selector=f"metadata.name={name}",
+            resource_version=version,
+            timeout_seconds=seconds,
+            _request_timeout=(5, seconds + 10),
+        ):
+            yield {"type": event["type"], "object": event["raw_object"]}
+
+    def pods(self, selector: str) -> list[Any]:
+        """Return the pods (V1Pod) that match a label selector, oldest first."""
+        doing = f"list pods in namespace {self.namespace}"
+        answer = self.call(doing, self.core.list_namespaced_pod, self.namespace, label_selector=selector)
+        return sorted(answer.items, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+
+    def warnings(self, name: str) -> list[Any]:
+        """Return the warnings (CoreV1Event) about objects of a name, oldest first."""
+        doing = f"list events in namespace {self.namespace}"
+        selector = f"involvedObject.name={name},type=Warning"
+        answer = self.call(doing, self.core.list_namespaced_event, self.namespace, field_selector=selector)
+        return sorted(answer.items, key=event_time)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+        self.client.rest_client.pool_manager.clear()

@@ -1,0 +1,124 @@
+"""``kubernetes://namespace``: jobs and experiments on a real cluster."""
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+from podium.cluster.base import Cluster, Manifest
+from podium.cluster.kubernetes import logs as kubernetes_logs
+from podium.cluster.kubernetes import pods as kubernetes_pods
+from podium.cluster.kubernetes import watch as kubernetes_watch
+from podium.cluster.kubernetes.api import Api, resource
+from podium.cluster.kubernetes.configuration import load_configuration
+from podium.cluster.kubernetes.deadlines import with_pod_deadlines
+from podium.cluster.kubernetes.defaults import with_pod_defaults
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
+from podium.manifests.conditions import status_of
+from podium.manifests.labels import METRICS_INJECTION
+
+if TYPE_CHECKING:
+    pass
+
+DELETE_WAIT = 30.0
+
+
+class KubernetesCluster(Cluster):
+    """A namespace of a Kubernetes cluster with the training operator and, for experiments, Katib.
+
+    Args:
+        url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or of the pod this
+            runs in. ``?grace=600``: seconds a pod may stay unschedulable before its job is given up.
+
+    Raises:
+        InvalidInput: The URL has parts that mean nothing here.
+        PodiumError: There is no cluster configured.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        query = parse_qs(parts.query, keep_blank_values=True)
+        hint = "for example kubernetes://kubeflow or kubernetes://team?grace=600"
+        require(parts.path in ("", "/") and set(query) <= {"grace"}, "a URL is kubernetes://namespace", hint, url=url)
+        grace = query.get("grace", [str(kubernetes_pods.SCHEDULE_GRACE)])[-1]
+        require(grace.replace(".", "", 1).isdigit(), "grace is a number of seconds", hint, grace=grace)
+        configuration, namespace = load_configuration()
+        self.api = Api(configuration, parts.netloc or namespace)
+        self.url = f"kubernetes://{self.api.namespace}"
+        self.schedule_grace = float(grace)
+
+    def create(self, manifest: Manifest) -> Manifest:
+        kind = str(manifest.get("kind"))
+        resource(kind)
+        require(kind != "Trial", "a Trial is made by its Experiment", kind=kind)
+        metadata = manifest.get("metadata") or {}
+        named = metadata.get("namespace") or self.api.namespace
+        require(named == self.api.namespace, "the manifest's namespace is the cluster's", namespace=named, url=self.url)
+        if kind == "Experiment":
+            self._check_injection()
+        there = {**manifest, "metadata": {**metadata, "namespace": self.api.namespace}}
+        return self.api.create(kind, with_pod_deadlines(with_pod_defaults(there)))
+
+    def _check_injection(self) -> None:
+        """Refuse an Experiment where Katib would never see a metric; a namespace that may not be read passes."""
+        namespace = self.api.namespace
+        try:
+            found = self.api.call(f"read namespace {namespace}", self.api.core.read_namespace, namespace)
+        except InvalidInput:
+            raise
+        except PodiumError:
+            return
+        labels = found.metadata.labels or {}
+        if labels.get(METRICS_INJECTION) != "enabled":
+            hint = f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled"
+            raise InvalidInput(
+                f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled", hint
+            )
+
+    def get(self, kind: str, name: str) -> Manifest:
+        return self.api.get(kind, name)
+
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
+        return self.api.objects(kind, ",".join(f"{key}={value}" for key, value in (labels or {}).items()))
+
+    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
+        """As the interface says; a pod that can never start, or is refused, ends it early.
+
+        Raises:
+            NotFound: There is none at the start.
+            Failed: The timeout passed; or an image cannot be pulled, a Secret is missing, no node fits, a quota or a
+                policy refuses its pods.
+        """
+        watchman = kubernetes_pods.Watchman(self.api, self.schedule_grace)
+        return kubernetes_watch.watch(self.api, kind, name, timeout, watchman.look)
+
+    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+        self.api.get(kind, name)
+        return kubernetes_logs.logs(self.api, kind, name, replica, follow, lambda: self._is_over(kind, name))
+
+    def _is_over(self, kind: str, name: str) -> bool:
+        try:
+            return status_of(self.api.get(kind, name)).finished
+        except NotFound:
+            return True
+
+    def failure(self, kind: str, name: str) -> Failed:
+        try:
+            manifest = self.api.get(kind, name)
+        except NotFound:
+            manifest = None
+        return kubernetes_pods.explain(self.api, kind, name, manifest)
+
+    def delete(self, kind: str, name: str) -> None:
+        selector = kubernetes_pods.selector_of(self.api, kind, name) if kind == "Experiment" else None
+        self.api.delete(kind, name)
+        selector = selector or kubernetes_pods.selector_of(self.api, kind, name)
+        end = time.monotonic() + DELETE_WAIT
+        while self.api.pods(selector) and time.monotonic() < end:
+            time.sleep(0.5)
+
+    def abandon(self, kind: str, name: str) -> None:
+        self.api.delete_now(kind, name)
+
+    def close(self) -> None:
+        self.api.close()

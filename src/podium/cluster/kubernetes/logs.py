@@ -1,0 +1,165 @@
+"""The log of one replica, live: through restarts of the container, the pod and the API server."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
+from podium.cluster.kubernetes.pods import cannot_start, replica_of, selector_of
+from podium.errors import Denied, NotFound, PodiumError, Unavailable
+
+COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
+"""Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it wrote."""
+
+PAUSE = 1.0
+"""Seconds between looks for a pod that has not started, or is being replaced."""
+
+TRIES = 5
+"""Reads of an ended replica's log before giving up."""
+
+
+def reporting(pods: list[Any]) -> list[Any]:
+    """Return the pods of the replica that reports metrics: the master's, the collected one's, else all."""
+    for found in (
+        [pod for pod in pods if any(c.name in COLLECTORS for c in pod.spec.containers)],
+        [pod for pod in pods if replica_of(pod) == "master-0"],
+        [pod for pod in pods if replica_of(pod) == "worker-0"],
+    ):
+        if found:
+            return found
+    return pods
+
+
+def container_of(pod: Any) -> str:
+    """Return the container whose log holds what the program printed."""
+    names = [container.name for container in pod.spec.containers]
+    return next((name for name in (*COLLECTORS, "pytorch") if name in names), str(names[0]))
+
+
+def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
+    """Return the newest pod of a replica, or None if it has none now."""
+    pods = api.pods(selector_of(api, kind, name))
+    chosen = reporting(pods) if replica is None else [pod for pod in pods if replica_of(pod) == replica]
+    return chosen[-1] if chosen else None
+
+
+def has_started(pod: Any, container: str) -> bool:
+    """Tell whether a container has, or had, a process."""
+    for status in pod.status.container_statuses or []:
+        if status.name == container and status.state:
+            return bool(status.state.running or status.state.terminated or status.restart_count)
+    return False
+
+
+def is_coming(pod: Any | None) -> bool:
+    """Tell whether a pod will have a log: a job is over with its master, when a worker may not even have begun."""
+    return pod is not None and pod.status.phase == "Pending" and cannot_start(pod) is None
+
+
+def split(chunks: Iterator[bytes]) -> Iterator[str]:
+    """Join chunks and cut them into lines; the last one needs no line end."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+class Tail:
+    """Reads one replica's lines once each, however often the connection is made anew.
+
+    Args:
+        api: The API server.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.last = ""  # RFC3339 time of the newest line given out, as the kubelet wrote it
+
+    def read(self, pod: Any, follow: bool) -> Iterator[str]:
+        """Yield the lines after the newest one given out.
+
+        Raises:
+            urllib3.exceptions.HTTPError: The connection was lost, or a minute was quiet; read again.
+            kubernetes.client.ApiException: The server refused.
+        """
+        known = self.last
+        response = self.api.core.read_namespaced_pod_log(
+            pod.metadata.name,
+            self.api.namespace,
+            container=container_of(pod),
+            follow=follow,
+            timestamps=True,
+            _preload_content=False,
+            _request_timeout=(5, 60),
+            **({"since_seconds": self._age() + 60} if known else {}),
+        )
+        try:
+            for stamped in split(response.stream(amt=None, decode_content=False)):
+                self.last, _, line = stamped.partition(" ")
+                if self.last > known:
+                    yield line.rstrip("\r")
+        finally:
+            response.close()
+            response.release_conn()
+
+    def _age(self) -> int:
+        age = datetime.now(UTC) - datetime.fromisoformat(self.last)
+        return max(0, int(age.total_seconds()))
+
+
+def logs(
+    api: Api, kind: str, name: str, replica: str | None, follow: bool, is_over: Callable[[], bool]
+) -> Iterator[str]:
+    """Yield a replica's log lines.
+
+    Args:
+        api: The API server.
+        kind: PyTorchJob, Job or Trial.
+        name: The object's name.
+        replica: ``master-0`` …, or None for the one that reports metrics.
+        follow: Go on until the replica has ended for good.
+        is_over: Tells whether the object has reached its last state or is gone.
+
+    Raises:
+        NotFound: There is no such replica (when following: and the object is over).
+        Unavailable: The server does not answer; when following, for OUTAGE seconds.
+    """
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    tail, read, tries, lost_at = Tail(api), False, 0, None
+    while True:
+        try:
+            over = not follow or is_over()
+            pod = find(api, kind, name, replica)
+            lost_at = None
+        except (Unavailable, Denied) as error:  # a server that has just started denies for a moment
+            lost_at = lost_at or time.monotonic()
+            limit = OUTAGE if isinstance(error, Unavailable) else PATIENCE
+            if not follow or time.monotonic() - lost_at > limit:
+                raise
+            time.sleep(PAUSE)
+            continue
+        if pod is None and over and not read:
+            raise NotFound(f"{kind} {name} has no pod of replica {replica or 'master-0'}", "its pods may be gone")
+        complete = True
+        if pod is not None and has_started(pod, container_of(pod)):
+            read = True
+            try:
+                yield from tail.read(pod, follow)
+            except (ApiException, HTTPError) as error:
+                complete, tries = False, tries + 1
+                again = is_passing(error) or getattr(error, "status", None) in (400, 404)
+                if not again or (over and tries > TRIES):
+                    raise _cannot_read(api, pod, error) from error
+        if complete and ((over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")):
+            return
+        time.sleep(PAUSE)
+
+
+def _cannot_read(api: Api, pod: Any, error: Any) -> PodiumError:
+    doing = f"read the log of pod {pod.metadata.name}"
+    return translate(error, doing) if getattr(error, "status", None) else unreachable(api.host, error)

@@ -1,0 +1,309 @@
+"""The pods of a job: which there are, which can never start or be created, which one failed and why."""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from podium.cluster.base import Manifest
+from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
+from podium.errors import Failed, PodiumError, Unavailable
+from podium.manifests.conditions import status_of
+from podium.manifests.labels import EXPERIMENT, JOB_NAME, REPLICA_INDEX, REPLICA_TYPE, TRIAL
+
+_log = logging.getLogger("podium")
+
+TAIL = 15
+"""Log lines shown of a replica that failed."""
+
+IMAGE_GRACE = 20.0
+"""Seconds for a registry to recover: the kubelet has tried twice by then."""
+
+SCHEDULE_GRACE = 180.0
+"""Seconds for an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
+
+REFUSED = ("FailedCreatePod", "FailedCreate")
+"""Reasons of the events about pods that could not be created: of the training operator, of the job controller."""
+
+REFUSED_GRACE = 15.0
+"""Seconds a quota or policy may refuse a pod: another pod may be about to end, a new namespace is still set up."""
+
+INTERNAL = "Internal error occurred"
+"""How the message of every error 500 of the API server begins, a webhook that does not answer among them."""
+
+JOB_SELECTOR = {
+    "PyTorchJob": JOB_NAME,
+    "Job": "job-name",
+    "Trial": TRIAL,
+}
+
+_IMAGE = "check the image's name and tag, that the nodes can reach its registry, and imagePullSecrets"
+_CONFIG = "a Secret, ConfigMap or key that the pod names does not exist in this namespace"
+_START = "check the container's command, security context and mounts"
+NEVER_STARTS = {
+    "ErrImagePull": _IMAGE,
+    "ImagePullBackOff": _IMAGE,
+    "ErrImageNeverPull": "the image is not on the node: load it, or allow it to be pulled",
+    "InvalidImageName": _IMAGE,
+    "CreateContainerConfigError": _CONFIG,
+    "CreateContainerError": _START,
+    "RunContainerError": _START,
+}
+"""Waiting reasons of a container that do not go away by themselves, with what to do."""
+
+ENDED = {
+    "OOMKilled": "raise the memory limit, or use a smaller batch size or fewer processes a node",
+    "Evicted": "the node ran out of memory or disk: set requests, and limits that fit the node",
+    "DeadlineExceeded": "raise activeDeadlineSeconds",
+    "Preempted": "a pod of higher priority took the place: use a priority class, or retry",
+    "ContainerCannotRun": _START,
+    "StartError": _START,
+}
+"""Reasons of an end, with what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What is wrong with one pod."""
+
+    pod: str | None
+    """The pod's name; None if it could not be created."""
+
+    container: str | None
+    """The container concerned; None if the pod as a whole is."""
+
+    reason: str
+    """One word, as Kubernetes says it."""
+
+    message: str
+    """Details, may be empty."""
+
+    hint: str | None
+    """What to do."""
+
+    grace: float = 0.0
+    """Seconds it may go on before it counts as hopeless."""
+
+    def __str__(self) -> str:
+        return (f"pod {self.pod}: " if self.pod else "") + self.reason + (f" ({self.message})" if self.message else "")
+
+
+def replica_of(pod: Any) -> str:
+    """Return a pod's replica, for example ``master-0``; ``main-0`` for pods without replica labels."""
+    labels = pod.metadata.labels or {}
+    return f"{labels.get(REPLICA_TYPE, 'main').lower()}-{labels.get(REPLICA_INDEX, '0')}"
+
+
+def selector_of(api: Api, kind: str, name: str) -> str:
+    """Return the label selector of an object's pods; an experiment's are those of its trials."""
+    if kind != "Experiment":
+        return f"{JOB_SELECTOR[kind]}={name}"
+    trials = [trial["metadata"]["name"] for trial in api.objects("Trial", f"{EXPERIMENT}={name}")]
+    return f"{JOB_SELECTOR['Trial']} in ({','.join(trials) or 'none'})"
+
+
+def statuses_of(pod: Any) -> list[Any]:
+    """Return the status of every container of a pod, init containers first."""
+    return [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]
+
+
+def cannot_start(pod: Any, schedule_grace: float = SCHEDULE_GRACE) -> Trouble | None:
+    """Say why a pod has not started and will not by itself, or None."""
+    name = pod.metadata.name
+    for status in statuses_of(pod):
+        waiting = status.state and status.state.waiting
+        if waiting and waiting.reason in NEVER_STARTS:
+            message = (waiting.message or "").strip() or f"image {status.image}"
+            hint = NEVER_STARTS[waiting.reason]
+            return Trouble(
+                pod=name,
+                container=status.name,
+                reason=waiting.reason,
+                message=message,
+                hint=hint,
+                grace=IMAGE_GRACE,
+            )
+    for condition in pod.status.conditions or []:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            hint = "ask for less (cpu, memory, gpu), change node selector or tolerations, or add nodes"
+            return Trouble(
+                pod=name,
+                container=None,
+                reason="Unschedulable",
+                message=condition.message or "",
+                hint=hint,
+                grace=schedule_grace,
+            )
+    return None
+
+
+def bad_end(pod: Any) -> Trouble | None:
+    """Say how a pod, or its container before the last restart, ended badly, or None."""
+    name = pod.metadata.name
+    if pod.status.phase == "Failed" and pod.status.reason:
+        reason = pod.status.reason
+        return Trouble(
+            pod=name, container=None, reason=reason, message=pod.status.message or "", hint=ENDED.get(reason)
+        )
+    for status in statuses_of(pod):
+        states = (status.state, status.last_state)
+        for ended in (state.terminated for state in states if state and state.terminated):
+            if ended.exit_code != 0:
+                message = f"container {status.name}, exit code {ended.exit_code}"
+                hint = ENDED.get(ended.reason) or ("it was killed from outside" if ended.exit_code == 137 else None)
+                return Trouble(
+                    pod=name, container=status.name, reason=ended.reason or "Error", message=message, hint=hint
+                )
+    return None
+
+
+def _ended_at(pod: Any) -> str:
+    times = [s.state.terminated.finished_at for s in statuses_of(pod) if s.state and s.state.terminated]
+    return min((time.isoformat() for time in times if time), default="9999")
+
+
+class Watchman:
+    """Looks at an object's pods while it runs and gives up on those that will never start.
+
+    Args:
+        api: The API server.
+        schedule_grace: Seconds a pod may stay unschedulable.
+    """
+
+    def __init__(self, api: Api, schedule_grace: float) -> None:
+        self.api, self.schedule_grace = api, schedule_grace
+        self.since: dict[tuple[str, str], float] = {}
+        self.complete: dict[str, datetime] = {}  # by job: creation of its newest pod when it had all of them
+        self.warned = False
+
+    def look(self, manifest: Manifest) -> None:
+        """Check the pods once.
+
+        Raises:
+            Failed: One has been hopeless for longer than its grace.
+        """
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        now, seen = time.monotonic(), {}
+        pods = self.api.pods(selector_of(self.api, kind, name))
+        for trouble, key in (*self._starting(pods), *self._refused(manifest, pods)):
+            seen[key] = self.since.get(key, now)
+            if now - seen[key] >= trouble.grace:
+                raise Failed(f"{kind} {name} cannot start: {trouble}", trouble.hint)
+        self.since = seen
+
+    def _starting(self, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+        for pod in pods:
+            if trouble := cannot_start(pod, self.schedule_grace):
+                # ErrImagePull and ImagePullBackOff take turns: one clock for a pod.
+                yield trouble, (pod.metadata.uid, "schedule" if trouble.container is None else "start")
+
+    def _refused(self, manifest: Manifest, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+        """Yield the refusals of pods that are missing: they are in no status, only in events."""
+        for job, have, want in jobs_of(self.api, manifest, pods):
+            if len(have) >= want:
+                self.complete[job] = max(pod.metadata.creation_timestamp for pod in have)
+                continue
+            uid = manifest["metadata"]["uid"] if job == manifest["metadata"]["name"] else None
+            if trouble := self._refusal(job, uid):
+                yield trouble, (job, "refused")
+
+    def _refusal(self, job: str, uid: str | None) -> Trouble | None:
+        try:
+            events = self.api.warnings(job)
+        except Unavailable:
+            raise
+        except PodiumError as error:
+            if not self.warned:
+                _log.warning("pods that a quota or policy refuses go unnoticed: %s (apply deploy/)", error.message)
+            self.warned = True
+            return None
+        since = self.complete.get(job)
+        # Refusals before all pods were there are over; an object of the same name before this one is another's.
+        news = [
+            event
+            for event in events
+            if event.reason in REFUSED
+            and uid in (None, event.involved_object.uid)
+            and (since is None or event_time(event) > since)
+        ]
+        return _refusal_of(news[-1]) if news else None
+
+
+def _refusal_of(event: Any) -> Trouble:
+    """Describe a pod that could not be created.
+
+    An event has no field for the status code of the refusal: the text the API server puts before every error 500 tells
+    a webhook that is away for a moment from a rule that holds.
+    """
+    message = str(event.message or "").strip()
+    grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
+    hint = (
+        "a quota, a limit range, Pod Security or another policy of the namespace: change what the pods ask for, or it"
+    )
+    return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
+
+
+def jobs_of(api: Api, manifest: Manifest, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
+    """Return (name, its pods, number of pods it wants) of every job that should run now.
+
+    Args:
+        api: The API server.
+        manifest: A PyTorchJob, Job, Trial or Experiment.
+        pods: All pods of it.
+    """
+    kind, name, spec = manifest["kind"], manifest["metadata"]["name"], manifest["spec"]
+    if kind != "Experiment":
+        return [(name, pods, replicas(spec.get("runSpec", manifest)))]
+    want = replicas(spec["trialTemplate"].get("trialSpec") or {})
+    trials = [trial for trial in api.objects("Trial", f"{EXPERIMENT}={name}") if not status_of(trial).finished]
+    labels = [(pod, (pod.metadata.labels or {}).get(JOB_SELECTOR["Trial"])) for pod in pods]
+    names = [trial["metadata"]["name"] for trial in trials]
+    return [(trial, [pod for pod, of in labels if of == trial], want) for trial in names]
+
+
+def replicas(job: Manifest) -> int:
+    """Return how many pods a PyTorchJob or Job has while it runs."""
+    spec = job.get("spec") or {}
+    specs = spec.get("pytorchReplicaSpecs") or {}
+    return max(1, sum(one.get("replicas", 1) for one in specs.values()) or spec.get("parallelism", 1))
+
+
+def explain(api: Api, kind: str, name: str, manifest: Manifest | None) -> Failed:
+    """Return the error that tells why an object failed: pod, reason, last lines, hint.
+
+    Args:
+        api: The API server.
+        kind: The kind.
+        name: The object's name.
+        manifest: The object as last seen; its own condition is quoted.
+    """
+    state = status_of(manifest) if manifest else None
+    text = f"{kind} {name} failed" + (f": {state.message.strip()}" if state and state.finished else "")
+    try:
+        pods = sorted(api.pods(selector_of(api, kind, name)), key=_ended_at)
+    except PodiumError as error:
+        return Failed(f"{text}\nits pods cannot be read: {error.message}", error.hint)
+    for trouble in (bad_end(pod) or cannot_start(pod) for pod in pods):
+        if trouble:
+            return Failed("\n".join([text, str(trouble), *_tail(api, trouble)]), trouble.hint)
+    return Failed(text)
+
+
+def _tail(api: Api, trouble: Trouble) -> list[str]:
+    """Return the last lines of the container in trouble, marked; none if they are gone."""
+    if trouble.container is None:
+        return []
+    try:
+        text = api.call(
+            f"read the log of pod {trouble.pod}",
+            api.core.read_namespaced_pod_log,
+            trouble.pod,
+            api.namespace,
+            container=trouble.container,
+            tail_lines=TAIL,
+        )
+    except PodiumError:
+        return []
+    return [f"  | {line}" for line in str(text).splitlines()]

@@ -1,0 +1,129 @@
+"""Jobs that outlived their run: find them by label and delete them, once or as soon as there are any.
+
+A cancelled step has well under a second to delete its job, and no owner reference acts at a cancel (both observed on
+KFP 2.0.5 and 2.16.1), so one may stay. Whether a run is over is asked of its Workflow, not of the KFP API: there a run
+whose Workflow was deleted stays RUNNING for ever.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from podium.cluster.kubernetes.api import UnknownKind
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.errors import PodiumError
+from podium.manifests.conditions import status_of
+from podium.manifests.labels import KFP_RUN, RUN
+
+KINDS = ("Experiment", "PyTorchJob", "Job")
+"""Looked at in this order: an Experiment takes its trials along."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphan:
+    """A job or experiment that runs though its run does not."""
+
+    kind: str
+    """PyTorchJob, Job or Experiment."""
+
+    name: str
+    """Its name."""
+
+    run_id: str
+    """The run that launched it."""
+
+    phase: str
+    """Where it stands."""
+
+    created: str
+    """When it was made."""
+
+    why: str
+    """What became of the run."""
+
+
+def orphans(cluster: KubernetesCluster) -> list[Orphan]:
+    """Return the unfinished objects of the namespace whose run is over or gone.
+
+    Raises:
+        PodiumError: The Workflows cannot be read: without them nothing is called an orphan.
+    """
+    found = []
+    over: dict[str, str | None] = {}
+    for kind in KINDS:
+        try:
+            objects = cluster.api.objects(kind, RUN)
+        except UnknownKind:
+            continue
+        for one in objects:
+            run_id = one["metadata"]["labels"][RUN]
+            state = status_of(one)
+            # A trial's job is its Experiment's business.
+            if state.finished or _made_by_katib(one):
+                continue
+            if run_id not in over:
+                over[run_id] = _over(cluster, run_id)
+            if why := over[run_id]:
+                found.append(
+                    Orphan(
+                        kind=kind,
+                        name=one["metadata"]["name"],
+                        run_id=run_id,
+                        phase=state.phase,
+                        created=one["metadata"]["creationTimestamp"],
+                        why=why,
+                    )
+                )
+    return found
+
+
+def reap(cluster: KubernetesCluster, found: Sequence[Orphan]) -> None:
+    """Delete orphans; returns when their pods are gone."""
+    for one in found:
+        cluster.api.delete(one.kind, one.name)  # all at once, before the pods of the first are waited for
+    for one in found:
+        cluster.delete(one.kind, one.name)
+
+
+def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str], None]) -> NoReturn:
+    """Look for orphans every few seconds and delete them at once, for good.
+
+    A round costs a list of each kind, and one of Workflows for every run that has something unfinished.
+
+    Args:
+        cluster: The namespace.
+        every: Seconds between two rounds.
+        report: Called with a line for each deletion, and for each round that failed: the next one may not.
+    """
+    while True:
+        try:
+            for one in orphans(cluster):
+                cluster.api.delete(one.kind, one.name)
+                report(f"deleted {one.kind} {one.name} of run {one.run_id}: {one.why}")
+        except PodiumError as error:
+            report(f"error: {error}")
+        time.sleep(every)
+
+
+def _made_by_katib(manifest: dict[str, Any]) -> bool:
+    return any(owner["kind"] == "Trial" for owner in manifest["metadata"].get("ownerReferences") or [])
+
+
+def _over(cluster: KubernetesCluster, run_id: str) -> str | None:
+    """Say what became of a run, or None while its Workflow goes on."""
+    api = cluster.api
+    answer = api.call(
+        f"read the workflow of run {run_id}",
+        api.custom.list_namespaced_custom_object,
+        "argoproj.io",
+        "v1alpha1",
+        api.namespace,
+        "workflows",
+        label_selector=f"{KFP_RUN}={run_id}",
+    )
+    phases = [(item.get("status") or {}).get("phase") or "Pending" for item in answer["items"]]
+    if not phases:
+        return "its workflow is gone"
+    going = [phase for phase in phases if phase in ("Pending", "Running")]
+    return None if going else f"its workflow is {phases[0]}"

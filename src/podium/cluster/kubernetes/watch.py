@@ -1,0 +1,104 @@
+"""Watch one object: changes arrive at once, and lost connections, expired versions and restarts are survived."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from podium.cluster.base import Manifest
+from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, UnknownKind, is_passing, translate, unreachable
+from podium.errors import Denied, Failed, PodiumError, Unavailable
+from podium.manifests.conditions import status_of
+
+WINDOW = 5
+"""Seconds of quiet after which the pods are looked at: an image that cannot be pulled changes no job's status."""
+
+
+def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> Iterator[Manifest | None]:
+    """Yield the object, then each version of it; None after every quiet window; end when it is gone.
+
+    Where lists are answered but watches are not, the lists alone show the changes, a few seconds late.
+
+    Args:
+        api: The API server.
+        kind: The kind.
+        name: The object's name.
+        remaining: Seconds left to the caller; a window is never longer.
+
+    Raises:
+        Unavailable: Nothing was heard of the object for OUTAGE seconds.
+    """
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    lost_at, pause = None, 0.2
+    while True:
+        try:
+            current, version = api.snapshot(kind, name)
+            lost_at = None
+            if current is None:
+                return
+            yield current
+            while True:
+                for event in api.events(kind, name, version, max(1, min(WINDOW, int(remaining())))):
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] == "DELETED":
+                        return
+                    if event["type"] != "BOOKMARK":
+                        yield event["object"]
+                lost_at, pause = None, 0.2
+                yield None
+        except (Unavailable, UnknownKind, Denied) as error:
+            lost: PodiumError = error
+        except (ApiException, HTTPError) as error:
+            # 410: the server no longer has the version; the next snapshot brings a newer one.
+            answer = getattr(error, "status", None)
+            lost = translate(error, f"watch {kind} {name}", kind) if answer else unreachable(api.host, error)
+            if not is_passing(error) and answer not in (401, 403, 410):
+                raise lost from error
+        lost_at = lost_at or time.monotonic()
+        # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
+        if time.monotonic() - lost_at > (OUTAGE if isinstance(lost, Unavailable) else PATIENCE):
+            raise lost
+        if remaining() <= 0:
+            yield None
+        time.sleep(min(pause * random.uniform(0.5, 1.0), max(remaining(), 0.0)))
+        pause = min(pause * 2, 5.0)
+
+
+def watch(
+    api: Api, kind: str, name: str, timeout: float | None, look: Callable[[Manifest], None]
+) -> Iterator[Manifest]:
+    """Yield an object now and on every change of its status, until its last state or its end.
+
+    Args:
+        api: The API server.
+        kind: The kind.
+        name: The object's name.
+        timeout: Seconds, None for as long as it takes.
+        look: Called with the object after each change and each quiet window; may raise.
+
+    Raises:
+        NotFound: There is none at the start.
+        Failed: The timeout passed.
+        Unavailable: Nothing was heard of the object for OUTAGE seconds.
+    """
+    end = float("inf") if timeout is None else time.monotonic() + timeout
+    uid: str | None = None
+    seen: Any = None
+    current: Manifest = api.get(kind, name)
+    for change in changes(api, kind, name, lambda: min(end - time.monotonic(), WINDOW)):
+        if change is not None:
+            if uid not in (None, change["metadata"]["uid"]):
+                return  # deleted and made again by somebody else: not ours
+            current = change
+            if uid is None or change.get("status") != seen:
+                yield change
+            uid, seen = change["metadata"]["uid"], change.get("status")
+            if status_of(change).finished:
+                return
+        if time.monotonic() >= end:
+            raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout, or look at its pods")
+        with suppress(Unavailable, Denied):  # how long to wait is decided in one place: the next change, or none, tells
+            look(current)

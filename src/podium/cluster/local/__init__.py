@@ -1,0 +1,1 @@
+"""The cluster of a ``local:///dir`` URL: jobs as processes of this machine."""

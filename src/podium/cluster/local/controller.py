@@ -1,0 +1,177 @@
+"""What the controllers of PyTorchJobs and Jobs share: a thread that reconciles, its end, its replicas' records."""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from podium.cluster.base import Manifest
+from podium.cluster.local.images import Images
+from podium.cluster.local.jsonfile import write_json
+from podium.cluster.local.processes.launcher_pool import Starter
+from podium.cluster.local.replica import Replica
+from podium.cluster.local.store import POLL, Store
+from podium.errors import NotFound, PodiumError
+from podium.interrupts import Background
+from podium.manifests.conditions import status_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """What a controller works with."""
+
+    store: Store
+    """The objects."""
+
+    starter: Starter
+    """Starts processes."""
+
+    images: Images
+    """What stands for images."""
+
+
+class Controller(ABC):
+    """Runs one job in a thread of its own until nothing of it is left to do.
+
+    Args:
+        runtime: Store, starter and images.
+        job: The admitted object, as stored.
+    """
+
+    def __init__(self, runtime: Runtime, job: Manifest) -> None:
+        self.runtime, self.job = runtime, job
+        self.kind, self.name = job["kind"], job["metadata"]["name"]
+        self.place = runtime.store.place(self.kind, self.name)
+        self.replicas: list[Replica] = []
+        self.status: dict[str, Any] = deepcopy(job.get("status") or {})
+        self._written = deepcopy(self.status)
+        self.started = time.monotonic()
+        self.finished: float | None = None
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._recorded: list[dict[str, Any]] = []
+        self._thread = Background(self._run, f"podium-{self.kind}-{self.name}")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Ask for a look at the job; safe from any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ask for the end of all processes, without waiting; an unfinished job becomes Failed."""
+        self._closing.set()
+        self._wake.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until nothing runs any more; return whether that is so."""
+        return self._thread.join(timeout)
+
+    @abstractmethod
+    def reconcile(self, now: float) -> None:
+        """Compare what is with what should be: start and stop replicas, update self.status."""
+
+    @abstractmethod
+    def fail(self, reason: str, message: str) -> None:
+        """Write the failure that this cluster itself decides on."""
+
+    @property
+    def ttl(self) -> float | None:
+        """Seconds from the end after which the object is removed."""
+        return None
+
+    @property
+    def next_look(self) -> float | None:
+        """When reconcile has something to do even if nothing happens."""
+        return None
+
+    def _write(self) -> None:
+        # Outside the store's lock until here: a reconciliation may wait for processes to start.
+        if self.status != self._written:
+            self._written = deepcopy(self.status)
+            written = self._written
+            self.runtime.store.update(self.kind, self.name, lambda one: one.update(status=written))
+
+    def _write_at_last(self) -> None:
+        try:
+            self._write()
+        except NotFound:
+            pass
+        except OSError:  # a full disk: nobody must wait for what cannot be written
+            self.runtime.store.disown(self.kind, self.name)
+
+    def _run(self) -> None:
+        try:
+            while not self._step(time.monotonic()):
+                self._wake.wait(self._pause())
+                self._wake.clear()
+        except NotFound:
+            pass  # Somebody removed the files: there is nobody to report to.
+        except Exception as error:
+            message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+            self.fail("ControllerError", message)
+            self._end_replicas()
+            self._write_at_last()
+        finally:
+            self._end_replicas()
+
+    def _step(self, now: float) -> bool:
+        """Do what is due; return whether the controller is done."""
+        for replica in self.replicas:
+            replica.advance(now)
+        store = self.runtime.store
+        if store.is_deletion_asked(self.kind, self.name) or not store.exists(self.kind, self.name):
+            self._end_replicas()
+            store.remove(self.kind, self.name)
+            return True
+        if self._closing.is_set():
+            self._end_replicas()
+            with suppress(OSError):  # a full disk
+                self._record()
+            if self.finished is None:
+                self.fail("Stopped", f"{self.kind} {self.name} was stopped.")
+                self._write()
+            return True
+        self.reconcile(now)
+        self._record()
+        self._write()
+        if self.finished is None and status_of({"kind": self.kind, "status": self.status}).finished:
+            self.finished = now
+        if self.finished is None:
+            return False
+        if self.ttl is not None and now >= self.finished + self.ttl:
+            self._end_replicas()
+            store.remove(self.kind, self.name)
+            return True
+        return self.ttl is None and not any(replica.active for replica in self.replicas)
+
+    def _pause(self) -> float:
+        # A deletion asked for by another process is a file: there is no other way to notice it.
+        now = time.monotonic()
+        due = [look for replica in self.replicas if (look := replica.next_look) is not None]
+        due += [self.next_look] if self.next_look is not None and self.finished is None else []
+        return max(0.0, min([POLL, *(look - now for look in due)]))
+
+    def _end_replicas(self) -> None:
+        for replica in self.replicas:
+            replica.stop()
+        while any(replica.active for replica in self.replicas):
+            self._wake.wait(0.05)
+            self._wake.clear()
+            for replica in self.replicas:
+                replica.advance(time.monotonic())
+
+    def _record(self) -> None:
+        records = [replica.record() for replica in self.replicas]
+        if records != self._recorded:
+            self._recorded = records
+            write_json(self.place / "pods.json", records)
+
+
+def past(start: float, seconds: float | None) -> bool:
+    """Return whether a number of seconds, if any, has passed."""
+    return seconds is not None and time.monotonic() >= start + seconds

@@ -1,0 +1,225 @@
+"""The environment of a replica: what the operator sets, what the manifest says, what this machine needs."""
+
+import os
+import random
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.base import Manifest
+from podium.cluster.local.pods import ContainerPlan
+from podium.cluster.local.processes.client import cores
+from podium.errors import InvalidInput, require
+from podium.manifests.labels import CPU_SHARE
+
+"""Annotation of a job: how many cores it may use, a number; all of them without it."""
+
+_OF_A_RANK = re.compile(
+    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS|JOB_COMPLETION_INDEX"
+    r"|PYTHONUNBUFFERED|PET_.*|TORCHELASTIC_.*|ROLE_.*|KATIB_.*)"
+)
+_REFERENCE = re.compile(r"\$(\$|\(([^()$]+)\))")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodIdentity:
+    """What a pod knows about itself (the downward API)."""
+
+    name: str
+    """Pod name."""
+
+    namespace: str
+    """Namespace of the job."""
+
+    uid: str
+    """Unique id."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the template and those the controller adds."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the template."""
+
+
+def operator_environment(job: Manifest, kind: str, index: int, port: int) -> dict[str, str]:
+    """Return what the training operator sets in every container of a replica.
+
+    Two values differ from a cluster's: all replicas share this machine, so the address is 127.0.0.1 and the port is
+    a free one instead of 23456 (kubeflow/trainer release-1.9: pkg/controller.v1/pytorch/{envvar,master,elastic}.go).
+
+    Args:
+        job: An admitted PyTorchJob.
+        kind: Master or Worker.
+        index: Number of the replica within its kind.
+        port: A free port, the same for all replicas.
+    """
+    spec = job["spec"]
+    replicas = spec["pytorchReplicaSpecs"]
+    total = sum(one["replicas"] for one in replicas.values())
+    env = {"PYTHONUNBUFFERED": "1"}
+    if "Master" in replicas:
+        rank = str(index + (kind == "Worker"))
+        env |= {"MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
+        env |= {"MASTER_ADDR": "127.0.0.1", "PET_MASTER_ADDR": "127.0.0.1"}
+        env |= {"WORLD_SIZE": str(total * processes_per_replica(job)), "RANK": rank, "PET_NODE_RANK": rank}
+    elastic = spec.get("elasticPolicy")
+    if not (elastic and elastic.get("nProcPerNode") is not None):
+        env["PET_NPROC_PER_NODE"] = spec.get("nprocPerNode") or "auto"
+    return env | (_elastic_environment(spec, elastic, port) if elastic is not None else {"PET_NNODES": str(total)})
+
+
+def _elastic_environment(spec: Manifest, elastic: Manifest, port: int) -> dict[str, str]:
+    workers = spec["pytorchReplicaSpecs"]["Worker"]["replicas"]
+    least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
+    least, most = (
+        next((one for one in (least, most) if one), workers),
+        next((one for one in (most, least) if one), workers),
+    )
+    env = {
+        "PET_RDZV_ENDPOINT": f"127.0.0.1:{elastic.get('rdzvPort') or port}",
+        "PET_RDZV_BACKEND": elastic.get("rdzvBackend") or "c10d",
+        "PET_NNODES": f"{least}:{most}",
+    }
+    numbers = {"PET_MAX_RESTARTS": "maxRestarts", "PET_NPROC_PER_NODE": "nProcPerNode", "PET_RDZV_ID": "rdzvId"}
+    env |= {name: str(elastic[key]) for name, key in numbers.items() if elastic.get(key) is not None}
+    if conf := elastic.get("rdzvConf"):
+        env["PET_RDZV_CONF"] = ",".join(f"{one.get('key', '')}={one.get('value', '')}" for one in conf)
+    return env | ({"PET_STANDALONE": ""} if elastic.get("standalone") else {})
+
+
+MOST_PROCESSES = 1000
+"""A slip of the pen in replicas or parallelTrialCount must not take the machine down."""
+
+
+def processes_per_replica(job: Manifest) -> int:
+    """Return nprocPerNode where it is a number, else 1 as the operator counts."""
+    processes = job["spec"].get("nprocPerNode")
+    return int(processes) if processes and processes.isdecimal() else 1
+
+
+def threads_per_process(job: Manifest, processes: int) -> int:
+    """Return the threads of each process so that a job's processes together fill the cores it may use, no more.
+
+    Args:
+        job: Its CPU_SHARE annotation limits the cores.
+        processes: How many processes the job runs at once.
+
+    Raises:
+        InvalidInput: The annotation is not a positive number, or no machine runs so many processes.
+    """
+    law = f"a job runs at most {MOST_PROCESSES} processes at once on one machine"
+    require(processes <= MOST_PROCESSES, law, "fewer replicas, or a cluster", processes=processes)
+    share = (job["metadata"].get("annotations") or {}).get(CPU_SHARE)
+    try:
+        available = cores() if share is None else float(share)
+        if not 0 < available < float("inf"):
+            raise ValueError
+    except ValueError:
+        field_path = f"metadata.annotations['{CPU_SHARE}']"
+        raise InvalidInput(f"{field_path}: a number of cores above 0, not {share!r}", 'for example "1.5"') from None
+    return max(1, int(available // processes))
+
+
+def container_environment(
+    plan: ContainerPlan, pod: PodIdentity, forced: dict[str, str], threads: int, translate: Callable[[str], str]
+) -> dict[str, str]:
+    """Return the whole environment of a container.
+
+    From weak to strong: this process's own (without what belongs to a rank), what one machine needs, the manifest's
+    in its order with $(VAR) expanded, the controller's.
+
+    Args:
+        plan: The container.
+        pod: Values for fieldRef.
+        forced: Set by the controller; wins.
+        threads: OMP_NUM_THREADS unless the manifest says otherwise.
+        translate: Replaces mount paths by local ones.
+
+    Raises:
+        InvalidInput: A secret or config map value is not in this process's environment.
+    """
+    env = {name: value for name, value in os.environ.items() if not _OF_A_RANK.fullmatch(name)}
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    env |= {"OMP_NUM_THREADS": str(threads), "HOSTNAME": pod.name}
+    # A host name that does not resolve would stop gloo, and all replicas are here anyway.
+    env = {"GLOO_SOCKET_IFNAME": loopback} | env
+    env["PATH"] = plan.image.search_path(os.environ.get("PATH", ""))
+    declared: dict[str, str] = {}
+    for at, (name, value) in enumerate(plan.env):
+        if isinstance(value, dict):
+            found = _from_source(name, value, f"{plan.path}.env[{at}].valueFrom", pod)
+        else:
+            found = translate(expand(value, declared))
+        if found is not None:
+            declared[name] = found
+    return env | declared | forced
+
+
+def expand(text: str, known: Mapping[str, str]) -> str:
+    """Expand $(VAR) as Kubernetes does: unknown names stay as they are, $$ is one $."""
+
+    def value(match: re.Match[str]) -> str:
+        return "$" if match[1] == "$" else known.get(match[2], match[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+def translator(mounts: Iterable[tuple[str, Path]]) -> Callable[[str], str]:
+    """Return a function that replaces mount paths in a text by the local directories, longest first."""
+    pairs = sorted(mounts, key=lambda pair: -len(pair[0]))
+    patterns = [(re.compile(rf"(?<![\w.\-/]){re.escape(where)}(?![\w.\-])"), str(here)) for where, here in pairs]
+
+    def translate(text: str) -> str:
+        for pattern, here in patterns:
+            text = pattern.sub(lambda _: here, text)  # noqa: B023  used at once
+        return text
+
+    return translate
+
+
+def free_port() -> int:
+    """Return a port nobody listens on, below the range systems take outgoing connections from."""
+    for _ in range(100):
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise InvalidInput("no free port between 20000 and 32000", "see what listens there: ss -tln")
+
+
+def _from_source(name: str, source: Manifest, path: str, pod: PodIdentity) -> str | None:
+    if "fieldRef" in source:
+        return _from_field(source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath", pod)
+    reference: dict[str, Any] = next(iter(source.values()))
+    if name in os.environ:
+        return os.environ[name]
+    if reference.get("optional"):
+        return None
+    what = f"{reference.get('name')}/{reference.get('key')}"
+    raise InvalidInput(
+        f"{path}: {what} is taken from this process's environment here, but {name} is not set", f"export {name}=…"
+    )
+
+
+def _from_field(field_path: str, path: str, pod: PodIdentity) -> str:
+    plain = {
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace,
+        "metadata.uid": pod.uid,
+        "spec.nodeName": socket.gethostname(),
+        "spec.serviceAccountName": "default",
+        "status.hostIP": "127.0.0.1",
+        "status.podIP": "127.0.0.1",
+    }
+    if field_path in plain:
+        return plain[field_path]
+    if keyed := re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", field_path):
+        return str((pod.labels if keyed[1] == "labels" else pod.annotations).get(keyed[2], ""))
+    raise InvalidInput(f"{path}: one of {', '.join(plain)}, labels or annotations, not {field_path!r}")

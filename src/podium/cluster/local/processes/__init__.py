@@ -1,0 +1,1 @@
+"""Processes and their ends: launch, supervise, and leave nothing behind."""

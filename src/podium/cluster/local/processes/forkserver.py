@@ -1,0 +1,96 @@
+"""What a launcher with preloaded modules does: import once, then run ``python -m`` in forks of itself.
+
+Part of the launcher program (launcher.py). A fork is safe because the server has a single thread: it imports, but
+computes nothing, so no pool of threads exists yet.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import io
+import os
+import runpy
+import sys
+import threading
+import weakref
+from types import TracebackType
+from typing import NoReturn
+
+
+def preload(modules: list[str]) -> str | None:
+    """Import modules; return why this process cannot serve forks, or None."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            return f"cannot preload {name}: {error!r}"
+        if name.endswith(".__main__"):
+            # It runs again in each fork, as __main__.
+            del sys.modules[name]
+    if (threads := len(os.listdir("/proc/self/task"))) > 1:
+        return f"preloading {', '.join(modules)} started {threads - 1} thread(s), which a fork would not copy"
+    for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
+        # What the imports hold is the server's; torch takes a thousand operators apart otherwise, at each fork's end.
+        finalizer.atexit = False
+    # Keeps the collector from touching, and so copying, what all forks share. Nothing is collected before: that takes
+    # as long as a short trial, and imports leave little.
+    gc.freeze()
+    return None
+
+
+def run_module(module_and_arguments: list[str], env: dict[str, str]) -> NoReturn:
+    """Run ``python -m module args…`` in this fork as a fresh interpreter would, and end."""
+    module, *arguments = module_and_arguments
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = [module, *arguments]
+    sys.path.insert(0, os.getcwd())
+    _reopen_output(unbuffered=bool(env.get("PYTHONUNBUFFERED")))
+    if "numpy" in sys.modules:
+        # Seeded from the system at import; random reseeds itself after a fork, torch starts from a constant.
+        sys.modules["numpy"].random.seed()
+    gc.enable()
+    code = _run(module)
+    with contextlib.suppress(Exception):
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons, as at any exit
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(module: str) -> int:
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        return _exit_code(error)
+    except BaseException as error:
+        shown = error.with_traceback(_outside_launcher(error))
+        sys.excepthook(type(shown), shown, shown.__traceback__)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _reopen_output(unbuffered: bool) -> None:
+    raw = io.FileIO(1, "wb", closefd=False)
+    binary = raw if unbuffered else io.BufferedWriter(raw)
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(binary, "utf-8", write_through=unbuffered)  # type: ignore[misc]
+    errors = io.FileIO(2, "wb", closefd=False)
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(errors, "utf-8", "backslashreplace", write_through=True)  # type: ignore[misc]
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _outside_launcher(error: BaseException) -> TracebackType | None:
+    tb = error.__traceback__
+    while tb and tb.tb_frame.f_code.co_filename in (__file__, sys.modules["__main__"].__file__):
+        tb = tb.tb_next
+    return tb

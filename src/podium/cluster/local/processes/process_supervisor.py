@@ -1,0 +1,226 @@
+"""Per-process supervisor: reaps the child and kills everything it left behind.
+
+Part of the launcher program (launcher.py), standard library only. A keeper looks after one process after another. On
+Linux it is the subreaper of its descendants, so that even those that made a session of their own cannot escape it. It
+ends with the launcher, however that ends: then its socket closes.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL when the caller has vanished."""
+
+LINUX = sys.platform == "linux"
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+
+if LINUX:
+    import ctypes
+
+    _libc = ctypes.CDLL(None)
+
+
+def _prctl(option: int, value: int) -> None:
+    if LINUX:
+        _libc.prctl(option, value, 0, 0, 0)
+
+
+class Channel:
+    """One end of a socket that carries JSON lines."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self._received = b""
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def send(self, **message: Any) -> None:
+        # The other side may be gone; the end of the socket will tell.
+        with contextlib.suppress(OSError):
+            self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """Return what has arrived, perhaps nothing yet; None at the end."""
+        try:
+            data = self.socket.recv(1 << 16)
+        except ConnectionError:
+            return None
+        *lines, self._received = (self._received + data).split(b"\n")
+        return [json.loads(line) for line in lines] if data else None
+
+
+class Keeper:
+    """Parent of one process after another; leaves nothing behind when one has ended."""
+
+    def __init__(self, launcher: Channel) -> None:
+        self.launcher: Channel | None = launcher
+        self.id = self.process = 0  # of a process that runs, else 0
+        self.deadline: float | None = None
+
+    def run(self) -> NoReturn:
+        code = 1
+        try:
+            self._begin()
+            while self.launcher or self.process:
+                self._step()
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    def _begin(self) -> None:
+        os.setsid()
+        _prctl(_SET_CHILD_SUBREAPER, 1)
+        self.pipe = os.pipe()
+        for end in self.pipe:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self.pipe[1], warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _step(self) -> None:
+        ready = wait(
+            [self.pipe[0], *([self.launcher] if self.launcher else [])],
+            None if self.deadline is None else self.deadline - time.monotonic(),
+        )
+        if self.pipe[0] in ready:
+            os.read(self.pipe[0], 4096)
+        if self.launcher in ready:
+            self._listen()
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            self.deadline = None
+            self._signal(signal.SIGKILL)
+        for pid, code in _ended():
+            if pid == self.process:
+                self._end_descendants()
+                self.process = 0
+                if self.launcher:
+                    self.launcher.send(exit=code)
+
+    def _listen(self) -> None:
+        assert self.launcher
+        requests = self.launcher.receive()
+        if requests is None:
+            self.launcher, self.deadline = None, time.monotonic() + GRACE
+            self._signal(signal.SIGTERM)
+        for request in requests or []:
+            if request["op"] == "start":
+                self._start(request)
+            elif request["id"] == self.id:  # else it was meant for the one before
+                self._signal(signal.SIGTERM if request["op"] == "stop" else signal.SIGKILL)
+
+    def _start(self, request: dict[str, Any]) -> None:
+        assert self.launcher
+        ready, ready_end = os.pipe()
+        try:
+            process = os.fork()
+        except OSError as error:
+            for end in (ready, ready_end):
+                os.close(end)
+            return self.launcher.send(error=str(error))
+        if process == 0:
+            signal.set_wakeup_fd(-1)  # before its pipe is closed: a signal may come in between
+            self.launcher.socket.close()
+            for end in (*self.pipe, ready):
+                os.close(end)
+            _become(request, ready_end)
+        os.close(ready_end)
+        # Until then it has no group of its own and the keeper's signal handlers: a signal would be lost.
+        os.read(ready, 1)
+        os.close(ready)
+        self.id, self.process = request["id"], process
+        self.launcher.send(pid=process)
+
+    def _signal(self, number: int) -> None:
+        if self.process:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process, number)
+
+    def _end_descendants(self) -> None:
+        """Kill whatever the process left behind."""
+        self._signal(signal.SIGKILL)
+        deadline = time.monotonic() + 5
+        while LINUX and time.monotonic() < deadline:
+            for orphan in _children():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(orphan, signal.SIGKILL)
+            try:
+                # Each death hands its children to this subreaper: go on until nobody is left.
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return
+            time.sleep(0.002)
+
+
+def _become(request: dict[str, Any], ready: int) -> NoReturn:
+    """Turn this fork into the requested process; close ready when it can take signals."""
+    try:
+        os.setsid()
+        # Only if its keeper is killed on its own; everything else goes through the keeper.
+        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.close(ready)
+        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+        os.close(log)
+        os.close(nothing)
+        os.chdir(request["cwd"])
+        if request["module"] is None:
+            _exec(request["argv"], request["env"])
+        from podium.cluster.local.processes import forkserver
+
+        forkserver.run_module(request["module"], request["env"])
+    except BaseException as error:
+        os.write(2, f"podium: cannot start {request['argv']}: {error}\n".encode())
+    os._exit(127)
+
+
+def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], argv, env)
+    except OSError as error:
+        os.write(2, f"podium: cannot start {argv[0]}: {error.strerror}\n".encode())
+        os._exit(126 if isinstance(error, PermissionError) else 127)
+
+
+def _ended() -> list[tuple[int, int]]:
+    """Reap; return each ended child with its exit code."""
+    found = []
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            found.append((ended[0], exit_code(ended[1])))
+    return found
+
+
+def exit_code(status: int) -> int:
+    """Return an exit code as a shell would give it."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def wait(sources: list[Any], seconds: float | None = None) -> list[Any]:
+    """Wait until something can be read; return the sources, channels or numbers of files, for which that holds."""
+    poll, known = select.poll(), {one if isinstance(one, int) else one.fileno(): one for one in sources}
+    for number in known:
+        poll.register(number, select.POLLIN)
+    return [known[number] for number, _ in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)]

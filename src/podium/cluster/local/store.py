@@ -1,0 +1,263 @@
+"""Objects of the embedded cluster as readable files, with Kubernetes-shaped metadata.
+
+``<dir>/<plural>/<name>/object.json`` is replaced atomically, so any process may read it at any time. Only the process
+that supervises an object writes it; another process asks for a deletion by leaving a file beside it.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from podium.cluster.base import Manifest
+from podium.cluster.local.jsonfile import read_json, read_object, write_json
+from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
+from podium.cluster.local.metadata import new_metadata, timestamp
+from podium.errors import Conflict, Failed, NotFound, require
+from podium.manifests.conditions import set_condition, status_of
+from podium.settings import Settings
+
+PLURALS = {"PyTorchJob": "pytorchjobs", "Job": "jobs", "Experiment": "experiments", "Trial": "trials"}
+"""Folder of each kind, which is also its name in the Kubernetes API."""
+
+LOST = "SupervisorLost"
+"""End of the reason of an object whose process died; what is written to its file stays as it was."""
+
+POLL = 0.2
+"""Seconds between looks at a file that another process may change."""
+
+Token = tuple[int, int] | None
+
+
+class Store:
+    """The objects under one directory; safe to use from several threads, readable from several processes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._changed = threading.Condition(threading.RLock())
+        self._lease: Lease | None = None
+
+    def place(self, kind: str, name: str) -> Path:
+        """Return the directory of an object, whether it exists or not.
+
+        Raises:
+            InvalidInput: The cluster knows no such kind.
+        """
+        require(kind in PLURALS, f"kind is one of {', '.join(PLURALS)}", kind=kind)
+        return self.directory / PLURALS[kind] / name
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """Store a new object, supervised by this process from now on; metadata is filled in as an API server would.
+
+        Raises:
+            Conflict: An object of this kind and name exists.
+        """
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        stored = manifest | {"metadata": metadata | new_metadata(metadata)}
+        place = self.place(kind, metadata["name"])
+        with self.alone(), self._changed:
+            if (place / "object.json").exists():
+                raise Conflict(
+                    f"{kind} {metadata['name']} exists in {self.directory}", "choose another name, or delete it first"
+                )
+            # For the owner alone: a manifest and its logs may hold passwords as plain environment values.
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.claim(kind, metadata["name"])
+            write_json(place / "object.json", stored)
+            self._changed.notify_all()
+        return stored
+
+    def claim(self, kind: str, name: str) -> None:
+        """Record that this process supervises an object now; to be called alone."""
+        with self._changed:
+            if self._lease is None:
+                drop_dead(self.directory / "supervisors")
+                for grave in self.directory.glob("*/.*.????????/"):  # of a removal whose process was killed
+                    shutil.rmtree(grave, ignore_errors=True)
+                self._lease = Lease(self.directory / "supervisors")
+            write_json(self.place(kind, name) / "supervisor.json", {"lease": self._lease.name, "pid": os.getpid()})
+
+    def disown(self, kind: str, name: str) -> None:
+        """Take that record back: whoever waits for the object sees it lost. Possible even on a full disk."""
+        (self.place(kind, name) / "supervisor.json").unlink(missing_ok=True)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other processes and threads from taking an object over meanwhile; not to be entered twice."""
+        return alone(self.directory)
+
+    def is_supervised(self, kind: str, name: str) -> bool:
+        """Return whether the process that supervises an object is alive."""
+        lease = self._lease_of(kind, name)
+        if self._lease and lease == self._lease.name:
+            return True
+        return lease is not None and is_held(self.directory / "supervisors" / lease)
+
+    def is_supervised_elsewhere(self, kind: str, name: str) -> bool:
+        """Return whether another store than this one supervises an object and is alive."""
+        own = self._lease.name if self._lease else None
+        return self._lease_of(kind, name) != own and self.is_supervised(kind, name)
+
+    def _lease_of(self, kind: str, name: str) -> str | None:
+        try:
+            record = read_json(self.place(kind, name) / "supervisor.json", dict)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return str(record.get("lease"))
+
+    def exists(self, kind: str, name: str) -> bool:
+        """Return whether there is such an object."""
+        return (self.place(kind, name) / "object.json").exists()
+
+    def read(self, kind: str, name: str) -> Manifest:
+        """Return an object; one that had not ended when its process died is Failed.
+
+        Raises:
+            NotFound: There is none.
+            Damaged: Its file is.
+        """
+        return self._settle(self._load(kind, name))
+
+    def _settle(self, manifest: Manifest) -> Manifest:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if not status_of(manifest).finished and not self.is_supervised(kind, name):
+            message = f"{kind} {name} was stopped: the process that ran it ended."
+            if kind == "Experiment":
+                message += f" Resume it with: {self.resume_command(name)}"
+            now = timestamp()
+            set_condition(manifest.setdefault("status", {}), "Failed", True, f"{kind}{LOST}", message, now)
+        return manifest
+
+    def resume_command(self, experiment: str) -> str:
+        """Return what to type to resume an Experiment of this cluster."""
+        command = f"podium experiment resume {experiment}"
+        if self.directory == Settings.from_environment().cluster:
+            return command
+        return f"{command} --dir {shlex.quote(str(self.directory))}"
+
+    def _load(self, kind: str, name: str) -> Manifest:
+        try:
+            return read_object(self.place(kind, name) / "object.json")
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"no {kind} {name} in {self.directory}", _names_hint(self, kind)) from None
+
+    def update(self, kind: str, name: str, change: Callable[[Manifest], None]) -> Manifest:
+        """Apply a change to an object, write it and wake everyone who watches.
+
+        Args:
+            kind: The object's kind.
+            name: The object's name.
+            change: Alters the manifest in place. Nothing is written if it alters nothing.
+
+        Raises:
+            NotFound: There is none, or it was deleted meanwhile.
+        """
+        with self._changed:
+            manifest = self._load(kind, name)
+            before = json.dumps(manifest)
+            change(manifest)
+            if json.dumps(manifest) != before:
+                metadata = manifest["metadata"]
+                metadata["resourceVersion"] = str(int(metadata.get("resourceVersion", "0")) + 1)
+                write_json(self.place(kind, name) / "object.json", manifest)
+                self._changed.notify_all()
+        return manifest
+
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
+        """Return the objects of a kind that carry all given labels, oldest first."""
+        found = []
+        for path in self.place(kind, "any").parent.glob("[!.]*/object.json"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(read_object(path))
+        wanted = (labels or {}).items()
+        found = [self._settle(one) for one in found if wanted <= (one["metadata"].get("labels") or {}).items()]
+        return sorted(found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["uid"]))
+
+    def remove(self, kind: str, name: str) -> None:
+        """Forget an object and delete its files; removing what is not there is no error."""
+        place = self.place(kind, name)
+        grave = place.with_name(f".{name}.{secrets.token_hex(4)}")
+        with self._changed:
+            with contextlib.suppress(FileNotFoundError):
+                place.rename(grave)
+            self._changed.notify_all()
+        shutil.rmtree(grave, ignore_errors=True)
+
+    def ask_to_delete(self, kind: str, name: str) -> None:
+        """Ask the supervising process, whichever it is, to stop and remove an object."""
+        if self.exists(kind, name):  # else the file would end the next object of this name
+            with contextlib.suppress(FileNotFoundError):
+                (self.place(kind, name) / "delete").touch()
+
+    def is_deletion_asked(self, kind: str, name: str) -> bool:
+        """Return whether somebody wants the object gone."""
+        return (self.place(kind, name) / "delete").exists()
+
+    def wait_for_change(self, kind: str, name: str, seen: Token, timeout: float) -> Token:
+        """Wait until an object differs from what was seen, and return the new token.
+
+        Args:
+            kind: The object's kind.
+            name: The object's name.
+            seen: The token of the state already seen; None for "not there".
+            timeout: Seconds at most; the same token comes back then.
+        """
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while (token := self._token(kind, name)) == seen and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(min(left, POLL))
+        return token
+
+    def changes(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
+        """Yield an object now and after every change; end when it was removed.
+
+        Raises:
+            NotFound: There is none at the start.
+            Failed: The timeout passed.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        manifest, token = self.read(kind, name), None
+        while True:
+            new = self._token(kind, name)
+            if new != token or (not status_of(manifest).finished and not self.is_supervised(kind, name)):
+                token = new
+                try:
+                    manifest = self.read(kind, name)
+                except NotFound:
+                    return
+                yield manifest
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout or look at its logs")
+            token_wait = POLL * 5 if deadline is None else min(POLL * 5, max(0.0, deadline - time.monotonic()))
+            self.wait_for_change(kind, name, token, token_wait)
+
+    def close(self) -> None:
+        """Give up the claim on everything this process supervised."""
+        with self._changed:
+            if self._lease:
+                self._lease.release()
+                self._lease = None
+
+    def _token(self, kind: str, name: str) -> Token:
+        try:
+            found = os.stat(self.place(kind, name) / "object.json")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
+def is_resumable(experiment: Manifest) -> bool:
+    """Return whether an Experiment was stopped, or lost its process, before its end."""
+    state = status_of(experiment)
+    return state.phase == "Stopped" or state.reason.endswith(LOST)
+
+
+def _names_hint(store: Store, kind: str) -> str:
+    names = [one["metadata"]["name"] for one in store.list(kind)][-5:]
+    return f"there are: {', '.join(names)}" if names else f"there is no {kind} at all"

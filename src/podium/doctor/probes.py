@@ -1,0 +1,321 @@
+"""Look at a live namespace, one question to the API server each. Nothing is changed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from podium.cluster.kubernetes.api import Api, event_time, resource
+from podium.cluster.kubernetes.pods import REFUSED, Trouble, cannot_start
+from podium.doctor.outside import answers, find_images
+from podium.doctor.pods import bare, mapping, pod_of
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, POD_SECURITY, RIGHTS, Controller, Refusal, Seen
+from podium.doctor.store import ask_for_bucket, service_of
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.manifests.conditions import status_of
+from podium.manifests.experiment import load
+
+RECENT = timedelta(hours=1)
+"""How long an event speaks of what is still so."""
+
+
+def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call the API; None if this may not be asked.
+
+    Raises:
+        NotFound: It is not there.
+        PodiumError: The server does not answer.
+    """
+    try:
+        return api.call(doing, function, *args, **options)
+    except NotFound:
+        raise
+    except PodiumError as error:
+        if "does not answer" in error.message:
+            raise
+        return None
+
+
+def look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
+    """Return whether the namespace exists, and its labels."""
+    try:
+        found = ask(api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace)
+    except NotFound:
+        return False, None
+    return (None, None) if found is None else (True, dict(found.metadata.labels or {}))
+
+
+def find_unknown_kinds(api: Api) -> list[str]:
+    """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no rights."""
+    missing = []
+    for kind in KINDS:
+        place = resource(kind)
+        doing = f"discover {place.group}/{place.version}"
+        try:
+            found = ask(api, doing, api.custom.get_api_resources, place.group, place.version)
+        except NotFound:
+            missing.append(kind)
+            continue
+        if found is not None and not any(one.kind == kind for one in found.resources):
+            missing.append(kind)
+    return missing
+
+
+def find_controllers(api: Api) -> list[Controller] | None:
+    """Return the controllers found in any namespace; None if Deployments may not be listed there."""
+    from kubernetes import client
+
+    apps = client.AppsV1Api(api.client)
+    found = ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
+    if found is None:
+        return None
+    return [
+        Controller(
+            name=one.metadata.name,
+            namespace=one.metadata.namespace,
+            ready=(one.status.ready_replicas if one.status else 0) or 0,
+        )
+        for one in found.items
+        if one.metadata.name in CONTROLLERS
+    ]
+
+
+def find_missing_rights(api: Api, account: str | None, secret: str | None) -> list[str] | None:
+    """Ask the server for each right; None if it may not be asked (for another account).
+
+    Args:
+        api: The API server.
+        account: A service account; oneself if None.
+        secret: Name of the storage's Secret, if it is known.
+    """
+    rights = [(group, plural, verb, "") for group, plural, verbs in RIGHTS for verb in verbs]
+    rights.append(("", "configmaps", "get", CONFIG_MAP))
+    rights += [("", "secrets", "get", secret)] if secret else []
+    missing = []
+    for group, plural, verb, name in rights:
+        allowed = _may(api, account, group, plural, verb, name)
+        if allowed is None:
+            return None
+        if not allowed:
+            missing.append(f"{verb} {plural} {name}".rstrip())
+    return missing
+
+
+def _may(api: Api, account: str | None, group: str, plural: str, verb: str, one: str) -> bool | None:
+    from kubernetes import client
+
+    review = client.AuthorizationV1Api(api.client)
+    name, _, sub = plural.partition("/")
+    attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": name}
+    attributes |= {"subresource": sub} if sub else {}
+    attributes |= {"name": one} if one else {}
+    spec: dict[str, Any] = {"resourceAttributes": attributes}
+    kind = "SelfSubjectAccessReview"
+    if account:
+        kind = "LocalSubjectAccessReview"
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{api.namespace}", "system:authenticated"]
+        spec |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    if account:
+        body["metadata"] = {"namespace": api.namespace}
+        answer = ask(api, "ask for rights", review.create_namespaced_local_subject_access_review, api.namespace, body)
+    else:
+        answer = ask(api, "ask for rights", review.create_self_subject_access_review, body)
+    return None if answer is None else bool(answer.status.allowed)
+
+
+def look_at_storage(api: Api) -> dict[str, str] | None:
+    """Return where podium's storage is; empty if nothing says so."""
+    try:
+        found = ask(api, f"read ConfigMap {CONFIG_MAP}", api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
+    except NotFound:
+        return {}
+    return None if found is None else dict(found.data or {})
+
+
+def look_at_secret(api: Api, storage: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return the data of the storage's Secret; empty if it is not there. No value of it is ever shown."""
+    name = (storage or {}).get("secret")
+    if not name:
+        return None
+    try:
+        found = ask(api, f"read Secret {name}", api.core.read_namespaced_secret, name, api.namespace)
+    except NotFound:
+        return {}
+    return None if found is None else dict(found.data or {})
+
+
+def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
+    """Say whether somebody is behind the storage's endpoint: a Service with addresses, or a server that answers."""
+    address = (storage or {}).get("endpoint") or ""
+    if not address:
+        return None
+    found_service = service_of(address, api.namespace)
+    if found_service is None:
+        return answers(address if "://" in address else f"https://{address}")
+    service, place = found_service.name, found_service.namespace
+    try:
+        found = ask(api, f"read endpoints {service}", api.core.read_namespaced_endpoints, service, place)
+    except NotFound:
+        return False, f"there is no Service {service} in namespace {place}"
+    if found is None:
+        return None
+    count = sum(len(subset.addresses or []) for subset in found.subsets or [])
+    return count > 0, f"Service {service} in namespace {place} has {count} pods behind it"
+
+
+def nodes(api: Api) -> list[str]:
+    """Return the images that nodes report; a node names its fifty largest only."""
+    found = ask(api, "list nodes", api.core.list_node)
+    images = [image for node in (found.items if found else []) for image in (node.status.images or [])]
+    return [name for image in images for name in (image.names or [])]
+
+
+def find_troubles(api: Api) -> list[Trouble]:
+    """Return the pods of the namespace that cannot start."""
+    try:
+        pods = api.pods("")
+    except PodiumError:
+        return []
+    return [found for pod in pods if (found := cannot_start(pod))]
+
+
+def find_refusals(api: Api) -> list[Refusal] | None:
+    """Return the pods that were refused, from the events of the last hour; None if events may not be listed."""
+    options = {"field_selector": "type=Warning"}
+    try:
+        found = ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
+    except NotFound:
+        return []
+    if found is None:
+        return None
+    recent = datetime.now(UTC) - RECENT
+    events = sorted((one for one in found.items if one.reason in REFUSED and event_time(one) > recent), key=event_time)
+    latest = {(one.involved_object.kind, one.involved_object.name): one for one in events}
+    try:
+        pods = [(pod.metadata.name, pod.metadata.creation_timestamp) for pod in api.pods("")]
+    except PodiumError:
+        pods = []
+    return [
+        Refusal(kind, name, str(event.message or "").strip())
+        for (kind, name), event in latest.items()  # a pod made since then says that it is over
+        if not any(pod.startswith(f"{name}-") and made > event_time(event) for pod, made in pods)
+        and not _is_gone(api, kind, name)
+    ]
+
+
+def _is_gone(api: Api, kind: str, name: str) -> bool:
+    """Tell whether a job is deleted; of other kinds nothing is known."""
+    try:
+        return kind in ("Job", "PyTorchJob") and not api.get(kind, name)
+    except NotFound:
+        return True
+    except PodiumError:
+        return False
+
+
+def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the objects, given and live, whose pods use s3:// and are given no credentials."""
+    live = []
+    for kind in ("Experiment", "PyTorchJob", "Job"):
+        try:
+            live += [one for one in api.objects(kind) if not status_of(one).finished]
+        except PodiumError:
+            continue  # the rules about kinds and rights speak of it
+    own = (one for one in live if not one["metadata"].get("ownerReferences"))
+    found = [one for one in (*manifests, *own) if bare(one)]
+    return list(dict.fromkeys(f"{one.get('kind')} {mapping(one.get('metadata')).get('name')}" for one in found))
+
+
+def try_pods(
+    api: Api, labels: Mapping[str, str] | None, manifests: Sequence[Mapping[str, Any]]
+) -> dict[str, str | None] | None:
+    """Offer the server a pod of each manifest, where Pod Security is enforced; return the refusals by object.
+
+    None for a pod that would be taken. None at all if nothing is enforced, or pods may not be created.
+    """
+    if (labels or {}).get(POD_SECURITY, "privileged") == "privileged":
+        return None
+    answers: dict[str, str | None] = {}
+    for manifest in manifests or [load("random-job")]:
+        pod = pod_of(manifest)
+        if pod is None:
+            continue
+        label = f"{manifest.get('kind')} {mapping(manifest.get('metadata')).get('name')}"
+        try:
+            api.call("try a pod", api.core.create_namespaced_pod, api.namespace, pod, dry_run="All")
+        except PodiumError as error:
+            _, violates, why = error.message.partition("violates PodSecurity")
+            if not violates:
+                return None
+            answers[label] = f"it {violates}{why}"
+        else:
+            answers[label] = None
+    return answers
+
+
+def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Offer a manifest to the server without keeping it; return its name and the refusal."""
+    kind, metadata = str(manifest.get("kind")), dict(manifest.get("metadata") or {})
+    label = f"{kind} {metadata.get('name')}"
+    place = resource(kind)
+    body = {**manifest, "metadata": {**metadata, "namespace": api.namespace}}
+    try:
+        api.call(
+            f"create {label}",
+            api.custom.create_namespaced_custom_object,
+            place.group,
+            place.version,
+            api.namespace,
+            place.plural,
+            body,
+            dry_run="All",
+            field_validation="Strict",
+            kind=kind,
+        )
+    except Conflict:
+        return label, None
+    except (InvalidInput, PodiumError) as error:
+        return label, error.message
+    return label, None
+
+
+def see(
+    api: Api,
+    *,
+    account: str | None = None,
+    images: Sequence[str] = (),
+    manifests: Sequence[Mapping[str, Any]] = (),
+) -> Seen:
+    """Look at a namespace.
+
+    Args:
+        api: The API server, and the namespace.
+        account: Whose rights to ask for, a service account; one's own if None.
+        images: To look for.
+        manifests: To try as a dry run: the webhooks answer, nothing is made.
+
+    Raises:
+        PodiumError: The server does not answer.
+    """
+    exists, labels = look_at_namespace(api)
+    storage = look_at_storage(api)
+    secret = look_at_secret(api, storage)
+    return Seen(
+        namespace=api.namespace,
+        exists=exists,
+        labels=labels,
+        unknown_kinds=find_unknown_kinds(api),
+        controllers=find_controllers(api),
+        who=account or "you",
+        missing=find_missing_rights(api, account, (storage or {}).get("secret")),
+        storage=storage,
+        secret_keys=None if secret is None else sorted(secret),
+        endpoint=look_at_endpoint(api, storage),
+        bucket=ask_for_bucket(api, storage or {}, secret or {}),
+        refusals=find_refusals(api),
+        pods=try_pods(api, labels, manifests),
+        bare=find_bare(api, manifests),
+        images=find_images(nodes(api) if images else [], images),
+        troubles=find_troubles(api),
+        admitted=dict(dry_run(api, one) for one in manifests),
+    )

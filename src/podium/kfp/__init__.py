@@ -1,0 +1,1 @@
+"""Kubeflow Pipelines: compile, upload, submit, schedule."""

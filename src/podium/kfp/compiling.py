@@ -1,0 +1,87 @@
+"""Pipelines as YAML for a Kubeflow cluster."""
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from podium.errors import require
+
+
+def compile_pipeline(
+    name: str,
+    words: Sequence[str] = (),
+    *,
+    steps_image: str | None = None,
+    trainer_image: str | None = None,
+    platform: Sequence[str] = (),
+) -> str:
+    """Compile a pipeline to KFP v2 YAML: one document that old servers take too, a second one with platform settings.
+
+    Args:
+        name: Name of the pipeline.
+        words: Parameters as ``name=value``; they become the defaults of the compiled pipeline. An Experiment's file is
+            replaced by its text.
+        steps_image: Image of the steps; the one the components name if None.
+        trainer_image: Image of trials, training and prepare_data; the one the components name if None.
+        platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
+
+    Raises:
+        InvalidInput: Unknown pipeline, parameter or setting, or an image that is no image name.
+    """
+    from kfp.compiler import Compiler
+
+    from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
+    from podium.kfp.parameters import parameters_of, read_parameters
+    from podium.kfp.platforms import configured, read_settings
+    from podium.kfp.values import check_values, with_experiment_text
+    from podium.pipelines import load
+
+    pipeline = load(name)
+    known = parameters_of(pipeline.pipeline_func)
+    values = with_experiment_text(read_parameters(words, known))
+    check_values({**{one.name: one.default for one in known}, **values})
+    for image in filter(None, (steps_image, trainer_image)):
+        require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
+    if trainer_image:
+        values.setdefault("trainer_image", trainer_image)
+    settings = read_settings(platform)
+    if settings:
+        pipeline = configured(pipeline, settings)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch, "pipeline.yaml")
+        Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))
+        images = {STEPS_IMAGE: steps_image or STEPS_IMAGE, TRAINER_IMAGE: trainer_image or TRAINER_IMAGE}
+        return _finished(file.read_text(), values, images)
+
+
+def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Escape line breaks and control characters: kfp repeats defaults in a comment, unescaped."""
+    return {
+        name: json.dumps(value)[1:-1] if isinstance(value, str) and not value.isprintable() else value
+        for name, value in values.items()
+    }
+
+
+def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -> str:
+    """Give compiled YAML its real defaults and images, and every task its key as its name.
+
+    KFP 2.0.5 finds the producer of an artifact by the display name (observed).
+    """
+    import yaml
+
+    from podium.documents import load_yaml
+
+    head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    documents = load_yaml(text, "the compiled pipeline")
+    root = documents[0]["root"]
+    for name, value in values.items():
+        if isinstance(value, str):
+            root["inputDefinitions"]["parameters"][name]["defaultValue"] = value
+    for executor in documents[0]["deploymentSpec"]["executors"].values():
+        executor["container"]["image"] = images.get(executor["container"]["image"], executor["container"]["image"])
+    for key, task in root["dag"]["tasks"].items():
+        task["taskInfo"]["name"] = key
+    return head + str(yaml.dump_all(documents, sort_keys=True))

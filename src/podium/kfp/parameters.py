@@ -1,0 +1,133 @@
+"""Pipeline parameters as a user writes them: ``name=value``, checked against the pipeline's own signature."""
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from podium.documents import load_json
+from podium.errors import InvalidInput, require, suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One parameter of a pipeline."""
+
+    name: str
+    """As in the pipeline function."""
+
+    type: type
+    """int, float, bool, str, dict or list."""
+
+    default: Any
+    """What holds if the user says nothing."""
+
+    description: str
+    """From the function's docstring."""
+
+    def parse(self, text: str) -> Any:
+        """Turn the user's text into a value of the parameter's type.
+
+        Raises:
+            InvalidInput: The text is no such value.
+        """
+        if self.type is str:
+            return text
+        law = f"{self.name} is {_ARTICLES[self.type]}"
+        shown = text if len(text) <= 80 else f"{text[:80]}…"
+        try:
+            value = _read_json(text.lower() if self.type is bool else text)
+        except (ValueError, InvalidInput):
+            raise InvalidInput(f"`{law}` must hold, but got {self.name}={shown!r}", self.description) from None
+        if self.type is float and type(value) is int:
+            value = float(value)
+        require(type(value) is self.type, law, self.description, **{self.name: shown})
+        return value
+
+
+def _read_json(text: str) -> Any:
+    """Parse JSON whose numbers a compiled pipeline can hold: it writes all of them as finite doubles."""
+    load_json(text, "the value", nan=False)
+    return json.loads(text, parse_int=_whole, parse_float=_finite)
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > 2**53:
+        raise ValueError("a double does not hold it exactly")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("too large for a double")
+    return number
+
+
+_ARTICLES: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: 'a JSON object such as {"lr": 0.7}',
+    list: "a JSON list",
+}
+
+
+def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
+    """List a pipeline function's parameters in order, described by its docstring's ``Args:``."""
+    told = _descriptions(inspect.getdoc(function) or "")
+    return [
+        Parameter(name=one.name, type=one.annotation, default=one.default, description=told.get(one.name, ""))
+        for one in inspect.signature(function).parameters.values()
+    ]
+
+
+def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, Any]:
+    """Read ``name=value``, ``--name=value`` and ``--name value``; dashes in names are underscores.
+
+    Args:
+        words: Arguments of the command line.
+        known: What the pipeline takes.
+
+    Returns:
+        Values by name, only those the user gave.
+
+    Raises:
+        InvalidInput: A name is unknown (with a suggestion), comes twice, has no value or one of another type.
+    """
+    table = {one.name: one for one in known}
+    values: dict[str, Any] = {}
+    for name, text in _pairs(iter(words)):
+        if name not in table:
+            raise InvalidInput(f"there is no parameter {name!r}", suggestion(name, table))
+        require(name not in values, f"{name} is given once", **{name: text})
+        values[name] = table[name].parse(text)
+    return values
+
+
+def _pairs(words: Iterable[str]) -> Iterable[tuple[str, str]]:
+    waiting = iter(words)
+    for word in waiting:
+        name, equals, text = word.partition("=")
+        if not equals:
+            require(word.startswith("--"), "a parameter is written name=value", "for example max_trials=6", word=word)
+            following = next(waiting, None)
+            require(following is not None, f"{word} is followed by its value", f"{name}=VALUE works too", word=word)
+            text = following or ""
+        yield name.removeprefix("--").replace("-", "_"), text
+
+
+def _descriptions(doc: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    last = ""
+    for line in takewhile(lambda line: line.startswith("    "), doc.partition("Args:\n")[2].splitlines()):
+        name, _, text = line.strip().partition(": ")
+        if line.startswith("     "):  # the sentence before goes on
+            found[last] += f" {line.strip()}"
+        else:
+            last, found[name] = name, text
+    return found

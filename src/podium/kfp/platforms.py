@@ -1,0 +1,87 @@
+"""What kfp-kubernetes adds to a compiled pipeline, for servers that know it (2.16; 2.0.5 fails on all but retries)."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from podium.errors import require
+
+POLICIES = ("Always", "IfNotPresent", "Never")
+SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
+"""Keys of the Secret that KFP's own store has, and the variables every S3 client reads."""
+
+
+def configure(
+    task: Any,
+    secret: str = "",
+    timeout: int = 0,
+    retries: int = 0,
+    pull_policy: str = "",
+    tolerations: list = [],  # noqa: B006  the signature is the table of settings
+) -> None:
+    """Add settings to a task of a pipeline.
+
+    Args:
+        task: A ``kfp.dsl.PipelineTask``.
+        secret: Secret with the keys accesskey and secretkey, given to each step as its S3 identity.
+        timeout: Seconds after which Kubernetes ends a step's pod.
+        retries: How often a failed step is tried again; a launching step adopts the job it has left.
+        pull_policy: Always, IfNotPresent or Never.
+        tolerations: Of each step's pod, as in [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}].
+    """
+    from kfp import kubernetes
+
+    if secret:
+        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=SECRET_KEYS)
+    if timeout:
+        kubernetes.set_timeout(task, timeout)
+    if retries:
+        # Three minutes at most between two tries: what made a step fail at night is often gone by then.
+        task.set_retry(num_retries=retries, backoff_duration="10s", backoff_factor=2.0, backoff_max_duration="180s")
+    if pull_policy:
+        kubernetes.set_image_pull_policy(task, pull_policy)
+    for one in tolerations:
+        kubernetes.add_toleration(
+            task, key=one.get("key"), operator=one.get("operator", "Equal"), value=one.get("value"),
+            effect=one.get("effect"), toleration_seconds=one.get("tolerationSeconds"),
+        )  # fmt: skip
+
+
+def read_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Read settings as ``name=value``.
+
+    Raises:
+        InvalidInput: There is no such setting, or its value cannot be meant.
+    """
+    from podium.kfp.parameters import parameters_of, read_parameters
+
+    settings = read_parameters(words, parameters_of(configure)[1:])
+    for name in ("timeout", "retries"):
+        require(settings.get(name, 1) >= 1, f"{name} >= 1", **{name: settings.get(name)})
+    policy = settings.get("pull_policy", "Always")
+    require(policy in POLICIES, f"pull_policy is one of {', '.join(POLICIES)}", pull_policy=policy)
+    for one in settings.get("tolerations", []):
+        fits = isinstance(one, dict) and one.keys() <= {"key", "operator", "value", "effect", "tolerationSeconds"}
+        require(fits, "a toleration is an object of key, operator, value, effect, tolerationSeconds", toleration=one)
+    return settings
+
+
+def configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
+    """Return the pipeline with the settings on each of its tasks; the pipeline itself is as before.
+
+    Args:
+        pipeline: A ``kfp.dsl`` GraphComponent.
+        settings: As read_settings returns them.
+    """
+    from kfp import dsl
+    from kfp.dsl.pipeline_context import Pipeline
+
+    function: Callable[..., None] = pipeline.pipeline_func
+
+    @functools.wraps(function)
+    def with_settings(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+        for task in Pipeline.get_default_pipeline().tasks.values():
+            configure(task, **settings)
+
+    return dsl.pipeline(name=pipeline.name, description=pipeline.description)(with_settings)

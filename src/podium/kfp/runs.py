@@ -1,0 +1,147 @@
+"""Runs: submit one and follow its tasks."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podium.errors import Failed, PodiumError
+from podium.kfp.client import Server
+from podium.kfp.parameters import read_parameters
+from podium.kfp.values import check_values, with_experiment_text
+from podium.kfp.versions import Version
+
+POLL = 2.0
+"""Seconds between looks: the server has no watch."""
+
+PATIENCE = 120.0
+"""Seconds a server may be away while a run is followed."""
+
+LATE = 10.0
+"""Seconds after a run's end in which its failed task may still be missing: 2.0.5 writes it later (observed)."""
+
+OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """A run that was started."""
+
+    run_id: str
+    """The server's id; also the label pipeline/runid of its pods."""
+
+    name: str
+    """As shown in the UI."""
+
+    link: str
+    """Its page."""
+
+
+def submit(
+    server: Server,
+    version: Version,
+    words: Sequence[str],
+    *,
+    group: str,
+    name: str | None = None,
+    service_account: str | None = None,
+) -> Submitted:
+    """Start a run of a version.
+
+    Args:
+        server: The server.
+        version: What to run.
+        words: Parameters as ``name=value``, checked against the version's own; an Experiment's file goes as text.
+        group: KFP experiment the run is listed under.
+        name: Display name; the pipeline's and the time's if None.
+        service_account: Account of the steps; the server's default if None.
+
+    Raises:
+        InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline; nothing was started.
+    """
+    known = version.parameters()
+    values = read_parameters(words, known)
+    if version.ours:
+        values = with_experiment_text(values)
+        check_values({**{one.name: one.default for one in known}, **values})
+    title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    run = server.call(
+        f"run {version.pipeline}",
+        server.client.run_pipeline,
+        experiment_id=server.group(group),
+        job_name=title,
+        params=values,
+        pipeline_id=version.pipeline_id,
+        version_id=version.id,
+        service_account=service_account,
+    )
+    return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
+
+
+def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeout: float | None = None) -> str:
+    """Wait until a run is over and tell of each task's state as it changes.
+
+    Args:
+        server: The server; it may go away for two minutes.
+        run_id: The run.
+        tell: Called with a task's name and its state.
+        timeout: Seconds; None waits as long as it takes.
+
+    Returns:
+        ``SUCCEEDED``.
+
+    Raises:
+        Failed: The run failed or was cancelled; the message names the failed tasks. Or the timeout passed.
+    """
+    end = float("inf") if timeout is None else time.monotonic() + timeout
+    known: dict[str, str] = {}
+    answered, over, cancelled = time.monotonic(), float("inf"), False
+    while True:
+        try:
+            run = server.call(f"read run {run_id}", server.client.get_run, run_id=run_id)
+            answered = time.monotonic()
+        except PodiumError:
+            if time.monotonic() - answered > PATIENCE:
+                raise
+            time.sleep(POLL)
+            continue
+        cancelled = cancelled or _cancelled(run)  # 2.16.1 forgets it now and then (observed)
+        for task, state in tasks_of(run).items():
+            if known.get(task) != state:
+                known[task] = state
+                tell(task, state)
+        if run.state in OVER:
+            over = min(over, time.monotonic())
+            told = run.state == "SUCCEEDED" or "FAILED" in known.values() or cancelled
+            if told or time.monotonic() - over > LATE:
+                return _end(run, known, cancelled)
+        elif time.monotonic() > end:
+            raise Failed(f"run {run_id} did not end within {timeout:g} s; it goes on", "look at it in the UI")
+        time.sleep(POLL)
+
+
+def tasks_of(run: Any) -> dict[str, str]:
+    """Return the state of each task a person wrote, by name: no drivers, no root."""
+    details = (run.run_details.task_details if run.run_details else None) or []
+    return {str(one.display_name): str(one.state) for one in details if one.state and _is_own(one)}
+
+
+def _is_own(task: Any) -> bool:
+    """Tell a task of the pipeline from drivers, executors and the workflow itself, whose pods start with its name."""
+    name = task.display_name or ""
+    machinery = name in ("", "root", "executor") or name.endswith("-driver")
+    return not machinery and not any((one.pod_name or "").startswith(f"{name}-") for one in task.child_tasks or [])
+
+
+def _cancelled(run: Any) -> bool:
+    """Tell whether somebody ended the run: its final state is FAILED, only its history says so (observed)."""
+    return any(one.state in ("CANCELING", "CANCELED") for one in run.state_history or [])
+
+
+def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
+    if run.state == "SUCCEEDED":
+        return "SUCCEEDED"
+    failed = [name for name, state in tasks.items() if state == "FAILED"]
+    why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
+    text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
+    raise Failed(text, f"see the step's log: kubectl logs -l pipeline/runid={run.run_id} -c main --tail 50")

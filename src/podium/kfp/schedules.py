@@ -1,0 +1,276 @@
+"""Schedules as code: recurring runs that follow small YAML files.
+
+A recurring run cannot be changed on the server, so a difference means delete and create. Every recurring run is
+pinned to a version: what the server calls "latest" is fixed at creation by 2.0.5, and loses its schedule on 2.16.1
+(a run every ten seconds; both observed). ``version: latest`` here means the newest one when `apply` runs.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from podium.documents import load_yaml, read_text
+from podium.errors import InvalidInput, NotFound, require, suggestion
+from podium.kfp.client import Server
+from podium.kfp.cron import check
+from podium.kfp.values import check_values, with_experiment_text
+from podium.kfp.versions import Version, choose, versions_of
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What shall run when."""
+
+    name: str
+    """Names the recurring run; unique."""
+
+    pipeline: str
+    """An uploaded pipeline."""
+
+    cron: str
+    """Six fields, seconds first, UTC; or @daily and the like."""
+
+    version: str = LATEST
+    """Name of a version, or latest: the newest one when applied."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Pipeline parameters that differ from their defaults."""
+
+    max_concurrency: int = 1
+    """Runs of this schedule at a time, 1 to 10."""
+
+    catchup: bool = False
+    """Whether times missed while paused are made up for."""
+
+    enabled: bool = True
+    """False creates it paused."""
+
+    service_account: str = ""
+    """Account the runs are under; empty for the server's default."""
+
+    folder: Path = Path()
+    """Folder of the file, where the relative path of an Experiment begins; the file itself has no such field."""
+
+    def __post_init__(self) -> None:
+        for one in written_fields():
+            kind = one.type if isinstance(one.type, type) else dict
+            value = getattr(self, one.name)
+            require(type(value) is kind, f"{one.name} is {kind.__name__}", **{one.name: value})
+        require(bool(self.name), "name is not empty", name=self.name)
+        check(self.cron)
+        require(1 <= self.max_concurrency <= 10, "1 <= max_concurrency <= 10", max_concurrency=self.max_concurrency)
+        literal = [value for value in self.parameters.values() if "[[" in str(value)]
+        law = "no parameter holds [[...]]: servers do not substitute it"
+        require(not literal, law, "let the step read the time itself", parameters=self.parameters)
+
+
+def written_fields() -> "list[Field[Any]]":
+    """Return the fields that a file may set."""
+    return [one for one in fields(Schedule) if one.name != "folder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What apply would do about one schedule."""
+
+    schedule: Schedule
+    """What the file says."""
+
+    version: Version
+    """The version it stands for now."""
+
+    action: str
+    """create, replace, resume, pause, or keep."""
+
+    differences: tuple[str, ...] = ()
+    """What differs, as ``cron: 0 0 3 * * * -> 0 0 4 * * *``."""
+
+    present: tuple[str, ...] = ()
+    """Ids of the recurring runs of that name."""
+
+
+def load(paths: Iterable[Path]) -> list[Schedule]:
+    """Read schedules from files, and from the *.yaml of directories.
+
+    Raises:
+        InvalidInput: A file is no schedule, or two have one name; the message names the file.
+    """
+    found: dict[str, Schedule] = {}
+    for path in paths:
+        for file in sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]:
+            try:
+                documents = load_yaml(read_text(file), str(file))
+            except OSError as error:
+                hint = "name a YAML file with schedules, or a directory of them; see docs/cluster.md"
+                raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint) from error
+            require(len(documents) == 1, f"{file} holds one YAML document", documents=len(documents))
+            content = documents[0]
+            schedules = content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]
+            require(isinstance(schedules, list), f"{file}: schedules is a list", schedules=schedules)
+            for one in schedules:
+                schedule = _parse(file, one)
+                require(schedule.name not in found, f"{file}: every schedule has a name of its own", name=schedule.name)
+                found[schedule.name] = schedule
+    require(bool(found), "there is a schedule", "see docs/cluster.md for one", paths=[str(path) for path in paths])
+    return list(found.values())
+
+
+def _parse(file: Path, content: Any) -> Schedule:
+    require(isinstance(content, dict), f"{file} holds a schedule: name, pipeline, cron …", content=content)
+    known = [one.name for one in written_fields()]
+    for name in content:
+        require(name in known, f"{file}: a schedule's field is known", suggestion(str(name), known), field=name)
+    missing = {"name", "pipeline", "cron"} - set(content)
+    require(not missing, f"{file}: a schedule has name, pipeline and cron", missing=sorted(missing))
+    try:
+        return Schedule(**content, folder=file.parent)
+    except InvalidInput as error:
+        raise InvalidInput(f"{file}: {error.message}", error.hint) from error
+
+
+def present(server: Server) -> list[Any]:
+    """Return the server's recurring runs, by name."""
+    listed = server.pages(
+        "list schedules", server.client.list_recurring_runs, "recurring_runs", namespace=server.namespace
+    )
+    return sorted(listed, key=lambda one: (str(one.display_name), one.created_at))
+
+
+def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
+    """Compare schedules with the server; nothing is changed.
+
+    Raises:
+        NotFound: A pipeline or version is not on the server.
+        InvalidInput: A parameter is not one of the version's.
+    """
+    listed = present(server)
+    return [_compare(server, one, [run for run in listed if run.display_name == one.name]) for one in schedules]
+
+
+def _checked(schedule: Schedule, version: Version) -> Schedule:
+    """Return the schedule with its parameters as the version takes them."""
+    known = {one.name: one for one in version.parameters()}
+    for name, value in schedule.parameters.items():
+        law = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
+        require(name in known, law, suggestion(name, known), parameter=name)
+        fits = type(value) is known[name].type or (known[name].type is float and type(value) is int)
+        require(fits, f"{schedule.name}: {name} is {known[name].type.__name__}", **{name: value})
+    if not version.ours:
+        return schedule
+    try:
+        parameters = with_experiment_text(schedule.parameters, schedule.folder)
+        check_values({**{one.name: one.default for one in known.values()}, **parameters})
+    except InvalidInput as error:
+        raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error
+    return replace(schedule, parameters=parameters)
+
+
+def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
+    version = choose(server, schedule.pipeline, None if schedule.version == LATEST else schedule.version)
+    schedule = _checked(schedule, version)
+    ids = tuple(str(one.recurring_run_id) for one in runs)
+    if not runs:
+        return Change(schedule=schedule, version=version, action="create")
+    wanted, there = _wanted(schedule, version), settings_of(runs[-1])
+    different = [key for key, value in wanted.items() if there[key] != value]
+    if "version" in different:
+        names = {one.id: one.name for one in versions_of(server, version.pipeline)}
+        there["version"], wanted["version"] = names.get(there["version"], "of another pipeline"), version.name
+    differences = tuple(f"{key}: {_brief(there[key])} -> {_brief(wanted[key])}" for key in different)
+    if len(runs) > 1:
+        differences = (f"{len(runs)} schedules have this name", *differences)
+    only_state = len(runs) == 1 and all(one.startswith("enabled:") for one in differences)
+    action = "keep" if not differences else ("resume" if schedule.enabled else "pause") if only_state else "replace"
+    return Change(schedule=schedule, version=version, action=action, differences=differences, present=ids)
+
+
+def _brief(value: Any) -> str:
+    """Write a value for a list of differences; of an Experiment's text its first words and its length."""
+    if not isinstance(value, dict):
+        return str(value)
+    texts = {name: str(one) for name, one in value.items()}
+    long = {name: f"{text[:40]}… ({len(text)} characters)" for name, text in texts.items() if len(text) > 80}
+    return str({**value, **long})
+
+
+def _wanted(schedule: Schedule, version: Version) -> dict[str, Any]:
+    return {
+        "cron": check(schedule.cron),
+        "version": version.id,
+        "parameters": schedule.parameters,
+        "max_concurrency": schedule.max_concurrency,
+        "catchup": schedule.catchup,
+        "enabled": schedule.enabled,
+        # The server writes its default where none was given (observed): only a named one is compared.
+        **({"service_account": schedule.service_account} if schedule.service_account else {}),
+    }
+
+
+def settings_of(run: Any) -> dict[str, Any]:
+    """Return what a recurring run is set to, under the names a schedule uses."""
+    cron = run.trigger.cron_schedule.cron if run.trigger and run.trigger.cron_schedule else None
+    reference = run.pipeline_version_reference
+    return {
+        "cron": cron,
+        "version": (reference.pipeline_version_id if reference else None) or run.pipeline_version_id,
+        "parameters": dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
+        "max_concurrency": int(run.max_concurrency or 1),
+        "catchup": not run.no_catchup,
+        "enabled": str(run.status) == "ENABLED",
+        "service_account": run.service_account or "",
+    }
+
+
+def apply(server: Server, change: Change, group: str) -> None:
+    """Carry out one change. Applying twice changes nothing the second time."""
+    client, schedule = server.client, change.schedule
+    if change.action in ("resume", "pause"):
+        switch(server, change.present[-1], on=change.action == "resume")
+    if change.action not in ("create", "replace"):
+        return
+    for one in change.present:
+        remove(server, one)
+    server.call(
+        f"create schedule {schedule.name}",
+        client.create_recurring_run,
+        experiment_id=server.group(group),
+        job_name=schedule.name,
+        description="kept by podium schedule",
+        cron_expression=check(schedule.cron),
+        max_concurrency=schedule.max_concurrency,
+        no_catchup=not schedule.catchup,
+        params=schedule.parameters,
+        pipeline_id=change.version.pipeline_id,
+        version_id=change.version.id,
+        enabled=schedule.enabled,
+        service_account=schedule.service_account or None,
+    )
+
+
+def find(server: Server, name: str) -> list[str]:
+    """Return the ids of the recurring runs of a name.
+
+    Raises:
+        NotFound: There is none.
+    """
+    listed = present(server)
+    ids = [str(one.recurring_run_id) for one in listed if one.display_name == name]
+    if not ids:
+        raise NotFound(
+            f"the server has no schedule {name!r}", suggestion(name, [str(one.display_name) for one in listed])
+        )
+    return ids
+
+
+def switch(server: Server, recurring_run_id: str, *, on: bool) -> None:
+    """Resume or pause a recurring run."""
+    method = server.client.enable_recurring_run if on else server.client.disable_recurring_run
+    server.call("resume the schedule" if on else "pause the schedule", method, recurring_run_id=recurring_run_id)
+
+
+def remove(server: Server, recurring_run_id: str) -> None:
+    """Delete a recurring run; the runs it started stay listed."""
+    server.call("delete the schedule", server.client.delete_recurring_run, recurring_run_id=recurring_run_id)

@@ -1,0 +1,400 @@
+"""An Experiment: objective, search space, algorithm, collector, trial template and limits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Self
+
+from podium.errors import InvalidInput
+from podium.manifests.experiment.defaults import set_defaults
+from podium.manifests.experiment.rules import Findings
+from podium.manifests.experiment.schema import default_primary_labels
+from podium.manifests.experiment.settings import read_settings
+from podium.manifests.experiment.source import load
+from podium.manifests.experiment.space import read_space
+from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.manifests.labels import WARM_START
+from podium.manifests.resource import Resource, integer, items, mapping, text, texts
+from podium.manifests.workload import Container, Draft, Replica, Workload
+from podium.metrics import objective_value
+from podium.search.space import Parameter
+
+WRAPPED = ("StdOut", "File", "TensorFlowEvent", "Custom")
+"""Collectors for which Katib hands the primary container's command to a shell."""
+
+
+TRIAL_LISTS = {
+    "Killed": ("killedTrialList", "trialsKilled"),
+    "Failed": ("failedTrialList", "trialsFailed"),
+    "Succeeded": ("succeededTrialList", "trialsSucceeded"),
+    "EarlyStopped": ("earlyStoppedTrialList", "trialsEarlyStopped"),
+    "MetricsUnavailable": ("metricsUnavailableTrialList", "trialMetricsUnavailable"),
+    "Running": ("runningTrialList", "trialsRunning"),
+    "Created": ("pendingTrialList", "trialsPending"),
+}
+"""Where an Experiment's status names and counts its trials in each phase; those that ended first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What is optimized."""
+
+    metric: str
+    """objectiveMetricName."""
+
+    maximize: bool
+    """Whether more is better."""
+
+    goal: float | None = None
+    """A value that ends the Experiment; equal is enough."""
+
+    additional: tuple[str, ...] = ()
+    """Other metrics that are collected."""
+
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    """``min``, ``max`` or ``latest`` by metric."""
+
+    @classmethod
+    def parse(cls, objective: Mapping[str, Any]) -> "Objective":
+        """Read ``spec.objective`` of an Experiment or a Trial."""
+        goal = objective.get("goal")
+        return cls(
+            metric=text(objective.get("objectiveMetricName")),
+            maximize=objective.get("type") == "maximize",
+            goal=float(goal) if isinstance(goal, int | float) and not isinstance(goal, bool) else None,
+            additional=tuple(map(str, items(objective.get("additionalMetricNames")))),
+            strategies={
+                text(one.get("name")): text(one.get("value"))
+                for one in map(mapping, items(objective.get("metricStrategies")))
+            },
+        )
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric, the objective first."""
+        return tuple(name for name in (self.metric, *self.additional) if name)
+
+    @property
+    def strategy(self) -> str:
+        """``min``, ``max`` or ``latest``: which of a trial's values counts."""
+        return self.strategies.get(self.metric) or ("max" if self.maximize else "min")
+
+    @property
+    def direction(self) -> str:
+        """``maximize`` or ``minimize``."""
+        return "maximize" if self.maximize else "minimize"
+
+    def value(self, metrics: Mapping[str, Mapping[str, str]]) -> float | None:
+        """Return a trial's value by the strategy; None unless it is a finite number."""
+        return objective_value(metrics.get(self.metric, {}), self.strategy)
+
+    def is_reached(self, value: float | None) -> bool:
+        """Tell whether a value is as good as the goal."""
+        if value is None or self.goal is None:
+            return False
+        return value >= self.goal if self.maximize else value <= self.goal
+
+    def rank(self, name: str, value: float | None, ended: float) -> tuple[Any, ...]:
+        """Return a trial's sort key: best first, of equals the one that ended first, then by name; no number last.
+
+        Args:
+            name: Of the trial.
+            value: Its objective; trials with None keep their order.
+            ended: When it ended, in seconds since the epoch.
+        """
+        return (True,) if value is None else (False, -value if self.maximize else value, ended, name)
+
+    def __str__(self) -> str:
+        return f"{self.direction} {self.metric} ({self.strategy})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """A search algorithm or an early-stopping rule."""
+
+    name: str
+    settings: Mapping[str, Any]
+    """Settings that the algorithm knows, as numbers and words."""
+
+    @classmethod
+    def parse(cls, algorithm: Mapping[str, Any], path: str = "spec.algorithm") -> "Algorithm":
+        """Read ``spec.algorithm`` or ``spec.earlyStopping``; what breaks a rule is left out."""
+        return cls(name=text(algorithm.get("algorithmName")), settings=read_settings(algorithm, path, Findings()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collector:
+    """Where and how metrics are read."""
+
+    kind: str
+    """``StdOut``, ``File``, ``TensorFlowEvent``, ``PrometheusMetric``, ``Custom`` or ``Push``."""
+
+    path: str = ""
+    """File or directory; empty for StdOut."""
+
+    format: str = "TEXT"
+    """``TEXT`` or ``JSON``."""
+
+    filters: tuple[str, ...] = ()
+    """metricsFormat; none stands for Katib's default."""
+
+    @classmethod
+    def parse(cls, collecting: Mapping[str, Any]) -> "Collector":
+        """Read ``spec.metricsCollectorSpec``."""
+        source = mapping(collecting.get("source"))
+        place = mapping(source.get("fileSystemPath"))
+        return cls(
+            kind=text(mapping(collecting.get("collector")).get("kind")) or "StdOut",
+            path=text(place.get("path")),
+            format=text(place.get("format")) or "TEXT",
+            filters=tuple(map(str, items(mapping(source.get("filter")).get("metricsFormat")))),
+        )
+
+    @property
+    def wraps(self) -> bool:
+        """Whether Katib hands the command to a shell."""
+        return self.kind in WRAPPED
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether metrics are lines of text."""
+        return self.kind == "StdOut" or (self.kind == "File" and self.format != "JSON")
+
+    @property
+    def reads_json(self) -> bool:
+        """Whether metrics are lines of JSON."""
+        return self.kind == "File" and self.format == "JSON"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How many trials."""
+
+    parallel: int
+    """At once."""
+
+    max_trials: int | None
+    """In all; None goes on until the goal or the end of the suggestions."""
+
+    max_failed: int | None
+    """Failed trials that end the Experiment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialTemplate:
+    """What a trial runs, with placeholders."""
+
+    workload: Workload
+    """The trialSpec."""
+
+    primary_container: str
+    primary_pod_labels: Mapping[str, str]
+    """Of the pods that report metrics; none: every pod does."""
+
+    parameters: tuple[tuple[str, str], ...]
+    """trialParameters: name and reference."""
+
+    success_condition: str
+    failure_condition: str
+    retain: bool
+    """Whether the finished job and its pods stay."""
+
+    @classmethod
+    def parse(cls, template: Mapping[str, Any]) -> "TrialTemplate":
+        """Read ``spec.trialTemplate``."""
+        job = Workload(manifest=dict(mapping(template.get("trialSpec"))), path="spec.trialTemplate.trialSpec.")
+        given = map(mapping, items(template.get("trialParameters")))
+        return cls(
+            workload=job,
+            primary_container=text(template.get("primaryContainerName")),
+            primary_pod_labels=texts(template.get("primaryPodLabels")) or default_primary_labels(job.kind) or {},
+            parameters=tuple((text(one.get("name")), text(one.get("reference"))) for one in given),
+            success_condition=text(template.get("successCondition")),
+            failure_condition=text(template.get("failureCondition")),
+            retain=template.get("retain") is True,
+        )
+
+    def is_primary(self, replica: Replica) -> bool:
+        """Tell whether Katib collects from the pods of a replica: all labels fit, or none are asked for."""
+        return all(replica.labels.get(key) == value for key, value in self.primary_pod_labels.items())
+
+    def primary_containers(self) -> list[tuple[Replica, Container]]:
+        """Return each replica's primary container."""
+        return [(replica, one) for replica, one in self.workload.containers() if one.name == self.primary_container]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Experiment(Resource):
+    """A Katib Experiment: its manifest as written, and all else with Katib's defaults. ``check`` applies the rules."""
+
+    defaulted: Mapping[str, Any] = field(repr=False)
+    """The spec with Katib's defaults."""
+
+    @classmethod
+    def parse(cls, manifest: Mapping[str, Any]) -> Self:
+        """Read a manifest and fill in Katib's defaults.
+
+        Raises:
+            InvalidInput: A field has another type than an Experiment's.
+        """
+        from podium.manifests.experiment.admission import check_shape
+
+        check_shape(Resource.parse(manifest).manifest)
+        spec = Draft.of(manifest).manifest.get("spec") or {}
+        set_defaults(spec)
+        return cls(manifest=dict(manifest), defaulted=spec)
+
+    @classmethod
+    def load(cls, name_or_text: str, network: str = "") -> Self:
+        """Read YAML text, a file, or an Experiment that comes with podium.
+
+        Args:
+            name_or_text: As ``load`` takes it.
+            network: The trainer's ``--model``, by which one that comes with podium chooses its learning rates.
+
+        Raises:
+            InvalidInput: No such file or name, or it holds something else than one Experiment.
+        """
+        manifest = load(name_or_text, network)
+        if (kind := manifest.get("kind")) != "Experiment":
+            hint = "podium job run runs a Job or a PyTorchJob" if kind in ("Job", "PyTorchJob") else None
+            raise InvalidInput(f"{name_or_text:.80} must hold an Experiment, but holds a {kind}", hint)
+        return cls.parse(manifest)
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """With Katib's defaults."""
+        return self.defaulted
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What is optimized."""
+        return Objective.parse(mapping(self.spec.get("objective")))
+
+    @cached_property
+    def space(self) -> tuple[Parameter, ...]:
+        """The search space; parameters that break a rule are left out."""
+        return tuple(read_space(items(self.spec.get("parameters")), Findings()))
+
+    @cached_property
+    def algorithm(self) -> Algorithm:
+        """How the space is searched."""
+        return Algorithm.parse(mapping(self.spec.get("algorithm")))
+
+    @cached_property
+    def early_stopping(self) -> Algorithm | None:
+        """The rule that stops trials early."""
+        given = self.spec.get("earlyStopping")
+        return Algorithm.parse(mapping(given), "spec.earlyStopping") if given else None
+
+    @cached_property
+    def collector(self) -> Collector:
+        """How metrics are read."""
+        return Collector.parse(mapping(self.spec.get("metricsCollectorSpec")))
+
+    @cached_property
+    def template(self) -> TrialTemplate:
+        """What a trial runs."""
+        return TrialTemplate.parse(mapping(self.spec.get("trialTemplate")))
+
+    @cached_property
+    def limits(self) -> Limits:
+        """How many trials."""
+        spec = self.spec
+        return Limits(
+            parallel=integer(spec.get("parallelTrialCount")) or 3,
+            max_trials=integer(spec.get("maxTrialCount")),
+            max_failed=integer(spec.get("maxFailedTrialCount")),
+        )
+
+    @property
+    def resume_policy(self) -> str:
+        """``Never``, ``LongRunning`` or ``FromVolume``."""
+        return text(self.spec.get("resumePolicy"))
+
+    @property
+    def warm_start(self) -> tuple[str, ...]:
+        """Names of the Experiments whose trials the search learns from."""
+        named = self.annotations.get(WARM_START, "")
+        return tuple(dict.fromkeys(name.strip() for name in named.split(",") if name.strip()))
+
+    def wrapped_containers(self) -> list[tuple[Replica, Container]]:
+        """Return the primary containers whose command Katib hands to a shell."""
+        if not self.collector.wraps:
+            return []
+        return [
+            (replica, one) for replica, one in self.template.primary_containers() if self.template.is_primary(replica)
+        ]
+
+    def render(self, trial: str, assignments: Mapping[str, str]) -> Workload:
+        """Fill in a trial's job.
+
+        Placeholders are replaced in the JSON text of the template, as Katib does it: a value with ``\\n`` becomes a
+        line break, one with a double quote breaks the template. Values are not searched for placeholders again.
+
+        Args:
+            trial: Name of the trial, and of its job.
+            assignments: Value by search parameter.
+
+        Raises:
+            InvalidInput: The values break the template, or a reference leads nowhere.
+        """
+        spec, values = self.template.workload.manifest, {}
+        for name, reference in self.template.parameters:
+            key = meta_key(reference)
+            value = meta_value(key, spec, trial, self.namespace) if key else assignments.get(reference)
+            if value is None:
+                raise InvalidInput(f"{reference!r} of trialParameter {name!r} has no value")
+            values[name] = value
+        job = fill(spec, values)
+        metadata = {**mapping(job.get("metadata")), "name": trial, "namespace": self.namespace}
+        return Workload(manifest={**job, "metadata": metadata})
+
+    def with_workload(self, workload: Workload) -> Self:
+        """Return an Experiment whose trial template holds another job."""
+
+        def change(manifest: dict[str, Any]) -> None:
+            manifest["spec"]["trialTemplate"]["trialSpec"] = workload.manifest
+
+        return self.changed(change)
+
+    def changed_job(self, change: Callable[[Draft], None]) -> Self:
+        """Return a copy whose trials' job a function has altered."""
+        return self.with_workload(self.template.workload.changed(change))
+
+    def with_metadata(self, metadata: Mapping[str, Any]) -> Self:
+        """Return a copy with other metadata."""
+        return replace(self, manifest={**self.manifest, "metadata": dict(metadata)})
+
+    def with_status(self, status: Mapping[str, Any]) -> Self:
+        """Return a copy with another status."""
+        return replace(self, manifest={**self.manifest, "status": dict(status)})
+
+    def changed(self, change: Callable[[dict[str, Any]], None]) -> Self:
+        """Return a copy that a function has altered."""
+        draft = Draft.of(self.manifest).manifest
+        change(draft)
+        return type(self).parse(draft)
+
+    @property
+    def started(self) -> datetime | None:
+        """Start of the first attempt."""
+        given = text(self.status.get("startTime"))
+        return datetime.fromisoformat(given) if given else None
+
+    @property
+    def trials(self) -> dict[str, tuple[str, ...]]:
+        """Names of the trials by phase, those that ended first."""
+        listed = {phase: tuple(map(str, items(self.status.get(names)))) for phase, (names, _) in TRIAL_LISTS.items()}
+        return {phase: names for phase, names in listed.items() if names}
+
+    @property
+    def optimal_trial(self) -> str:
+        """Name of ``currentOptimalTrial``; empty if there is none yet."""
+        return text(mapping(self.status.get("currentOptimalTrial")).get("bestTrialName"))
+
+    @property
+    def trial_count(self) -> int:
+        """Trials there are, whatever became of them."""
+        return integer(self.status.get("trials")) or 0

@@ -1,0 +1,23 @@
+"""How Katib hands a container's command to a shell (katib 0.19: pkg/webhook/v1beta1/pod, wrapWorkerContainer)."""
+
+from collections.abc import Sequence
+
+METRICS_FILE = "/var/log/katib/metrics.log"
+"""Where the collector reads what a StdOut trial prints."""
+
+
+def takes_script(words: Sequence[str]) -> bool:
+    """Tell whether Katib keeps the shell that is there: only the very words sh or bash, then -c."""
+    return len(words) > 1 and words[0] in ("sh", "bash") and words[1] == "-c"
+
+
+def join(words: Sequence[str]) -> tuple[tuple[str, str], str]:
+    """Return the shell and the script that Katib makes of command and args: joined with blanks, unquoted."""
+    if takes_script(words):
+        return (words[0], words[1]), " ".join(words[2:])
+    return ("sh", "-c"), " ".join(words)
+
+
+def redirected(script: str, file: str) -> str:
+    """Return a script whose output goes to a file."""
+    return f"{script} 1>{file} 2>&1"

@@ -1,0 +1,186 @@
+"""A Trial: its assignments, its job, its state and what it measured."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from podium.manifests.experiment.experiment import Collector, Objective
+from podium.manifests.labels import EXPERIMENT
+from podium.manifests.resource import Resource, items, mapping, text, texts
+from podium.manifests.workload import Workload
+
+Metrics = dict[str, dict[str, str]]
+"""``min``, ``max`` and ``latest`` by metric, as text; what Katib left out is empty."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial(Resource):
+    """A Katib Trial, Katib's or of podium's own engine."""
+
+    @property
+    def experiment(self) -> str:
+        """Name of its Experiment; empty if no label says so."""
+        return self.labels.get(EXPERIMENT, "")
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What is optimized."""
+        return Objective.parse(mapping(self.spec.get("objective")))
+
+    @cached_property
+    def assignments(self) -> dict[str, str]:
+        """Value by search parameter."""
+        return read_assignments(self.spec.get("parameterAssignments"))
+
+    @cached_property
+    def workload(self) -> Workload:
+        """Its job."""
+        return Workload(manifest=dict(mapping(self.spec.get("runSpec"))))
+
+    @property
+    def primary_container(self) -> str:
+        """Name of the container that trains."""
+        return text(self.spec.get("primaryContainerName"))
+
+    @property
+    def success_condition(self) -> str:
+        """GJSON expression over the job."""
+        return text(self.spec.get("successCondition"))
+
+    @property
+    def failure_condition(self) -> str:
+        """GJSON expression over the job."""
+        return text(self.spec.get("failureCondition"))
+
+    @property
+    def retain(self) -> bool:
+        """Whether the finished job stays."""
+        return self.spec.get("retainRun") is True
+
+    @property
+    def stopping_rules(self) -> tuple[Mapping[str, Any], ...]:
+        """Early-stopping rules in force."""
+        return tuple(map(mapping, items(self.spec.get("earlyStoppingRules"))))
+
+    @cached_property
+    def collector(self) -> Collector:
+        """How its metrics are read."""
+        return Collector.parse(mapping(self.spec.get("metricsCollector")))
+
+    @property
+    def phase(self) -> str:
+        """``Pending``, ``Running``, ``Succeeded``, ``Failed``, ``EarlyStopped``, ``MetricsUnavailable``, ``Killed``."""
+        return "Pending" if self.state.phase == "Created" else self.state.phase
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it ended with metrics: it succeeded, or was stopped early."""
+        return self.phase in ("Succeeded", "EarlyStopped")
+
+    @property
+    def message(self) -> str:
+        """Of the condition that tells the state."""
+        return self.state.message
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """What was measured; empty until the trial has ended."""
+        return read_metrics(self.status.get("observation"))
+
+    @cached_property
+    def value(self) -> float | None:
+        """The objective by its strategy; None unless it is a finite number."""
+        return self.objective.value(self.metrics)
+
+    @property
+    def completed(self) -> str:
+        """End, RFC3339; empty before. An early-stopped trial has no completionTime in Katib."""
+        stopped = self.condition("EarlyStopped")
+        return text(self.status.get("completionTime")) or (stopped.changed if stopped else "")
+
+    @property
+    def ended(self) -> float:
+        """When it ended, in seconds since the epoch; infinity if it did not."""
+        return datetime.fromisoformat(self.completed).timestamp() if self.completed else math.inf
+
+    @property
+    def seconds(self) -> float | None:
+        """From start to end, or until now; None before the start."""
+        start = text(self.status.get("startTime"))
+        if not start:
+            return None
+        began = datetime.fromisoformat(start)
+        end = datetime.fromisoformat(self.completed) if self.completed else datetime.now(began.tzinfo)
+        return round((end - began).total_seconds(), 3)
+
+    def with_status(self, status: Mapping[str, Any]) -> "Trial":
+        """Return a copy with another status."""
+        return Trial(manifest={**self.manifest, "status": dict(status)})
+
+    def with_metrics(self, metrics: Metrics) -> "Trial":
+        """Return a copy with what it has measured so far."""
+        observed = [{"name": name, **values} for name, values in metrics.items()]
+        return self.with_status({**self.status, "observation": {"metrics": observed}})
+
+    def with_labels(self, labels: Mapping[str, str]) -> "Trial":
+        """Return a copy with more labels."""
+        metadata = {**self.metadata, "labels": {**texts(self.metadata.get("labels")), **labels}}
+        return Trial(manifest={**self.manifest, "metadata": metadata})
+
+    def summary(self) -> dict[str, Any]:
+        """Return the trial as ``--json`` shows it."""
+        return {
+            "name": self.name,
+            "state": self.phase,
+            "parameters": self.assignments,
+            "metrics": self.metrics,
+            "value": self.value,
+            "seconds": self.seconds,
+            "message": self.message,
+        }
+
+
+def read_assignments(assignments: Any) -> dict[str, str]:
+    """Turn ``[{"name": …, "value": …}]`` into a dict."""
+    return {text(one.get("name")): str(one.get("value", "")) for one in map(mapping, items(assignments))}
+
+
+def read_metrics(observation: Any) -> Metrics:
+    """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
+    metrics = map(mapping, items(mapping(observation).get("metrics")))
+    return {text(one.get("name")): {fold: text(one.get(fold)) for fold in ("min", "max", "latest")} for one in metrics}
+
+
+def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials, best first; of equals the one that ended first, then by name.
+
+    Those without a number come last, in the order given.
+    """
+    return sorted(trials, key=lambda trial: trial.objective.rank(trial.name, trial.value, trial.ended))
+
+
+def best_trial(trials: Iterable[Trial]) -> Trial | None:
+    """Return the best trial that succeeded or was stopped early, of equals the one that ended first.
+
+    Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no number; this never does.
+    """
+    good = [trial for trial in leaderboard(trials) if trial.is_good and trial.value is not None]
+    return good[0] if good else None
+
+
+def news(trial: Trial, before: str) -> list[str]:
+    """Return the phases of a trial to report: nothing, its start, its end, or both.
+
+    Args:
+        trial: As it is now.
+        before: The phase that was reported last; ``Pending`` for a trial not reported yet.
+    """
+    if trial.phase in (before, "Pending"):
+        return []
+    # A short trial may begin and end between two looks.
+    began = any(condition.type == "Running" for condition in trial.conditions)
+    missed = before == "Pending" and trial.phase != "Running" and began
+    return [*(["Running"] if missed else []), trial.phase]

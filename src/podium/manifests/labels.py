@@ -1,0 +1,46 @@
+"""Every label and annotation that podium reads or writes, each with its owner's source."""
+
+# Katib (katib 0.19: pkg/controller.v1beta1/consts)
+EXPERIMENT = "katib.kubeflow.org/experiment"
+"""Experiment of a trial, on the Trial, its job and its pods."""
+
+TRIAL = "katib.kubeflow.org/trial"
+"""Trial of a job and its pods."""
+
+METRICS_INJECTION = "katib.kubeflow.org/metrics-collector-injection"
+"""Label of a namespace in which Katib collects metrics: ``enabled``."""
+
+PBT_GENERATION = "pbt.suggestion.katib.kubeflow.org/generation"
+PBT_PARENT = "pbt.suggestion.katib.kubeflow.org/parent"
+
+# Training operator (kubeflow/trainer release-1.9: pkg/apis/kubeflow.org/v1/common_types.go)
+JOB_NAME = "training.kubeflow.org/job-name"
+JOB_ROLE = "training.kubeflow.org/job-role"
+OPERATOR_NAME = "training.kubeflow.org/operator-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
+
+# Others
+KFP_RUN = "pipeline/runid"
+"""Kubeflow Pipelines: run id of a step's pod."""
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+"""Kueue's local queue."""
+
+ISTIO_INJECT = "sidecar.istio.io/inject"
+"""``false`` keeps Istio's proxy out of a pod; current Istio reads the label only (kubeflow/katib#2527)."""
+
+# podium's own
+RUN = "podium/run-id"
+"""On every launched object: the run it belongs to, also for whoever cleans up after runs that are gone."""
+
+IGNORED_FIELDS = "podium.dev/ignored-fields"
+"""Fields of a manifest that mean nothing on one machine."""
+
+CPU_SHARE = "podium.dev/cpu-share"
+"""How many of this machine's cores a job may use."""
+
+WARM_START = "podium.dev/warm-start"
+"""Names of earlier Experiments whose trials a search learns from, separated by commas."""

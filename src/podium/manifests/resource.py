@@ -1,0 +1,156 @@
+"""What podium knows of every Kubernetes object: kind, name, labels and the state that its conditions tell."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from podium.errors import InvalidInput
+from podium.manifests.conditions import Manifest, State, status_of
+
+if TYPE_CHECKING:
+    from podium.manifests.workload import Draft
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return an object, or an empty one in place of anything else: wrong types are reported by the rules."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """Return a list, or an empty one in place of anything else."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """Return a string, or an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def integer(value: Any) -> int | None:
+    """Return an integer, or None in place of anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def texts(value: Any) -> dict[str, str]:
+    """Return an object of strings; other values are left out."""
+    return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One entry of ``status.conditions``."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+    changed: str
+    """lastTransitionTime, RFC3339."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Resource:
+    """A Kubernetes object and the manifest it came from.
+
+    Reading is lenient: a field of the wrong type counts as absent, and the rules say so. The manifest is never altered.
+    """
+
+    manifest: Manifest = field(repr=False)
+    """As written or as stored; unknown fields included."""
+
+    path: str = ""
+    """Prefix of its fields in messages: ``spec.trialTemplate.trialSpec.`` for the job of a trial template."""
+
+    @classmethod
+    def parse(cls, manifest: Mapping[str, Any]) -> Self:
+        """Read a manifest.
+
+        Raises:
+            InvalidInput: It is not an object.
+        """
+        if not isinstance(manifest, Mapping):
+            raise InvalidInput(f"a manifest is an object, but this is {type(manifest).__name__}: {manifest!r:.80}")
+        return cls(manifest=dict(manifest))
+
+    @cached_property
+    def kind(self) -> str:
+        """``Job``, ``PyTorchJob``, ``Experiment``, ``Trial`` …; empty if absent."""
+        return text(self.manifest.get("kind"))
+
+    @cached_property
+    def api_version(self) -> str:
+        """``batch/v1`` …; empty if absent."""
+        return text(self.manifest.get("apiVersion"))
+
+    @cached_property
+    def metadata(self) -> Mapping[str, Any]:
+        """As written."""
+        return mapping(self.manifest.get("metadata"))
+
+    @cached_property
+    def name(self) -> str:
+        """``metadata.name``; empty in a trial template."""
+        return text(self.metadata.get("name"))
+
+    @cached_property
+    def namespace(self) -> str:
+        """``metadata.namespace``; ``default`` if absent."""
+        return text(self.metadata.get("namespace")) or "default"
+
+    @cached_property
+    def uid(self) -> str:
+        """Given by whoever stores the object; empty before."""
+        return text(self.metadata.get("uid"))
+
+    @cached_property
+    def created(self) -> str:
+        """creationTimestamp, RFC3339; empty before it is stored."""
+        return text(self.metadata.get("creationTimestamp"))
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """``metadata.labels``."""
+        return texts(self.metadata.get("labels"))
+
+    @cached_property
+    def annotations(self) -> dict[str, str]:
+        """``metadata.annotations``."""
+        return texts(self.metadata.get("annotations"))
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """As written."""
+        return mapping(self.manifest.get("spec"))
+
+    @cached_property
+    def status(self) -> Mapping[str, Any]:
+        """As stored; empty before the object runs."""
+        return mapping(self.manifest.get("status"))
+
+    @cached_property
+    def state(self) -> State:
+        """Where the object stands, told by its conditions."""
+        return status_of({"kind": self.kind, "status": dict(self.status)})
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Conditions in the order they are stored."""
+        return tuple(
+            Condition(
+                type=text(one.get("type")),
+                status=one.get("status") == "True",
+                reason=text(one.get("reason")),
+                message=text(one.get("message")),
+                changed=text(one.get("lastTransitionTime")),
+            )
+            for one in map(mapping, items(self.status.get("conditions")))
+        )
+
+    def changed_job(self, change: "Callable[[Draft], None]") -> Self:
+        """Return a copy whose job a function has altered: the object itself, or the job of an Experiment's trials."""
+        raise NotImplementedError(f"a {self.kind} has no job to change")
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of a type if it is True."""
+        return next((one for one in self.conditions if one.type == kind and one.status), None)

@@ -1,0 +1,326 @@
+"""A Job or PyTorchJob: replicas, their pod templates and containers.
+
+One view for all who look into pods: admission, the local cluster, Katib's rules about trials, the doctor.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from podium.manifests.labels import JOB_ROLE, REPLICA_TYPE
+from podium.manifests.resource import Resource, integer, items, mapping, text, texts
+
+REPLICA_SPECS = "pytorchReplicaSpecs"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Container:
+    """A container of a pod template."""
+
+    manifest: Mapping[str, Any] = field(repr=False)
+    path: str
+    """Where it stands, for messages."""
+
+    @cached_property
+    def name(self) -> str:
+        """Its name; empty if absent."""
+        return text(self.manifest.get("name"))
+
+    @cached_property
+    def image(self) -> str:
+        """Its image; empty if absent."""
+        return text(self.manifest.get("image"))
+
+    @cached_property
+    def command(self) -> tuple[str, ...]:
+        """The program; empty leaves it to the image."""
+        return tuple(map(str, items(self.manifest.get("command"))))
+
+    @cached_property
+    def args(self) -> tuple[str, ...]:
+        """Arguments after the command."""
+        return tuple(map(str, items(self.manifest.get("args"))))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Command and args."""
+        return (*self.command, *self.args)
+
+    @cached_property
+    def env(self) -> dict[str, Mapping[str, Any]]:
+        """Entries of ``env`` by name: ``value`` or ``valueFrom``."""
+        return {text(one.get("name")): one for one in map(mapping, items(self.manifest.get("env")))}
+
+    @cached_property
+    def working_dir(self) -> str:
+        """``workingDir``; empty if absent."""
+        return text(self.manifest.get("workingDir"))
+
+    @cached_property
+    def mounts(self) -> tuple[Mapping[str, Any], ...]:
+        """Entries of ``volumeMounts``."""
+        return tuple(map(mapping, items(self.manifest.get("volumeMounts"))))
+
+    @cached_property
+    def requests(self) -> Mapping[str, Any]:
+        """``resources.requests``."""
+        return mapping(mapping(self.manifest.get("resources")).get("requests"))
+
+    @cached_property
+    def limits(self) -> Mapping[str, Any]:
+        """``resources.limits``."""
+        return mapping(mapping(self.manifest.get("resources")).get("limits"))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pod:
+    """A pod template."""
+
+    manifest: Mapping[str, Any] = field(repr=False)
+    """metadata and spec."""
+
+    path: str
+    """Where it stands, for messages."""
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Labels of the pods."""
+        return texts(mapping(self.manifest.get("metadata")).get("labels"))
+
+    @cached_property
+    def annotations(self) -> dict[str, str]:
+        """Annotations of the pods."""
+        return texts(mapping(self.manifest.get("metadata")).get("annotations"))
+
+    @cached_property
+    def spec(self) -> Mapping[str, Any]:
+        """The pod's spec as written."""
+        return mapping(self.manifest.get("spec"))
+
+    @cached_property
+    def containers(self) -> tuple[Container, ...]:
+        """Its containers, without init containers."""
+        return self._read("containers")
+
+    @cached_property
+    def init_containers(self) -> tuple[Container, ...]:
+        """Run one after the other before the containers."""
+        return self._read("initContainers")
+
+    @cached_property
+    def volumes(self) -> tuple[Mapping[str, Any], ...]:
+        """Entries of ``volumes``."""
+        return tuple(map(mapping, items(self.spec.get("volumes"))))
+
+    def container(self, name: str) -> Container | None:
+        """Return the container of a name."""
+        return next((one for one in self.containers if one.name == name), None)
+
+    def _read(self, part: str) -> tuple[Container, ...]:
+        given = enumerate(items(self.spec.get(part)))
+        return tuple(Container(manifest=mapping(one), path=f"{self.path}.spec.{part}[{at}]") for at, one in given)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Replica:
+    """Pods of one role, made of one template."""
+
+    role: str
+    """``Master``, ``Worker``; empty for a Job."""
+
+    count: int
+    """How many pods there are."""
+
+    restart_policy: str
+    """Of the replica, or of a Job's pod; empty if absent."""
+
+    pod: Pod
+    """Their template."""
+
+    path: str
+    """Where it stands, for messages."""
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Labels of the pods, those that the training operator adds included."""
+        operator = {REPLICA_TYPE: self.role.lower()} if self.role else {}
+        return self.pod.labels | operator | ({JOB_ROLE: "master"} if self.role == "Master" else {})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Workload(Resource):
+    """A Job or PyTorchJob of its own, or the job in an Experiment's trial template."""
+
+    @cached_property
+    def replicas(self) -> tuple[Replica, ...]:
+        """Master before Workers, as written; one without a role for a Job."""
+        if self.kind == "Job":
+            pod = Pod(manifest=mapping(self.spec.get("template")), path=f"{self.path}spec.template")
+            count, policy = integer(self.spec.get("parallelism")), text(pod.spec.get("restartPolicy"))
+            count = 1 if count is None else count
+            return (Replica(role="", count=count, restart_policy=policy, pod=pod, path=f"{self.path}spec"),)
+        return tuple(self._replica(str(role), mapping(one)) for role, one in self._replica_specs.items())
+
+    @property
+    def _replica_specs(self) -> Mapping[str, Any]:
+        return mapping(self.spec.get(REPLICA_SPECS))
+
+    def _replica(self, role: str, given: Mapping[str, Any]) -> Replica:
+        path, count = f"{self.path}spec.{REPLICA_SPECS}.{role}", integer(given.get("replicas"))
+        return Replica(
+            role=role.capitalize(),
+            count=1 if count is None else count,
+            restart_policy=text(given.get("restartPolicy")),
+            pod=Pod(manifest=mapping(given.get("template")), path=f"{path}.template"),
+            path=path,
+        )
+
+    def replica(self, role: str) -> Replica | None:
+        """Return the replica of a role."""
+        return next((one for one in self.replicas if one.role == role), None)
+
+    def containers(self) -> Iterator[tuple[Replica, Container]]:
+        """Yield every container, without init containers."""
+        for replica in self.replicas:
+            yield from ((replica, one) for one in replica.pod.containers)
+
+    @property
+    def workers(self) -> int:
+        """Worker replicas of a PyTorchJob."""
+        worker = self.replica("Worker")
+        return worker.count if worker else 0
+
+    @cached_property
+    def run_policy(self) -> Mapping[str, Any]:
+        """Where deadlines and limits stand: a Job's spec, a PyTorchJob's runPolicy."""
+        return self.spec if self.kind == "Job" else mapping(self.spec.get("runPolicy"))
+
+    @property
+    def run_policy_path(self) -> str:
+        """Path of the run policy, for messages."""
+        return f"{self.path}spec" if self.kind == "Job" else f"{self.path}spec.runPolicy"
+
+    @property
+    def active_deadline_seconds(self) -> int | None:
+        """Seconds from the start after which the job fails."""
+        return integer(self.run_policy.get("activeDeadlineSeconds"))
+
+    @property
+    def ttl_seconds_after_finished(self) -> int | None:
+        """Seconds from the end after which the job is deleted."""
+        return integer(self.run_policy.get("ttlSecondsAfterFinished"))
+
+    @property
+    def backoff_limit(self) -> int | None:
+        """Restarts before the job fails."""
+        return integer(self.run_policy.get("backoffLimit"))
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it waits, for Kueue or for somebody."""
+        return self.run_policy.get("suspend") is True
+
+    @property
+    def clean_pod_policy(self) -> str:
+        """What a PyTorchJob stops once the Master has succeeded; empty if absent."""
+        return text(self.run_policy.get("cleanPodPolicy"))
+
+    @property
+    def processes_per_replica(self) -> int | None:
+        """``nprocPerNode`` if it is a number; auto, cpu and gpu count as 1 in WORLD_SIZE."""
+        given = text(self.spec.get("nprocPerNode"))
+        return int(given) if given.isdecimal() else None
+
+    def changed(self, change: "Callable[[Draft], None]") -> Self:
+        """Return a copy that a function has altered."""
+        draft = Draft.of(self.manifest)
+        change(draft)
+        return type(self)(manifest=draft.manifest, path=self.path)
+
+    def changed_job(self, change: "Callable[[Draft], None]") -> Self:
+        """Return a copy that a function has altered, as an Experiment does with the job of its trials."""
+        return self.changed(change)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A copy of a Job's or PyTorchJob's manifest to be altered; nothing in it is shared with the original."""
+
+    manifest: dict[str, Any]
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> "Draft":
+        """Copy a manifest. YAML anchors make Master and Worker one object: here each gets its own."""
+        return cls(manifest=_unshared(manifest))
+
+    @property
+    def templates(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Role and pod template of each replica that has one."""
+        spec = mapping(self.manifest.get("spec"))
+        if self.manifest.get("kind") == "Job":
+            found = {"": spec.get("template")}
+        else:
+            found = {role: mapping(one).get("template") for role, one in mapping(spec.get(REPLICA_SPECS)).items()}
+        return (
+            (role, one) for role, one in found.items() if isinstance(one, dict) and isinstance(one.get("spec"), dict)
+        )
+
+    @property
+    def run_policy(self) -> dict[str, Any]:
+        """Where deadlines and limits stand; made if it is missing."""
+        spec: dict[str, Any] = self.manifest["spec"]
+        if self.manifest.get("kind") == "Job":
+            return spec
+        policy: dict[str, Any] = spec.setdefault("runPolicy", {})
+        return policy
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Add labels to the object."""
+        merge(self.manifest, ("metadata", "labels"), labels)
+
+    def annotate(self, annotations: Mapping[str, str]) -> None:
+        """Add annotations to the object."""
+        merge(self.manifest, ("metadata", "annotations"), annotations)
+
+    def label_pods(self, labels: Mapping[str, str]) -> None:
+        """Add labels to every pod template."""
+        for _, template in self.templates if labels else ():
+            merge(template, ("metadata", "labels"), labels)
+
+    def containers(self, name: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield role and body of every container, or of those of a name."""
+        for role, template in self.templates:
+            for one in items(template["spec"].get("containers")):
+                if isinstance(one, dict) and (name is None or one.get("name") == name):
+                    yield role, one
+
+    def mount_host_path(self, role: str, container: dict[str, Any], name: str, folder: str, host: str) -> None:
+        """Mount a directory of the machine into a container of a replica."""
+        container["volumeMounts"] = [*items(container.get("volumeMounts")), {"name": name, "mountPath": folder}]
+        volume = {"name": name, "hostPath": {"path": host, "type": "Directory"}}
+        for other, template in self.templates:
+            if other == role:
+                template["spec"]["volumes"] = [*items(template["spec"].get("volumes")), volume]
+
+
+def merge(holder: dict[str, Any], path: tuple[str, ...], values: Mapping[str, Any]) -> None:
+    """Add entries to an object inside another one; objects that are missing or null on the way are made."""
+    for name in path:
+        inner = holder.get(name)
+        holder[name] = holder = dict(inner) if isinstance(inner, Mapping) else {}
+    holder.update(values)
+
+
+def set_env(container: dict[str, Any], entries: Iterator[Mapping[str, Any]] | list[dict[str, Any]]) -> None:
+    """Add entries to a container's environment; those of the same name are replaced."""
+    added = {entry["name"]: dict(entry) for entry in entries}
+    kept = [entry for entry in items(container.get("env")) if mapping(entry).get("name") not in added]
+    if kept or added:
+        container["env"] = [*kept, *added.values()]
+
+
+def _unshared(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,206 @@
+"""The child of `podium run`: a pipeline through kfp.local, told as events.
+
+kfp.local keeps its configuration in the process, writes to the root logger and prints what its steps print, so it
+gets a process of its own: ``python -m podium.run.child``. It reads one JSON object from the first line of stdin,
+ends when stdin does, and writes one JSON object a line to stdout::
+
+    {"event": "steps", "steps": {"prepare-data": "Prepare the data", …}}
+    {"event": "start" | "success" | "cached", "step": "prepare-data"}
+    {"event": "failure", "step": "prepare-data", "code": -9}
+    {"event": "line", "step": "prepare-data", "text": "…"}
+    {"event": "refused", "message": "…", "hint": "…"}
+
+Every line of a step also goes to ``logs/<step>.log``, everything else to ``logs/kfp.log``.
+"""
+
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import warnings
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from podium.errors import InvalidInput, PodiumError
+
+# What kfp.local 2.17 logs, less its colours (kfp: local/task_dispatcher.py, local/orchestrator/task_executor.py).
+_STARTED = re.compile(r"Executing task '([\w-]+)'")
+_ENDED = re.compile(r"Task '([\w-]+)' finished with status (SUCCESS|FAILURE)")
+_CACHED = re.compile(r"Task ([\w-]+) cache hit")
+_COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+class Stopped(BaseException):
+    """The run was cancelled between two steps."""
+
+
+class Teller:
+    """Turns what kfp.local prints and logs into events and log files."""
+
+    def __init__(self, logs: Path, events: TextIO) -> None:
+        self.logs = logs
+        self.events = events
+        self.step: str | None = None
+        self.code: int | None = None
+        self.stopping = False
+        self.rest = ""
+
+    def tell(self, event: str, **more: Any) -> None:
+        """Write an event; where nobody listens any more the run is ending already."""
+        with suppress(BrokenPipeError):
+            self.events.write(json.dumps({"event": event, **more}) + "\n")  # kfp.local replaces print
+            self.events.flush()
+
+    def stop(self, *_: Any) -> None:
+        """Take a SIGTERM. The running step got it too: it cleans up, ends, and kfp.local reports its failure."""
+        self.stopping = True
+        if self.step is None:
+            raise Stopped
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Read a record of the root logger; it belongs to kfp.log alone."""
+        text = _COLOUR.sub("", record.getMessage())
+        if started := _STARTED.match(text):
+            if self.stopping:
+                raise Stopped
+            self.step = started[1]
+            self.tell("start", step=self.step)
+        elif ended := _ENDED.match(text):
+            self.step = None
+            self.tell(ended[2].lower(), step=ended[1], **({} if ended[2] == "SUCCESS" else {"code": self.code}))
+        elif cached := _CACHED.match(text):
+            self.tell("cached", step=cached[1])
+        self._log("kfp", text)
+        return False
+
+    def write(self, text: str) -> int:
+        """Take a piece of a step's output: kfp.local indents each piece by four blanks."""
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in (line.removeprefix("    ").rstrip("\r") for line in lines):
+            self._log(self.step or "kfp", line)
+            if self.step and line:
+                self.tell("line", step=self.step, text=line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits: lines are written as they end."""
+
+    def _log(self, name: str, line: str) -> None:
+        with (self.logs / f"{name}.log").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def main() -> int:
+    """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was refused."""
+    line = sys.stdin.readline()
+    if not line:
+        return 1  # the caller was killed before it could say anything
+    order = json.loads(line)
+    directory = Path(order["directory"])
+    threading.Thread(target=_end_with_caller, args=(os.dup(0),), daemon=True).start()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
+        os.dup2(2, 1)  # what a library writes past sys.stdout must not look like an event
+        teller = Teller(directory / "logs", events)
+        try:
+            _run(order, directory, teller)
+        except PodiumError as error:
+            teller.tell("refused", message=error.message, hint=error.hint)
+            return error.exit_code
+        except (RuntimeError, Stopped) as error:  # RuntimeError is kfp.local's way to say that a step failed
+            logging.info(f"{type(error).__name__}: {error}")
+            return 1
+    return 0
+
+
+def _end_with_caller(stdin: int) -> None:
+    """Stop the whole process group when the caller's end of our stdin closes, however the caller ended."""
+    os.read(stdin, 1)
+    os.killpg(0, signal.SIGTERM)
+
+
+def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
+    from podium.kfp.parameters import parameters_of, read_parameters
+    from podium.kfp.values import with_experiment_text
+    from podium.pipelines import load
+    from podium.run.checks import check_here
+
+    pipeline = load(order["pipeline"])
+    known = parameters_of(pipeline.pipeline_func)
+    given = with_experiment_text(read_parameters(order["words"], known))
+    values = {**given, **{name: given.get(name) or default for name, default in order["defaults"].items()}}
+    values["storage"] = from_here(values["storage"])
+    check_here({**{one.name: one.default for one in known}, **values})
+    try:
+        directory.mkdir(mode=0o700, parents=True)  # for the owner alone, as the objects of its cluster are
+        teller.logs.mkdir()
+    except OSError as error:
+        raise InvalidInput(
+            f"{teller.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
+        ) from None
+    teller.tell("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
+    _configure(directory, Path(order["cache"]))
+    _keep_exit_codes(teller)
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    root.addFilter(teller.filter)
+    with (teller.logs / "kfp.log").open("a") as noise, redirect_stdout(cast(TextIO, teller)):
+        os.dup2(noise.fileno(), 1)
+        os.dup2(noise.fileno(), 2)
+        # Until here a SIGTERM kills: there is nothing to clean up, and the imports alone take seconds.
+        signal.signal(signal.SIGTERM, teller.stop)
+        pipeline(**values)
+
+
+def from_here(storage: str) -> str:
+    """Make a relative directory absolute: every job has a working directory of its own. URLs stay as they are."""
+    from podium.storage import is_slip
+
+    return storage if not storage or "://" in storage or is_slip(storage) else str(Path(storage).absolute())
+
+
+def _configure(directory: Path, cache: Path) -> None:
+    from kfp import local
+
+    # The image is not used here and its name says nothing about what this environment holds.
+    warnings.filterwarnings("ignore", message=".*non-Python base image", category=RuntimeWarning)
+    # The display name has no effect in kfp.local; it has one in our own progress.
+    warnings.filterwarnings("ignore", message=r".*\['display_name'\] have no effect")
+    # kfp.local puts sys.executable unquoted into a shell line: a path with blanks needs to be found by name.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    sys.executable = "python3 -P"  # a json.py in the user's directory is none of our business
+    local.init(
+        runner=local.SubprocessRunner(use_venv=False),
+        pipeline_root=str(directory / "artifacts"),
+        workspace_root=str(directory / "workspace"),
+        enable_caching=True,
+        cache_root=str(cache),
+    )
+
+
+def _keep_exit_codes(teller: Teller) -> None:
+    """Let the teller know how a step's process ended: kfp.local says only that it failed."""
+    from kfp.local import subprocess_task_handler as handler
+
+    run = handler.run_local_subprocess
+
+    def keeping(*arguments: Any, **more: Any) -> int:
+        teller.code = run(*arguments, **more)
+        return teller.code
+
+    handler.run_local_subprocess = keeping
+
+
+def _in_order(tasks: Any) -> dict[str, str]:
+    """Return display names by task name, in the order kfp.local runs them."""
+    from kfp.local.graph_utils import topological_sort_tasks
+
+    return {name: tasks[name].task_info.name for name in reversed(topological_sort_tasks(tasks))}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""What a finished run came to: the leaderboard, the champion and where everything lies."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from podium.documents import read_json
+from podium.errors import PodiumError
+from podium.run.run import Run
+from podium.steps.sweep import brief
+from podium.storage import path_of
+
+
+def outcome_of(run: Run) -> dict[str, Any]:
+    """Collect what the steps of a run wrote, and put the report into its directory.
+
+    Raises:
+        PodiumError: The run has not come so far.
+    """
+    evaluation = read_json(_artifact(run, "evaluate", "evaluation"))
+    decision = read_json(_artifact(run, "promote-best", "decision"))
+    report = run.directory / "report.html"
+    report.write_bytes(_artifact(run, "promote-best", "report").read_bytes())
+    return {
+        "run": run.id,
+        "pipeline": run.pipeline,
+        "steps": {name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()},
+        "sweep": evaluation["sweep"],
+        "candidates": evaluation["candidates"],
+        "winner": evaluation["winner"],
+        "test": {name: evaluation["test"][name] for name in ("accuracy", "loss", "count")},
+        "decision": decision,
+        "report": str(report),
+        "directory": str(run.directory),
+        "storage": decision["storage"],
+    }
+
+
+def show(outcome: Mapping[str, Any]) -> str:
+    """Write an outcome for a person."""
+    sweep, decision = outcome["sweep"], outcome["decision"]
+    parts = [_leaderboard(sweep)] if sweep else []
+    parts += [_candidates(outcome), _verdict(outcome, decision), _places(outcome, decision)]
+    return "\n\n".join(parts)
+
+
+def _artifact(run: Run, step: str, name: str) -> Path:
+    found = sorted(run.directory.glob(f"artifacts/*/{step}/{name}"))
+    if not found:
+        raise PodiumError(f"step {step} of run {run.id} left no {name}", f"see {run.log(step)}")
+    return found[-1]
+
+
+def _leaderboard(sweep: Mapping[str, Any]) -> str:
+    names = [one["name"] for one in sweep["parameters"]]
+    head = ["", "trial", sweep["objective"]["metric"], *names, "seconds", "state"]
+    rows = [head]
+    for place, trial in enumerate(sweep["trials"], 1):
+        value = "–" if trial["value"] is None else f"{trial['value']:.4f}"
+        seconds = "–" if trial["seconds"] is None else f"{trial['seconds']:.1f}"
+        values = [brief(trial["parameters"][name]) for name in names]
+        rows.append([str(place), trial["name"], value, *values, seconds, trial["state"].lower()])
+    return f"Leaderboard of {sweep['algorithm']} search\n{_columns(rows)}"
+
+
+def _candidates(outcome: Mapping[str, Any]) -> str:
+    rows = [["candidate", "validation", "epochs"]]
+    for one in outcome["candidates"]:
+        rows.append([f"{one['kind']} {one['name']}", f"{one['validation']['accuracy']:.4f}", str(len(one["epochs"]))])
+    return f"Candidates, chosen between by validation\n{_columns(rows)}"
+
+
+def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
+    test, name = outcome["test"], decision["model_name"]
+    measured = f"test accuracy {test['accuracy']:.4f} on {test['count']} images"
+    if decision["outcome"] == "promoted":
+        head = f"Champion of {name}: {decision['version']}, {measured}. Promoted."
+    else:
+        head = f"Champion of {name} stays {decision['champion']}. {decision['version']} reached {measured}."
+    return "\n".join([head, *(f"  {reason}" for reason in decision["reasons"])])
+
+
+def _places(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
+    store = outcome["storage"]
+    store = path_of(store) if store.startswith("file://") else store
+    model = f"{relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
+    rows = [["model", model], ["report", relative(outcome["report"])], ["run", relative(outcome["directory"])]]
+    return _columns(rows)
+
+
+def relative(path: str) -> str:
+    """Shorten a path below the working directory; leave URLs and other paths alone."""
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)
+
+
+def _columns(rows: list[list[str]]) -> str:
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(f"  {line.rstrip()}" for line in lines)

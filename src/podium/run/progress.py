@@ -1,0 +1,90 @@
+"""What a person sees while a pipeline runs: a live table on a terminal, plain lines everywhere else."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from podium.run.outcome import relative
+from podium.run.run import Run, StepRecord, Watcher
+from podium.steps.base import SAID
+from podium.terminal import console, echo
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+LINES = 8
+"""How many of the running step's last lines a terminal shows."""
+
+MARKS = {
+    "pending": "[dim]·[/]", "running": "[cyan]▸[/]", "succeeded": "[green]✓[/]", "cached": "[green]✓[/]",
+    "failed": "[red]✗[/]", "stopped": "[yellow]■[/]",
+}  # fmt: skip
+
+
+@contextmanager
+def progress() -> Iterator[Watcher]:
+    """Give a watcher that shows a run on stderr."""
+    if not sys.stderr.isatty():
+        yield _print
+        return
+    from rich.live import Live
+
+    view = View()
+    with Live(view, console=console(stderr=True), refresh_per_second=8):
+        yield view.update
+
+
+def _print(run: Run, name: str, said: str) -> None:
+    step = run.steps.get(name)
+    if said.startswith(SAID):
+        echo(f"      {said.removeprefix(SAID)}", err=True)
+    elif step is None:
+        echo(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}", err=True)
+    elif not said:
+        place = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
+        echo(f"{place} {step.title}" + ("" if step.state == "running" else f": {step.state}, {_clock(step)}"), err=True)
+
+
+def _clock(step: StepRecord) -> str:
+    if step.started is None:
+        return "0.0 s" if step.state == "cached" else ""
+    seconds = step.seconds if step.seconds is not None else time.time() - step.started
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+
+
+class View:
+    """The table rich asks for several times a second: it is drawn anew from the run each time."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.said: dict[str, list[str]] = {}
+
+    def update(self, run: Run, name: str, said: str) -> None:
+        """Take a change."""
+        self.run = run
+        if said.startswith(SAID):
+            self.said.setdefault(name, []).append(said.removeprefix(SAID))
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        yield self._table(self.run, options.max_width) if self.run else "starting …"
+
+    def _table(self, run: Run, width: int) -> "Table":
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
+        clocks = max((len(_clock(step)) for step in run.steps.values()), default=0)
+        table.add_column(width=1)
+        # Rich narrows all columns alike where one does not fit: the text gets what the mark and the time leave.
+        table.add_column(overflow="ellipsis", no_wrap=True, max_width=max(1, width - clocks - 5))
+        table.add_column(justify="right", no_wrap=True)
+        for name, step in run.steps.items():
+            table.add_row(MARKS[step.state], step.title, _clock(step))
+            lines = self.said.get(name, [])
+            shown = lines[-LINES:] if step.state == "running" else lines[-1:]
+            for line in shown:
+                table.add_row("", f"[dim]  {escape(line)}[/]", "")
+        return table

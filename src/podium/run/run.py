@@ -1,0 +1,245 @@
+"""`podium run`: a pipeline on this machine, start to end, in one directory.
+
+The pipeline itself runs in a child process in a session of its own (``podium.run.child``), so that stopping a
+run means signalling one process group. Everything lies under ``<home>/runs/<run id>/``::
+
+    run.json        what was asked for, the state and time of each step
+    logs/           one file a step, all it printed
+    artifacts/      what kfp.local handed from step to step
+    cluster/        the local cluster: jobs, experiments, trials and their logs
+    report.html     the whole run as one page
+"""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.local.store import Store, is_resumable
+from podium.errors import Failed, InvalidInput, PodiumError
+from podium.identity import RUN_ID, new_run_id
+from podium.interrupts import signals_interrupt
+from podium.settings import Settings
+
+PATIENCE = 40
+"""Seconds a cancelled step has to stop what it started."""
+
+
+@dataclass(kw_only=True)
+class StepRecord:
+    """One step of a run as it goes."""
+
+    title: str
+    """What a person calls it."""
+
+    state: str = "pending"
+    """pending, running, succeeded, cached, failed or stopped."""
+
+    started: float | None = None
+    """Seconds since the epoch."""
+
+    seconds: float | None = None
+    """How long it took."""
+
+    exit_code: int | None = None
+    """Of its process, if it failed."""
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A run as it goes: what run.json holds."""
+
+    id: str
+    """Names the run's directory and is part of what its jobs are called."""
+
+    pipeline: str
+    """Name of the pipeline."""
+
+    directory: Path
+    """Holds everything of the run."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Parameters that differ from the pipeline's defaults."""
+
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    """By task name, in the order they run."""
+
+    state: str = "running"
+    """running, succeeded, failed or stopped."""
+
+    began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    """When the run began."""
+
+    def log(self, step: str) -> Path:
+        """Return the file that holds all a step printed."""
+        return self.directory / "logs" / f"{step}.log"
+
+    def save(self) -> None:
+        """Write run.json, whole or not at all."""
+        draft = self.directory / ".run.json"
+        draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
+        draft.replace(self.directory / "run.json")
+
+
+Watcher = Callable[[Run, str, str], None]
+"""Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
+
+
+def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watcher: Watcher) -> Run:
+    """Run a pipeline and return when nothing of it runs any more.
+
+    Args:
+        pipeline: Its name.
+        words: Parameters as ``name=value``.
+        settings: Where runs and models lie.
+        watcher: Told of every change.
+
+    Raises:
+        InvalidInput: Unknown pipeline or parameter; nothing was made.
+        Failed: A step failed; the message holds its error and the hint names its log.
+        KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP came; everything was stopped. Its notes say what can be resumed.
+    """
+    run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
+    run.directory = settings.runs / run.id
+    defaults = {"storage": settings.storage, "cluster": f"local://{run.directory / 'cluster'}"}
+    cache = settings.home / "cache"
+    order = {"pipeline": pipeline, "words": list(words), "directory": str(run.directory), "defaults": defaults}
+    try:
+        with _child({**order, "cache": str(cache)}, run.id) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                _follow(run, json.loads(line), watcher)
+            code = child.wait()
+    except KeyboardInterrupt as interrupt:
+        _stopped(run)
+        for line in _resumable(run):
+            interrupt.add_note(line)
+        raise
+    _end(run, code, shlex.join(["podium", "run", pipeline, *words]))
+    return run
+
+
+@contextmanager
+def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the child; however this ends, nothing of its process group is left."""
+    with signals_interrupt():
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "podium.run.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
+            start_new_session=True, encoding="utf-8", errors="surrogateescape",
+        )  # fmt: skip
+        try:
+            assert child.stdin is not None
+            child.stdin.write(json.dumps(order, ensure_ascii=False) + "\n")
+            child.stdin.flush()  # and left open: when it closes, the child knows that we are gone
+            yield child
+        except BaseException:
+            _stop(child)
+            raise
+        finally:
+            _signal(child, signal.SIGKILL)
+            child.wait()
+            for stream in (child.stdin, child.stdout):
+                if stream:
+                    stream.close()
+
+
+def _stop(child: subprocess.Popen[str]) -> None:
+    _signal(child, signal.SIGTERM)
+    end = time.monotonic() + PATIENCE
+    while child.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def _signal(child: subprocess.Popen[str], number: int) -> None:
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        return
+
+
+def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
+    kind, name = event["event"], event.get("step", "")
+    if kind == "refused":
+        raise InvalidInput(event["message"], event["hint"])
+    if kind == "steps":
+        run.parameters = event["parameters"]
+        run.steps = {step: StepRecord(title=title) for step, title in event["steps"].items()}
+    elif kind == "start":
+        run.steps[name].state, run.steps[name].started = "running", time.time()
+    elif kind == "cached":
+        run.steps[name].state, run.steps[name].seconds = "cached", 0.0
+    elif kind in ("success", "failure"):
+        step = run.steps[name]
+        step.state = "succeeded" if kind == "success" else "failed"
+        step.exit_code = event.get("code")
+        step.seconds = round(time.time() - (step.started or time.time()), 3)
+    if kind != "line":
+        run.save()
+    watcher(run, name, event.get("text", ""))
+
+
+def _stopped(run: Run) -> None:
+    run.state = "stopped"
+    for step in run.steps.values():
+        step.state = "stopped" if step.state == "running" else step.state
+    if run.directory.is_dir():
+        run.save()
+
+
+def _resumable(run: Run) -> list[str]:
+    """Say how each sweep that was stopped with the run can be resumed."""
+    store = Store(run.directory / "cluster")
+    stopped = [one for one in store.list("Experiment") if is_resumable(one)]
+    names = [one["metadata"]["name"] for one in stopped]
+    return [f"the sweep's trials are kept; resume it with: {store.resume_command(name)}" for name in names]
+
+
+def _end(run: Run, code: int, command: str) -> None:
+    if code == 0:
+        run.state = "succeeded"
+        run.save()
+        return
+    run.state = "failed"
+    failed = next((name for name, step in run.steps.items() if step.state in ("failed", "running")), None)
+    if failed:
+        run.steps[failed].state = "failed"
+    if run.directory.is_dir():
+        run.save()
+    who, code = (f'step "{run.steps[failed].title}"', run.steps[failed].exit_code or code) if failed else ("run", code)
+    if killer := _killed_by(code):
+        again = "; ".join([f"run it again: {command}", *_resumable(run)])
+        raise Failed(f"{who} was killed by {killer}", f"its log: {run.log(failed or 'kfp')}; {again}")
+    if failed is None:
+        raise PodiumError(f"run {run.id} broke off (exit code {code})", f"see {run.log('kfp')}")
+    raise Failed(
+        f'step "{run.steps[failed].title}" failed\n{_last_words(run.log(failed))}', f"its log: {run.log(failed)}"
+    )
+
+
+def _killed_by(code: int) -> str | None:
+    """Return the signal of an exit code, as Popen or a shell gives it; None for any other."""
+    number = -code if code < 0 else code - 128
+    if number not in {one.value for one in signal.Signals}:
+        return None
+    name = signal.Signals(number).name
+    return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
+
+
+def _last_words(log: Path) -> str:
+    """Return a step's error: from its last line "error: …" on, else the end of its log."""
+    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
+    while lines and not lines[-1].strip():
+        lines.pop()
+    start = next((place for place in range(len(lines) - 1, -1, -1) if lines[place].startswith("error: ")), None)
+    words = lines[-12:] if start is None else [lines[start].removeprefix("error: "), *lines[start + 1 :]]
+    return "\n".join(f"  {line}" for line in words)

@@ -1,0 +1,148 @@
+"""Population based training by Katib's rules (katib: pkg/suggestion/v1beta1/pbt, pkg/webhook/v1beta1/pod).
+
+Trials go through generations. Each trial of a later one begins with the files its parent left in the directory that the
+setting ``suggestion_trial_dir`` names, and trains on with other values: the worst of the population take those of one
+of the best, all others change theirs a little. A trial knows its generation and parent by tags.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podium.search.distributions import at
+from podium.search.plans import Plan, Point, Seen
+from podium.search.space import Parameter
+
+GENERATION, PARENT = "generation", "parent"
+FACTORS = (0.8, 1.2)
+"""A number is changed by one of them."""
+
+
+@dataclass(kw_only=True)
+class Member:
+    """A trial that runs, will run, or has run."""
+
+    point: Point
+    """Its values."""
+
+    generation: int = 0
+    """How many trials came before it in its line."""
+
+    parent: str | None = None
+    """The trial whose files it begins with."""
+
+    value: float = 0.0
+    """Its objective, more being better."""
+
+
+class Population(Plan):
+    """A population of trials; when more than it have ended, the next generation follows from them."""
+
+    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+        super().__init__(space, settings, maximize)
+        self.size, self.share = settings["n_population"], settings["truncation_threshold"]
+        self.draw = random.Random(settings.get("random_state"))
+        self.queue = [self._seed() for _ in range(self.size)]
+        self.members: dict[str, Member] = {}
+        self.previous: list[str] = []
+        self.current: list[str] = []
+
+    def next(self, trial: str) -> Point | None:
+        """Return the next member's values."""
+        if not self.queue:
+            self._generate()
+        self.members[trial] = member = self.queue.pop(0)
+        return member.point
+
+    def tags(self, trial: str) -> dict[str, str]:
+        """Return a trial's generation and parent."""
+        member = self.members[trial]
+        return {GENERATION: str(member.generation)} | ({PARENT: member.parent} if member.parent else {})
+
+    def tell(self, trial: str, value: float | None) -> None:
+        """Take a trial that has ended into the population; one that failed is tried again."""
+        member = self.members[trial]
+        if value is None:
+            self.queue.append(Member(point=member.point, generation=member.generation, parent=member.parent))
+            return
+        member.value = value if self.maximize else -value
+        self.current.append(trial)
+
+    def recall(self, history: Iterable[Seen]) -> None:
+        """Go on with the last generation that had begun, after the one before it."""
+        seen = list(history)
+        for one in seen:
+            generation, parent = int(one.tags.get(GENERATION, 0)), one.tags.get(PARENT)
+            self.members[one.trial] = Member(point=one.point, generation=generation, parent=parent)
+        latest = max((member.generation for member in self.members.values()), default=0)
+        begun = [one for one in seen if self.members[one.trial].generation == latest]
+        self.queue = self.queue[len(begun) :] if latest == 0 else []
+        for member in list(self.members.values())[self.size :]:
+            if member.generation == 0:
+                self._seed()  # a seed must not give it again
+        for one in seen:
+            if one.value is not None:
+                self.tell(one.trial, one.value)
+        self.previous = [one for one in self.current if self.members[one].generation == latest - 1]
+        self.current = [one for one in self.current if self.members[one].generation == latest]
+        if latest and len(begun) < self.size:
+            taken = {self.members[one.trial].parent for one in begun}
+            missing = [one for one in self._children(self.previous, self.size) if one.parent not in taken]
+            self.queue += missing[: self.size - len(begun)]
+
+    def _generate(self) -> None:
+        if len(self.current) > self.size:
+            self.queue += self._children(self.current, self.size)
+            self.previous, self.current = self.current, []
+        elif self.previous:
+            self.queue += self._children(self.previous, 1)
+        else:
+            self.queue.append(self._seed())
+
+    def _children(self, pool: Sequence[str], count: int) -> list[Member]:
+        import numpy as np
+
+        values = {trial: self.members[trial].value for trial in pool}
+        low, high = np.quantile(list(values.values()), (self.share, 1 - self.share))
+        worst = [trial for trial in pool if values[trial] < low]
+        others = [trial for trial in pool if values[trial] >= low]
+        best = [trial for trial in others if values[trial] >= high]
+        self.draw.shuffle(worst)
+        self.draw.shuffle(others)
+        worst = worst[: int(count * self.share)]
+        taken = [(trial, self.members[self.draw.choice(best)].point) for trial in worst]
+        changed = [(trial, self._explore(self.members[trial].point)) for trial in others[: count - len(worst)]]
+        return [
+            Member(point=point, generation=self.members[trial].generation + 1, parent=trial)
+            for trial, point in (*taken, *changed)
+        ]
+
+    def _seed(self) -> Member:
+        return Member(point={parameter.name: at(parameter, self.draw.random()) for parameter in self.space})
+
+    def _explore(self, point: Point) -> Point:
+        resample = self.settings.get("resample_probability")
+        explored = {}
+        for parameter in self.space:
+            value = point[parameter.name]
+            if resample is None:
+                value = self._perturb(parameter, value)
+            elif self.draw.random() < resample:
+                value = at(parameter, self.draw.random())
+            explored[parameter.name] = value
+        return explored
+
+    def _perturb(self, parameter: Parameter, value: str) -> str:
+        if not parameter.numeric:
+            place = parameter.choices.index(value) + self.draw.choice((-1, 1))
+            return parameter.choices[place % len(parameter.choices)]
+        new = float(value) * self.draw.choice(FACTORS)
+        new = min(max(float(int(new)) if parameter.kind == "int" else new, parameter.low), parameter.high)
+        return parameter.text(new)
+
+
+def loosen(parameter: Parameter) -> Parameter:
+    """Return a parameter as a population explores it: changed values lie between the steps, on no scale."""
+    step = 1.0 if parameter.kind == "int" else None
+    return replace(parameter, step=step, distribution="uniform")

@@ -1,0 +1,39 @@
+"""Warm start: a sweep that learns from the finished trials of earlier ones before it asks for its first point."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from podium.search.distributions import encode
+from podium.search.space import Parameter
+
+LEARNING = ("tpe", "multivariate-tpe", "bayesianoptimization", "cmaes")
+"""Algorithms that choose their points by earlier results; the others would not even look at them."""
+
+CMAES_NEEDS = 10
+"""CMA-ES begins at the best tenth of what was there before (Nomura 2021, as in the package cmaes)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """A finished trial of another sweep."""
+
+    trial: str
+    """Its name."""
+
+    assignments: dict[str, str]
+    """Value by search parameter."""
+
+    value: float
+    """Its objective."""
+
+
+def fits(assignments: Mapping[str, str], space: Sequence[Parameter]) -> bool:
+    """Tell whether assignments are a point of a space: exactly its parameters, all within bounds."""
+    if set(assignments) != {parameter.name for parameter in space}:
+        return False
+    try:
+        for parameter in space:
+            encode(parameter, assignments[parameter.name])
+    except ValueError:
+        return False
+    return True

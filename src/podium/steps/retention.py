@@ -1,0 +1,108 @@
+"""Retention: the weights of a sweep's losers go, the record of every trial stays."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from podium.cluster.base import Cluster
+from podium.errors import InvalidInput, require
+from podium.manifests.experiment import Trial, leaderboard
+from podium.manifests.experiment.adapt import read_flags
+from podium.storage import connect
+from podium.sweeps.resume import has_ended
+
+RECORD = ("metrics.json", "hyperparameters.json", "environment.json")
+"""What stays of a trial's output: a few kilobytes that say how it went."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """What one trial left that is not its record."""
+
+    trial: str
+    """Its name."""
+
+    url: str
+    """Its output."""
+
+    keys: tuple[str, ...]
+    """Below the output."""
+
+    size: int
+    """Bytes of all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """Who stays and who goes."""
+
+    kept: tuple[str, ...]
+    """The best trials, best first."""
+
+    removed: tuple[Weights, ...]
+    """Of those that ended and are not among them; without what had nothing to remove."""
+
+
+def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
+    """Find the weights of all ended trials but the best; nothing is removed.
+
+    Trials that run, or will run again when a stopped Experiment goes on, are left alone: their checkpoints are needed.
+
+    Args:
+        cluster: Holds the Experiment.
+        name: Of the Experiment.
+        best: How many to keep.
+
+    Raises:
+        NotFound: There is no such Experiment.
+        InvalidInput: The trials do not each write to a place of their own.
+    """
+    require(best >= 1, "best >= 1", best=best)
+    cluster.experiment(name)
+    ranked = leaderboard(cluster.trials(name))
+    kept = [trial.name for trial in ranked if trial.is_good and trial.value is not None][:best]
+    losers = [trial.name for trial in ranked if has_ended(trial) and trial.name not in kept]
+    outputs = {trial.name: output_of(trial) for trial in ranked}
+    return Retention(kept=tuple(kept), removed=tuple(_weights(losers, outputs)))
+
+
+def remove(weights: Iterable[Weights]) -> None:
+    """Remove what plan_retention found."""
+    for one in weights:
+        storage = connect(one.url)
+        for key in one.keys:
+            storage.delete(key)
+
+
+def output_of(trial: Trial) -> str:
+    """Return where a trial writes: ``--output`` of its program.
+
+    Raises:
+        InvalidInput: It names none, a relative one, or one that is not the trial's own.
+    """
+    name = trial.name
+    primary = [one for _, one in trial.workload.containers() if one.name == trial.primary_container]
+    found = [str(flags["output"]) for one in primary if "output" in (flags := read_flags(_split(" ".join(one.words))))]
+    hint = "add a trialParameter with reference ${trialSpec.Name} and --output=PLACE/${trialParameters.…}"
+    url = found[0].rstrip("/") if found else None
+    if url is None or url.rpartition("/")[2] != name:
+        raise InvalidInput(f"`each trial has an --output named after it` must hold, but {name} has {url}", hint)
+    if not url.startswith("/") and not urlsplit(url).scheme:
+        raise InvalidInput(f"`an --output is a URI or an absolute path` must hold, but {name} has {url}", hint)
+    return url
+
+
+def _weights(losers: Iterable[str], outputs: Mapping[str, str]) -> Iterator[Weights]:
+    for name in losers:
+        entries = [one for one in connect(outputs[name]).list() if one.key not in RECORD]
+        if entries:
+            keys = tuple(one.key for one in entries)
+            yield Weights(trial=name, url=outputs[name], keys=keys, size=sum(one.size for one in entries))
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()

@@ -1,0 +1,1 @@
+"""S3: any server that speaks it, through minio's client."""

@@ -1,0 +1,25 @@
+"""The trial loop: runs an Experiment's trials by Katib's rules."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from podium import cluster
+from podium.cluster.base import Cluster
+
+
+def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster:
+    """Open a cluster that runs Experiments: a namespace with Katib, or this machine with podium's own engine.
+
+    Args:
+        url: ``kubernetes://namespace`` or ``local:///dir``.
+        images: As ``podium.cluster.connect`` takes them.
+
+    Raises:
+        InvalidInput: The scheme is unknown.
+    """
+    if not url.startswith("local:"):
+        return cluster.connect(url, images)
+    from podium.cluster.local.jobs import directory_of
+    from podium.sweeps.local import LocalCluster
+
+    return LocalCluster(directory_of(url), images=images)

@@ -1,0 +1,128 @@
+"""Katib's medianstop: the rule that new trials get, and the eye that watches a trial for it.
+
+The service takes the mean, not the median, of each succeeded trial's first start_step values, and the mean of those
+(katib: pkg/earlystopping/v1beta1/medianstop). The collector compares the best objective so far when the start_step-th
+value is printed, and only then (katib: cmd/metricscollector/v1beta1/file-metricscollector).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podium.documents import load_json
+from podium.errors import Failed, InvalidInput
+from podium.manifests.experiment.experiment import Experiment
+from podium.metrics import DEFAULT_FORMAT, Reading, compile_format, in_order, number
+
+
+class MedianStop:
+    """Makes rules from the trials that succeeded.
+
+    Args:
+        settings: min_trials_required (3) and start_step (4).
+        objective: Name of the metric.
+        maximize: Whether more is better.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], objective: str, *, maximize: bool) -> None:
+        self._required = settings.get("min_trials_required", 3)
+        self._start = settings.get("start_step", 4)
+        self._objective = objective
+        self._maximize = maximize
+        self._means: dict[str, float] = {}
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "MedianStop | None":
+        """Return the rule maker that an Experiment asks for."""
+        stopping, objective = experiment.early_stopping, experiment.objective
+        return cls(stopping.settings, objective.metric, maximize=objective.maximize) if stopping else None
+
+    def learn(self, trial: str, readings: Sequence[Reading]) -> None:
+        """Take in a trial that succeeded; values that are no numbers are left out."""
+        values = [reading.value for reading in in_order(readings) if reading.name == self._objective]
+        numbers = [value for value in map(number, values[: self._start]) if value is not None]
+        if numbers:
+            self._means[trial] = sum(numbers) / len(numbers)
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return ``earlyStoppingRules`` for a trial that begins now; none until enough trials succeeded."""
+        if len(self._means) < self._required:
+            return []
+        mean = sum(self._means.values()) / len(self._means)
+        comparison = "less" if self._maximize else "greater"
+        return [{"name": self._objective, "value": str(mean), "comparison": comparison, "startStep": self._start}]
+
+
+class RuleWatch:
+    """Reads a running trial's lines and says when its rules are all met.
+
+    Args:
+        rules: ``earlyStoppingRules`` of the trial.
+        objective: Name of the objective, whose best value so far is compared.
+        maximize: Whether more is better.
+        formats: metricsFormat patterns.
+        as_json: Whether a line is a JSON object instead.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Mapping[str, Any]],
+        objective: str,
+        *,
+        maximize: bool,
+        formats: Sequence[str] | None,
+        as_json: bool = False,
+    ) -> None:
+        self._rules = list(rules)
+        self._steps = {rule["name"]: rule.get("startStep") or 0 for rule in rules}
+        self._objective = objective
+        self._maximize = maximize
+        self._formats = formats
+        self._as_json = as_json
+        self._best: float | None = None
+
+    def sees(self, line: str) -> bool:
+        """Take in one line; return whether the trial is to be stopped.
+
+        Raises:
+            Failed: A line that holds a rule's metric holds a value that is no number: Katib's collector ends there and
+                the trial with it.
+        """
+        if not any(rule["name"] in line for rule in self._rules):
+            return False
+        found = self._read_object(line) if self._as_json else _read_matches(line, self._formats)
+        for name, value in found:
+            if value is None:
+                raise Failed(
+                    f"{name}= has no number while an early-stopping rule is in force, in the line {line[:100]!r}",
+                    "print other values with a colon, or give a metricsFormat that needs a digit",
+                )
+            self._rules = [rule for rule in self._rules if rule["name"] != name or not self._met(rule, value)]
+        return not self._rules
+
+    def _read_object(self, line: str) -> list[tuple[str, float | None]]:
+        try:
+            row = load_json(line, "line")
+        except InvalidInput:
+            row = None
+        if not isinstance(row, dict):
+            raise Failed(f"a line of the metrics file is no JSON object: {line[:80]!r}")
+        names = [rule["name"] for rule in self._rules]
+        return [(name, number(row[name].strip())) for name in names if isinstance(row.get(name), str)]
+
+    def _met(self, rule: Mapping[str, Any], value: float) -> bool:
+        if rule["name"] == self._objective:
+            better = max if self._maximize else min
+            value = self._best = value if self._best is None else better(self._best, value)
+        self._steps[rule["name"]] -= 1
+        if rule.get("startStep") and self._steps[rule["name"]] != 0:
+            return False  # Katib compares at this one value only
+        limit = float(rule["value"])
+        return value > limit if rule["comparison"] == "greater" else value < limit
+
+
+def _read_matches(line: str, formats: Sequence[str] | None) -> list[tuple[str, float | None]]:
+    return [
+        ((match.group(1) or "").strip(), number((match.group(2) or "").strip()))
+        for pattern in formats or (DEFAULT_FORMAT,)
+        for match in compile_format(pattern).finditer(line)
+    ]

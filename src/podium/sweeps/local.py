@@ -1,0 +1,37 @@
+"""A cluster inside this process: PyTorchJobs and Jobs as processes, Experiments as trial loops over them."""
+
+from collections.abc import Mapping
+
+from podium.cluster.base import Manifest
+from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.supervisor import Supervisor
+from podium.manifests.experiment.experiment import Experiment
+from podium.sweeps.supervisor import ExperimentSupervisor, remove_experiment
+
+
+class LocalCluster(LocalJobs):
+    """Jobs and Experiments under a directory, which also holds ``{experiments,trials}/<name>/``."""
+
+    creates = (*LocalJobs.creates, "Experiment")
+
+    def _store(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
+        if manifest["kind"] != "Experiment":
+            return super()._store(manifest)
+        from podium.sweeps.controller import ExperimentController
+
+        experiment = Experiment.parse(manifest)
+        # Its constructor checks the Experiment; nothing is stored if that fails.
+        controller = ExperimentController(self, experiment, self.store.place("Experiment", experiment.name))
+        return self.store.create(manifest), ExperimentSupervisor(self, controller)
+
+    def _remove(self, kind: str, name: str) -> None:
+        if kind == "Experiment":
+            remove_experiment(self, name)
+        else:
+            super()._remove(kind, name)
+
+    def _before_closing(self, supervisors: Mapping[tuple[str, str], Supervisor]) -> None:
+        # They would take it for a failure that further trials are refused.
+        for (kind, _), supervisor in supervisors.items():
+            if kind == "Experiment":
+                supervisor.stop()

@@ -1,0 +1,56 @@
+"""Metrics of a trial that has ended, collected as Katib's sidecar and database do."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from podium.errors import Failed
+from podium.manifests.experiment.experiment import Experiment
+from podium.metrics import Reading, fold, read_events, read_json, read_text
+
+
+def collect(
+    experiment: Experiment, metrics: Path | None, log: Callable[[], Iterable[str]]
+) -> tuple[dict[str, Any], list[Reading]]:
+    """Read what a trial reported.
+
+    Args:
+        experiment: Says which metrics are collected, and how.
+        metrics: File or directory of the collector; None reads the log.
+        log: Gives the lines of the reporting replica.
+
+    Returns:
+        The observation for the trial's status, and the readings behind it.
+
+    Raises:
+        Failed: The collector cannot read what is there; on a cluster the trial fails too.
+    """
+    names, collector = experiment.objective.metrics, experiment.collector
+    if collector.kind == "TensorFlowEvent":
+        readings = read_events(metrics, names)
+    elif collector.reads_json:
+        readings = read_json(_lines(metrics), names)
+    else:
+        lines = log() if metrics is None else _lines(metrics)
+        readings = read_text(lines, names, collector.filters or None)
+    return observe(readings, names), readings
+
+
+def observe(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, Any]:
+    """Return the ``observation`` of a trial's status; an empty latest is left out, as in Katib's JSON."""
+    folded = fold(readings, names)
+    return {
+        "metrics": [
+            {"name": name, **{how: value for how, value in values.items() if value}} for name, values in folded.items()
+        ]
+    }
+
+
+def _lines(path: Path | None) -> list[str]:
+    if path is None or not path.is_file():
+        raise Failed(
+            f"the program wrote no metrics file {path.name if path else ''}".rstrip(),
+            "its path must stand in the container's command, args or env: that is where it is made a local one",
+        )
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:  # a carriage return ends no line
+        return file.read().split("\n")

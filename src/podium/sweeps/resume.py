@@ -1,0 +1,106 @@
+"""What a stopped or killed engine left, and the edits Katib allows before an Experiment goes on."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.store import LOST
+from podium.errors import Conflict, InvalidInput
+from podium.manifests.experiment.checks import check
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import Status, restart, unmark
+from podium.manifests.experiment.trial import Trial
+from podium.sweeps.controller import ExperimentController
+from podium.sweeps.supervisor import STOP, ExperimentSupervisor
+
+
+def has_ended(trial: Trial) -> bool:
+    """Tell whether a trial ended for good; one whose engine was stopped or killed runs again."""
+    return trial.state.finished and not trial.state.reason.endswith(LOST)
+
+
+def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
+    """Return an Experiment with other counts, by the rules of Katib's webhook.
+
+    Args:
+        experiment: As stored.
+        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount.
+
+    Raises:
+        InvalidInput: It has ended and may not be restarted, or the counts make no sense.
+    """
+    edited = experiment.changed(lambda manifest: manifest["spec"].update(changes))
+    if edited.limits == experiment.limits:
+        return experiment
+    most, count = edited.limits.max_trials, experiment.trial_count
+    if experiment.state.finished and not restartable(experiment):
+        raise InvalidInput(
+            "a finished Experiment goes on only if it reached maxTrialCount and has resumePolicy LongRunning or "
+            f"FromVolume, but this one has resumePolicy {experiment.resume_policy} and ended with "
+            f"{experiment.state.reason}",
+            "begin a new Experiment; it can start warm from this one's trials",
+        )
+    if most is not None and most <= count:
+        raise InvalidInput(
+            f"maxTrialCount must be above the number of trials there are, but got maxTrialCount={most}, trials={count}",
+            f"give {count + 1} or more",
+        )
+    return check(edited)
+
+
+def resume(cluster: LocalJobs, name: str, changes: Mapping[str, int] | None = None) -> Experiment:
+    """Let a stored Experiment go on in this process: one whose engine was stopped, or a finished one with more trials.
+
+    Args:
+        cluster: Holds it.
+        name: Of the Experiment.
+        changes: New maxTrialCount, parallelTrialCount, maxFailedTrialCount.
+
+    Raises:
+        NotFound: There is none.
+        InvalidInput: It has ended for good, or the changes break a rule.
+        Conflict: Another process runs it.
+    """
+    with cluster.store.alone():  # else two processes could both find it free
+        stored = cluster.experiment(name)
+        if cluster.store.is_supervised("Experiment", name) and not stored.state.finished:
+            raise Conflict(f"Experiment {name} runs in another process", "wait for it or stop it first")
+        edited = edit(stored, changes or {})
+        status: Status = deepcopy(dict(stored.status))
+        if stored.state.reason.endswith(LOST):
+            unmark(status, "Failed")
+        unmark(status, "Stopped")
+        (cluster.store.place("Experiment", name) / STOP).unlink(missing_ok=True)
+        if stored.state.finished and changes:
+            restart(status)
+        edited = edited.with_status(status)
+        controller = ExperimentController(cluster, edited, cluster.store.place("Experiment", name))
+        cluster.store.claim("Experiment", name)
+        spec: dict[str, Any] = dict(edited.spec)
+        resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=status, spec=spec))
+    cluster.supervise("Experiment", name, ExperimentSupervisor(cluster, controller))
+    return Experiment.parse(resumed)
+
+
+def ask_to_stop(cluster: LocalJobs, name: str) -> None:
+    """Ask the process that runs an Experiment, whichever it is, to stop it.
+
+    Raises:
+        NotFound: There is none.
+        InvalidInput: It does not run.
+    """
+    if cluster.experiment(name).state.finished:
+        raise InvalidInput(f"`the Experiment runs` must hold, but {name} does not", f"podium experiment status {name}")
+    (cluster.store.place("Experiment", name) / STOP).touch()
+
+
+def is_stopped(experiment: Experiment) -> bool:
+    """Tell whether somebody stopped an Experiment, so that it can be resumed."""
+    return experiment.condition("Stopped") is not None
+
+
+def restartable(experiment: Experiment) -> bool:
+    """Tell whether a finished Experiment may go on when maxTrialCount is raised."""
+    reached = experiment.state.reason == "ExperimentMaxTrialsReached"
+    return reached and experiment.resume_policy in ("LongRunning", "FromVolume")

@@ -1,0 +1,58 @@
+"""The finished trials of earlier Experiments that a search learns from."""
+
+from podium.cluster.local.store import Store
+from podium.errors import InvalidInput, require
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import EXPERIMENT, WARM_START
+from podium.search.warm_start import CMAES_NEEDS, LEARNING, Earlier, fits
+
+
+def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
+    """Return what an Experiment can learn from before it begins; nothing if it asks for no warm start.
+
+    Args:
+        store: Holds the earlier Experiments and their trials.
+        experiment: Checked.
+
+    Raises:
+        NotFound: There is no such earlier Experiment.
+        InvalidInput: Its algorithm does not learn, the objectives differ, or no trial lies in its space.
+    """
+    names = experiment.warm_start
+    if not names:
+        return []
+    hint = f"choose one of {', '.join(LEARNING)}, or remove the annotation"
+    algorithm = experiment.algorithm.name
+    require(algorithm in LEARNING, f"an algorithm with {WARM_START} learns", hint, algorithm=algorithm)
+    usable: list[Earlier] = []
+    count = 0
+    for name in names:
+        _check_objective(experiment, Experiment.parse(store.read("Experiment", name)))
+        trials = [Trial.parse(one) for one in store.list("Trial", {EXPERIMENT: name})]
+        count += len(trials)
+        usable += [one for trial in trials if (one := _usable(trial, experiment))]
+    least = CMAES_NEEDS if algorithm == "cmaes" else 1
+    if len(usable) < least:
+        raise InvalidInput(
+            f"{algorithm} needs at least {least} finished trials of {', '.join(names)} within the search space, but of "
+            f"{count} trials {len(usable)} are",
+            "a trial counts if it has a result and values for exactly the parameters searched here, all within bounds",
+        )
+    return usable
+
+
+def _check_objective(experiment: Experiment, other: Experiment) -> None:
+    mine, theirs = experiment.objective, other.objective
+    if (mine.metric, mine.maximize, mine.strategy) != (theirs.metric, theirs.maximize, theirs.strategy):
+        raise InvalidInput(
+            f"{WARM_START} names Experiments of the same objective, but {other.name} has to {theirs} and this one to "
+            f"{mine}",
+            "name another one",
+        )
+
+
+def _usable(trial: Trial, experiment: Experiment) -> Earlier | None:
+    if not trial.is_good or trial.value is None or not fits(trial.assignments, experiment.space):
+        return None
+    return Earlier(trial=trial.name, assignments=trial.assignments, value=trial.value)

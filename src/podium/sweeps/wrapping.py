@@ -1,0 +1,137 @@
+"""What Katib's pod webhook does to a trial's job, on this machine (katib: pkg/webhook/v1beta1/pod).
+
+The primary container's command and args are joined with blanks, unquoted, and given to a shell whose output goes to a
+file. That decides what a value with a blank or a ``$`` means, so it is repeated here to the letter. A command without
+anything a shell would read runs as it is: the outcome is the same, and no shell stands between it and a signal.
+"""
+
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from podium.cluster.local.environment import MOST_PROCESSES
+from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.processes.client import cores
+from podium.errors import require
+from podium.manifests.experiment.experiment import Collector, Experiment, Limits
+from podium.manifests.experiment.shell import join, redirected, takes_script
+from podium.manifests.labels import CPU_SHARE, EXPERIMENT, TRIAL
+from podium.manifests.workload import Draft, Workload, set_env
+from podium.search.space import first_values
+from podium.sweeps.checkpoints import trial_directory
+
+_SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
+_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
+_SHELL_WORD = re.compile(
+    r"if|then|else|elif|fi|for|while|until|do|done|case|esac|in|function|select|time|\.|:|alias|bg|break|cd|command|continue"
+    r"|eval|exec|exit|export|fg|getopts|hash|jobs|local|read|readonly|return|set|shift|source|times|trap|type|ulimit|umask"
+    r"|unalias|unset|wait"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrapped:
+    """A trial's job as it runs here."""
+
+    job: Workload
+    """What to create."""
+
+    metrics: Path | None
+    """File or directory that holds the metrics; None: what the replica prints."""
+
+
+def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, checkpoints: Path | None) -> Wrapped:
+    """Return a trial's job with the primary container wrapped.
+
+    Args:
+        experiment: Checked.
+        job: Rendered, named after the trial.
+        directory: The trial's own; files that the collector reads are put there.
+        share: How many cores the job may use.
+        checkpoints: The directory of population based training for this trial.
+    """
+    shutil.rmtree(directory / "metrics", ignore_errors=True)  # of a run that was stopped
+    (directory / "metrics.log").unlink(missing_ok=True)
+    draft = Draft.of(job.manifest)
+    labels = {EXPERIMENT: experiment.name, TRIAL: job.name}
+    draft.label(labels)
+    draft.label_pods(labels)
+    draft.annotate({CPU_SHARE: f"{share:g}"})
+    draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
+    reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
+    metrics: Path | None = None
+    for role, container in draft.containers(experiment.template.primary_container):
+        set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": job.name}])
+        if role not in reporting:
+            continue
+        if checkpoints and (place := trial_directory(experiment)):
+            _mount(draft, role, container, "suggestion-volume", place, checkpoints)
+        if container.get("command"):
+            metrics = _wrap_container(draft, role, container, experiment.collector, directory)
+    return Wrapped(job=Workload(manifest=draft.manifest), metrics=metrics)
+
+
+def _wrap_container(
+    draft: Draft, role: str, container: dict[str, Any], collector: Collector, directory: Path
+) -> Path | None:
+    """Let a container's command write what the collector reads; return where that will be."""
+    words = [*container["command"], *(container.pop("args", None) or [])]
+    shell, script = join(words)
+    argv = None if takes_script(words) else plain_argv(script)
+    metrics: Path | None = None
+    if collector.kind == "StdOut" and argv is None:
+        metrics = directory / "metrics.log"
+        script = redirected(script, shlex.quote(str(metrics)))
+    elif collector.kind != "StdOut":
+        path, local = PurePosixPath(collector.path), directory / "metrics"
+        is_file = collector.kind == "File"
+        metrics = local / path.name if is_file else local
+        _mount(draft, role, container, "metrics-volume", str(path.parent if is_file else path), local)
+    container["command"] = list(argv) if argv is not None else [*shell, script]
+    return metrics
+
+
+def _mount(draft: Draft, role: str, container: dict[str, Any], name: str, folder: str, local: Path) -> None:
+    local.mkdir(parents=True, exist_ok=True)
+    draft.mount_host_path(role, container, name, folder, str(local))
+
+
+def check_trials(cluster: LocalJobs, experiment: Experiment, directory: Path) -> Workload:
+    """Refuse what no trial could run as here, before anything is stored; return the job of a trial that could be.
+
+    Raises:
+        InvalidInput: The cluster would refuse the trials' jobs.
+    """
+    parallel = experiment.limits.parallel
+    law = f"parallelTrialCount <= {MOST_PROCESSES} on one machine"
+    require(parallel <= MOST_PROCESSES, law, "set spec.parallelTrialCount", parallelTrialCount=parallel)
+    values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
+    job = experiment.render(f"{experiment.name}-trial", values)
+    checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
+    wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment.limits), checkpoints).job
+    hint = "remove suspend: nobody starts it here"
+    require(not wrapped.suspended, "a trial's job is not suspended", hint, suspend=wrapped.suspended)
+    cluster.plan(wrapped.manifest)
+    return wrapped
+
+
+def cores_of_a_trial(limits: Limits) -> float:
+    """Return the share of this machine's cores that each of an Experiment's parallel trials has."""
+    return cores() / max(1, min(limits.parallel, limits.max_trials or MOST_PROCESSES))
+
+
+def plain_argv(script: str) -> list[str] | None:
+    """Return the words a shell would make of a command line if it would do nothing but split it; else None.
+
+    Args:
+        script: One line; quotes '…' are understood, everything else that means something to a shell is not.
+    """
+    if not _SAFE.fullmatch(script):
+        return None
+    words = shlex.split(script)
+    if not words or not _WORD.fullmatch(words[0]) or _SHELL_WORD.fullmatch(words[0]):
+        return None
+    return words

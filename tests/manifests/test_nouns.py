@@ -1,0 +1,155 @@
+"""Experiment, Trial and Workload: one reading of a manifest, which stays what it was."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from katibcases import CASES, NASTY, experiment_of
+
+from podium.errors import InvalidInput
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.source import bundled, load
+from podium.manifests.experiment.trial import Trial, best_trial, leaderboard
+from podium.manifests.workload import Workload
+
+
+def a_trial(name: str, value: str, phase: str = "Succeeded", kind: str = "maximize") -> Trial:
+    return Trial(
+        manifest={
+            "kind": "Trial",
+            "metadata": {"name": name, "labels": {"katib.kubeflow.org/experiment": "sweep"}},
+            "spec": {
+                "objective": {"type": kind, "objectiveMetricName": "accuracy"},
+                "parameterAssignments": [{"name": "lr", "value": "0.1"}],
+                "runSpec": {"kind": "Job"},
+            },
+            "status": {
+                "startTime": "2026-01-01T00:00:00Z",
+                "completionTime": "2026-01-01T00:00:02.5Z",
+                "conditions": [{"type": phase, "status": "True", "message": "done"}],
+                "observation": {"metrics": [{"name": "accuracy", "min": value, "max": value, "latest": value}]},
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_parsing_leaves_the_manifest_as_it_was(name: str) -> None:
+    manifest = load(name)
+    before = copy.deepcopy(manifest)
+    experiment = Experiment.parse(manifest)
+    assert manifest == before == experiment.manifest
+    assert experiment.limits.parallel >= 1
+    assert experiment.collector.kind == "StdOut"
+    assert {parameter.name for parameter in experiment.space} == {one["name"] for one in manifest["spec"]["parameters"]}
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_a_rendered_trial_has_no_placeholder_left(name: str) -> None:
+    experiment = Experiment.parse(load(name))
+    values = {parameter.name: parameter.nth(0) if parameter.choices else parameter.text(parameter.low)
+              for parameter in experiment.space}  # fmt: skip
+    job = experiment.render("sweep-abcd1234", values)
+    assert job.name == "sweep-abcd1234"
+    assert "${trialParameters" not in json.dumps(job.manifest)
+    assert any(value in word for value in values.values() for _, one in job.containers() for word in one.words)
+
+
+def test_an_unknown_field_survives_a_change() -> None:
+    manifest = load("random")
+    manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["futureField"] = {"kept": True}
+
+    def rename(draft: dict[str, Any]) -> None:
+        draft["metadata"]["name"] = "other"
+
+    changed = Experiment.parse(manifest).changed(rename)
+    assert changed.name == "other"
+    assert changed.template.workload.spec["futureField"] == {"kept": True}
+    assert "resumePolicy" in changed.spec
+
+
+def test_wrong_types_are_refused_by_field() -> None:
+    with pytest.raises(InvalidInput, match=r"spec\.parallelTrialCount"):
+        Experiment.parse({"kind": "Experiment", "spec": {"parallelTrialCount": "two"}})
+
+
+def test_an_empty_experiment_reads_as_defaults() -> None:
+    experiment = Experiment.parse({"kind": "Experiment"})
+    assert experiment.objective.metrics == ()
+    assert experiment.limits.parallel == 3
+    assert experiment.template.primary_containers() == []
+
+
+def test_a_pytorchjob_reads_as_master_and_workers() -> None:
+    pod = {"spec": {"containers": [{"name": "pytorch", "image": "i", "command": ["python"], "args": ["a.py"]}]}}
+    replicas = {"Master": {"replicas": 1, "template": pod}, "Worker": {"replicas": 2, "template": pod}}
+    job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": replicas, "nprocPerNode": "4",
+                                                         "runPolicy": {"activeDeadlineSeconds": 60}}})  # fmt: skip
+    assert [(one.role, one.count) for one in job.replicas] == [("Master", 1), ("Worker", 2)]
+    assert job.workers == 2
+    assert job.active_deadline_seconds == 60
+    assert job.processes_per_replica == 4
+    assert [one.words for _, one in job.containers()] == [("python", "a.py")] * 2
+    worker = job.replica("Worker")
+    assert worker is not None
+    assert worker.pod.containers[0].path == "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]"
+
+
+def test_changing_one_replica_leaves_its_twin_alone() -> None:
+    pod = {"spec": {"containers": [{"name": "pytorch"}]}}  # one object twice, as YAML anchors make it
+    job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": pod},
+                                                                                 "Worker": {"template": pod}}}})  # fmt: skip
+    changed = job.changed(lambda draft: next(iter(draft.containers()))[1].update(image="new"))
+    assert [one.image for _, one in changed.containers()] == ["new", ""]
+    assert [one.image for _, one in job.containers()] == ["", ""]
+
+
+@pytest.mark.parametrize("wrong", [7, "x", ["a"], {"containers": 5}, {"containers": [3]}, None])
+def test_a_pod_of_the_wrong_shape_reads_as_empty(wrong: Any) -> None:
+    job = Workload.parse({"kind": "Job", "spec": {"template": {"spec": wrong}}})
+    assert [one.name for _, one in job.containers() if one.name] == []
+
+
+def test_a_trial_tells_value_time_and_state() -> None:
+    trial = a_trial("sweep-1", "0.9")
+    assert trial.experiment == "sweep"
+    assert trial.value == 0.9
+    assert trial.seconds == 2.5
+    assert trial.phase == "Succeeded"
+    assert trial.assignments == {"lr": "0.1"}
+    assert trial.summary()["metrics"]["accuracy"]["latest"] == "0.9"
+
+
+def test_the_best_trial_has_a_number_and_ended_well() -> None:
+    trials = [a_trial("a", "0.5"), a_trial("b", "nan"), a_trial("c", "0.99", phase="Failed"), a_trial("d", "0.7")]
+    assert [one.name for one in leaderboard(trials)] == ["c", "d", "a", "b"]
+    best = best_trial(trials)
+    assert best is not None
+    assert best.name == "d"
+
+
+def test_less_is_better_where_the_objective_minimizes() -> None:
+    best = best_trial([a_trial("a", "0.5", kind="minimize"), a_trial("b", "0.7", kind="minimize")])
+    assert best is not None
+    assert best.name == "a"
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_what_a_real_katib_ran_reads_in_full(case: str) -> None:
+    manifest = experiment_of(CASES[case])
+    experiment = Experiment.parse(manifest)
+    assert experiment.template.workload.kind == manifest["spec"]["trialTemplate"]["trialSpec"]["kind"]
+    assert experiment.template.success_condition
+    assert all(container.command for _, container in experiment.wrapped_containers())
+    assert bool(experiment.wrapped_containers()) == experiment.collector.wraps
+
+
+@pytest.mark.parametrize("value", NASTY, ids=repr)
+def test_nonsense_in_a_job_reads_as_something(value: Any) -> None:
+    for job in ({"kind": value}, {"kind": "Job", "spec": value}, {"kind": "PyTorchJob", "metadata": value,
+                "spec": {"pytorchReplicaSpecs": {"Master": value}, "nprocPerNode": value}}):  # fmt: skip
+        workload = Workload.parse(job)
+        assert all(isinstance(one.name, str) and isinstance(one.words, tuple) for _, one in workload.containers())
+        assert workload.workers >= 0
+        assert workload.processes_per_replica is None or workload.kind == "PyTorchJob"
