@@ -14,7 +14,18 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = {"components": "components", "experiments": "experiments", "pipelines": "pipelines", "trainer": "trainer"}
 HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optuna", "onnx", "onnxruntime", "scipy"}
 
-BASE = {"errors", "documents", "yaml_loader", "settings", "interrupts", "onnx_files", "pod", "terminal", "__version__"}
+BASE = {
+    "errors",
+    "documents",
+    "yaml_loader",
+    "settings",
+    "interrupts",
+    "machine",
+    "onnx_files",
+    "pod",
+    "terminal",
+    "__version__",
+}
 """Modules without a room; they import each other only."""
 
 ALLOWED: dict[str, set[str]] = {

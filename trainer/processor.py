@@ -1,7 +1,6 @@
 """How this machine computes: number of threads, memory and precision."""
 
 import ctypes
-import math
 import os
 import platform
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from podium.machine import cores
 from podium.trainer.config import TrainConfig
 from podium.trainer.world import World
 
@@ -23,7 +23,7 @@ def set_threads(config: TrainConfig, environ: Mapping[str, str] = os.environ) ->
     make every step slower.
     """
     ranks = max(1, _first_number(environ.get("LOCAL_WORLD_SIZE")))
-    count = config.threads or _first_number(environ.get("OMP_NUM_THREADS")) or max(1, usable_cores() // ranks)
+    count = config.threads or _first_number(environ.get("OMP_NUM_THREADS")) or max(1, cores() // ranks)
     torch.set_num_threads(count)
     return count
 
@@ -44,16 +44,6 @@ def keep_memory() -> None:
     if mallopt is not None and platform.libc_ver()[0] == "glibc":
         mallopt(M_MMAP_THRESHOLD, 1 << 30)  # from the heap, not by mmap
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)  # never shrink the heap
-
-
-def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Return the cores this process may use: its affinity, limited by a container's CPU quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        limit, period = quota.read_text().split()
-        return cores if limit == "max" else max(1, min(cores, math.ceil(int(limit) / int(period))))
-    except (OSError, ValueError):
-        return cores
 
 
 def pick_precision(config: TrainConfig, world: World) -> str:

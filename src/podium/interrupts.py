@@ -1,4 +1,8 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: what it started is stopped, and what can go on later says so."""
+"""SIGTERM and SIGHUP end a command or a step as Ctrl-C does: an exception unwinds it, and clean-up runs once.
+
+Two places handle SIGTERM otherwise, since they must finish something first: the trainer its training step, and
+``podium.run.child`` the pipeline step that got the signal too.
+"""
 
 import signal
 import threading
@@ -53,7 +57,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise Terminated, once: a second one must not break off the clean-up of the first.
+    """Let SIGTERM and SIGHUP raise Terminated, once: a second one (KFP often sends two) must not stop the clean-up.
 
     A signal that is ignored (nohup) stays so. Python handles signals in the main thread only; in others this does
     nothing.

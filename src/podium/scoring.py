@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
+from podium.machine import cores
 from podium.onnx_files import read_model
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Model:
         self.name = "the model" if isinstance(model, bytes) else str(model)
         if isinstance(model, Path) and not model.is_file():
             raise NotFound(f"there is no model file {model}")
-        self._session = _open(model, self.name, threads or _processors())
+        self._session = _open(model, self.name, threads or cores())
         _check_input(self._session.get_inputs(), self.name)
 
     def logits(self, images: "NDArray[np.uint8]", *, batch: int = 500) -> "NDArray[np.float32]":
@@ -204,11 +205,6 @@ def _check_input(inputs: list[Any], name: str) -> None:
     sides = inputs[0].shape[1:] if fits else []
     if not fits or any(isinstance(side, int) and side != 28 for side in sides):
         raise InvalidInput(f"{name} takes {found or 'no input'}", CONTRACT)
-
-
-def _processors() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _first_line(error: Exception) -> str:

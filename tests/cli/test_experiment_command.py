@@ -19,7 +19,7 @@ from podium.cli import main
 from podium.cli.experiment import experiment
 from podium.cli.experiment_view import Screen
 from podium.manifests.experiment import bundled, load
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
 PROGRAM = """
@@ -122,7 +122,7 @@ def test_a_terminal_shows_a_table_that_keeps_the_best_trial_in_sight(
 ) -> None:
     podium("run", manifest(most=27), "--parallel-trials", "9", "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)
-    with LocalCluster(tmp_path / "podium-home" / "cluster") as cluster:
+    with LocalSweeps(tmp_path / "podium-home" / "cluster") as cluster:
         view = Screen(cluster, "sweep")
         view.look()
         drawn: dict[int, str] = {}

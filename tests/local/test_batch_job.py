@@ -9,12 +9,12 @@ import pytest
 from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
 from podium.manifests.conditions import status_of
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "cluster") as there:
+def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
+    with LocalSweeps(tmp_path / "cluster") as there:
         yield there
 
 
@@ -24,7 +24,7 @@ def job(script: str, restart: str = "Never", **spec: Any) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": template} | spec}
 
 
-def run(cluster: LocalCluster, manifest: Manifest) -> Manifest:
+def run(cluster: LocalSweeps, manifest: Manifest) -> Manifest:
     cluster.create(manifest)
     *_, last = cluster.watch("Job", "job", timeout=60)
     return last
@@ -34,11 +34,11 @@ def reasons(last: Manifest) -> list[tuple[str, str, str]]:
     return [(one["type"], one["reason"], one["message"]) for one in last["status"]["conditions"]]
 
 
-def logs(cluster: LocalCluster, count: int) -> list[str]:
+def logs(cluster: LocalSweeps, count: int) -> list[str]:
     return [line for n in range(count) for line in cluster.logs("Job", "job", f"pod-{n}", follow=True)]
 
 
-def test_a_completed_job_says_it_in_two_conditions(cluster: LocalCluster) -> None:
+def test_a_completed_job_says_it_in_two_conditions(cluster: LocalSweeps) -> None:
     last = run(cluster, job("true"))
     message = "Reached expected number of succeeded pods"
     assert reasons(last) == [
@@ -50,7 +50,7 @@ def test_a_completed_job_says_it_in_two_conditions(cluster: LocalCluster) -> Non
     assert last["status"]["completionTime"]
 
 
-def test_each_try_under_never_is_a_pod_of_its_own(cluster: LocalCluster) -> None:
+def test_each_try_under_never_is_a_pod_of_its_own(cluster: LocalSweeps) -> None:
     last = run(cluster, job("pwd; exit 1", backoffLimit=1))
     message = "Job has reached the specified backoff limit"
     assert reasons(last)[-1] == ("Failed", "BackoffLimitExceeded", message)
@@ -58,37 +58,37 @@ def test_each_try_under_never_is_a_pod_of_its_own(cluster: LocalCluster) -> None
     assert len(set(logs(cluster, 2))) == 2
 
 
-def test_on_failure_restarts_the_same_pod_until_the_limit(cluster: LocalCluster) -> None:
+def test_on_failure_restarts_the_same_pod_until_the_limit(cluster: LocalSweeps) -> None:
     last = run(cluster, job("echo try; exit 1", restart="OnFailure", backoffLimit=2))
     assert status_of(last).reason == "BackoffLimitExceeded"
     assert last["status"]["failed"] == 1
     assert 2 <= len(logs(cluster, 1)) <= 3
 
 
-def test_a_second_try_may_succeed(cluster: LocalCluster) -> None:
+def test_a_second_try_may_succeed(cluster: LocalSweeps) -> None:
     last = run(cluster, job("test -e done && exit 0; touch done; exit 1", restart="OnFailure"))
     assert status_of(last).succeeded
 
 
-def test_a_deadline_fails_the_job_and_stops_its_pod(cluster: LocalCluster) -> None:
+def test_a_deadline_fails_the_job_and_stops_its_pod(cluster: LocalSweeps) -> None:
     last = run(cluster, job("sleep 60", activeDeadlineSeconds=1))
     assert reasons(last)[-1] == ("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
     assert last["status"]["failed"] == 1
 
 
-def test_indexed_completions_each_run_once_with_their_index(cluster: LocalCluster) -> None:
+def test_indexed_completions_each_run_once_with_their_index(cluster: LocalSweeps) -> None:
     script = "echo $JOB_COMPLETION_INDEX"
     last = run(cluster, job(script, completions=3, parallelism=2, completionMode="Indexed"))
     assert last["status"]["succeeded"] == 3
     assert sorted(logs(cluster, 3)) == ["0", "1", "2"]
 
 
-def test_no_more_pods_run_at_once_than_parallelism_says(cluster: LocalCluster) -> None:
+def test_no_more_pods_run_at_once_than_parallelism_says(cluster: LocalSweeps) -> None:
     script = "mkdir ../../one || exit 3; sleep 0.1; rmdir ../../one"
     assert run(cluster, job(script, completions=3, parallelism=1, backoffLimit=0))["status"]["succeeded"] == 3
 
 
-def test_without_completions_the_first_success_ends_the_queue(cluster: LocalCluster) -> None:
+def test_without_completions_the_first_success_ends_the_queue(cluster: LocalSweeps) -> None:
     assert run(cluster, job("true", parallelism=2))["status"]["succeeded"] == 2
 
 
@@ -102,7 +102,7 @@ def test_without_completions_the_first_success_ends_the_queue(cluster: LocalClus
         ({"podFailurePolicy": {"rules": []}}, "cannot honour it"),
     ],
 )
-def test_what_breaks_a_rule_or_cannot_be_honoured_is_refused(cluster: LocalCluster, change: Any, words: str) -> None:
+def test_what_breaks_a_rule_or_cannot_be_honoured_is_refused(cluster: LocalSweeps, change: Any, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         cluster.create(job("true", **change))
     assert not cluster.list("Job")

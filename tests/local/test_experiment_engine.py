@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from podium.cluster.local.processes.client import cores
 from podium.errors import Conflict, InvalidInput
+from podium.machine import cores
 from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 from podium.sweeps.wrapping import plain_argv
 
 LOSS = "import sys; print('loss=' + sys.argv[1])"
@@ -42,7 +42,7 @@ def experiment(
     return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "e"}, "spec": given}
 
 
-def run(cluster: LocalCluster, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     cluster.create(manifest)
     for _ in cluster.watch("Experiment", "e", timeout=60):
         pass
@@ -52,12 +52,12 @@ def run(cluster: LocalCluster, manifest: dict[str, Any]) -> tuple[dict[str, Any]
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Any:
-    with LocalCluster(tmp_path, fork_server=False) as opened:
+    with LocalSweeps(tmp_path, fork_server=False) as opened:
         yield opened
 
 
 def test_a_job_that_ends_without_either_condition_fails_the_trial_instead_of_running_for_ever(
-    cluster: LocalCluster,
+    cluster: LocalSweeps,
 ) -> None:
     template = {"successCondition": 'status.conditions.#(type=="Never")#', "failureCondition": 'status.x.#(y=="z")'}
     found, trials = run(cluster, experiment(template=template, maxTrialCount=1, maxFailedTrialCount=1))
@@ -65,7 +65,7 @@ def test_a_job_that_ends_without_either_condition_fails_the_trial_instead_of_run
     assert "neither success nor failure condition holds" in trials[0]["status"]["conditions"][-1]["message"]
 
 
-def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalCluster) -> None:
+def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment("print('loss=0.3'); print('loss=0.1'); print('loss=0.2')", maxTrialCount=1))
     assert trials[0]["status"]["observation"]["metrics"] == [
         {"name": "loss", "min": "0.1", "max": "0.3", "latest": "0.2"}
@@ -74,7 +74,7 @@ def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalCl
 
 @pytest.mark.parametrize("words", [(), ("$NOTHING",)], ids=["without a shell", "by a shell"])
 def test_what_a_container_printed_before_its_restart_is_no_metric(
-    words: tuple[str, ...], cluster: LocalCluster, tmp_path: Path
+    words: tuple[str, ...], cluster: LocalSweeps, tmp_path: Path
 ) -> None:
     program, seen = tmp_path / "program.py", tmp_path / "seen"
     program.write_text(
@@ -89,13 +89,13 @@ def test_what_a_container_printed_before_its_restart_is_no_metric(
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
 
 
-def test_a_failed_trials_traceback_is_in_its_log_though_a_shell_caught_it(cluster: LocalCluster) -> None:
+def test_a_failed_trials_traceback_is_in_its_log_though_a_shell_caught_it(cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment("print(1); raise SystemExit('broken')", maxTrialCount=1))
     assert sorted(cluster.logs("Trial", trials[0]["metadata"]["name"])) == ["1", "broken"]
 
 
 @pytest.mark.parametrize("retain", [False, True])
-def test_a_trials_log_stays_readable_whether_its_job_is_retained_or_not(retain: bool, cluster: LocalCluster) -> None:
+def test_a_trials_log_stays_readable_whether_its_job_is_retained_or_not(retain: bool, cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment(template={"retain": retain}))
     assert len(cluster.list("Job")) == (2 if retain else 0)
     for trial in trials:
@@ -103,7 +103,7 @@ def test_a_trials_log_stays_readable_whether_its_job_is_retained_or_not(retain: 
         assert list(cluster.logs("Trial", trial["metadata"]["name"])) == [f"loss={value}"]
 
 
-def test_trials_share_the_cores_and_know_their_names(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_trials_share_the_cores_and_know_their_names(cluster: LocalSweeps, tmp_path: Path) -> None:
     script = "import os, sys; print(os.environ['KATIB_TRIAL_NAME'], os.environ['OMP_NUM_THREADS']); print('loss=1')"
     _, trials = run(cluster, experiment(script, parallelTrialCount=2))
     for trial in trials:
@@ -112,7 +112,7 @@ def test_trials_share_the_cores_and_know_their_names(cluster: LocalCluster, tmp_
         assert int(threads) == max(1, cores() // 2)
 
 
-def test_asha_is_ours_and_runs_to_its_end(cluster: LocalCluster) -> None:
+def test_asha_is_ours_and_runs_to_its_end(cluster: LocalSweeps) -> None:
     settings = [{"name": "r_l", "value": "9"}, {"name": "resource_name", "value": "epochs"}]
     spec = experiment(
         "import sys; print('loss=' + sys.argv[1])",
@@ -130,7 +130,7 @@ def test_asha_is_ours_and_runs_to_its_end(cluster: LocalCluster) -> None:
     assert set(levels) == {"1", "3", "9"}
 
 
-def test_a_grid_without_a_limit_ends_when_it_is_exhausted(cluster: LocalCluster) -> None:
+def test_a_grid_without_a_limit_ends_when_it_is_exhausted(cluster: LocalSweeps) -> None:
     spec = experiment(algorithm={"algorithmName": "grid"}, maxTrialCount=None)
     spec["spec"]["parameters"][0]["feasibleSpace"]["step"] = "0.5"
     found, trials = run(cluster, spec)
@@ -138,14 +138,14 @@ def test_a_grid_without_a_limit_ends_when_it_is_exhausted(cluster: LocalCluster)
     assert sorted(trial["spec"]["parameterAssignments"][0]["value"] for trial in trials) == ["0.0", "0.5", "1.0"]
 
 
-def test_every_value_a_trial_reported_is_kept_beside_it(cluster: LocalCluster) -> None:
+def test_every_value_a_trial_reported_is_kept_beside_it(cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment("print('2026-01-01T00:00:00Z loss=0.5'); print('loss=0.4')"))
     place = cluster.store.place("Trial", trials[0]["metadata"]["name"])
     rows = json.loads((place / "readings.json").read_text())
     assert rows == [["loss", "0.5", "2026-01-01T00:00:00+00:00"], ["loss", "0.4", "0001-01-01T00:00:00+00:00"]]
 
 
-def test_a_template_that_this_machine_cannot_honour_is_refused_at_once(cluster: LocalCluster) -> None:
+def test_a_template_that_this_machine_cannot_honour_is_refused_at_once(cluster: LocalSweeps) -> None:
     spec = experiment()
     pod = spec["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
     pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
@@ -155,7 +155,7 @@ def test_a_template_that_this_machine_cannot_honour_is_refused_at_once(cluster: 
     assert cluster.list("Experiment") == []
 
 
-def test_a_name_that_is_taken_is_a_conflict(cluster: LocalCluster) -> None:
+def test_a_name_that_is_taken_is_a_conflict(cluster: LocalSweeps) -> None:
     run(cluster, experiment(maxTrialCount=1))
     with pytest.raises(Conflict):
         cluster.create(experiment(maxTrialCount=1))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from test_experiment_engine import experiment, run
 
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 WRITER = """
 import sys
@@ -36,7 +36,7 @@ def test_scalars_of_event_files_are_a_trials_metrics(metric: str, tmp_path: Path
         objective=objective,
         metricsCollectorSpec=collector,
     )
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         found, (trial,) = run(cluster, manifest)
     assert found["status"]["trialsSucceeded"] == 1
     (metrics,) = trial["status"]["observation"]["metrics"]

@@ -7,14 +7,14 @@ import pytest
 from katibcases import CASES, experiment_of
 
 from podium.errors import InvalidInput
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import resume
 
 RESUMED = {"e7-longrunning", "e7-fromvolume", "e7-never"}
 SEARCH_DEPENDS = {"c1-medianstop", "c1-medianstop-no-retain", "c2-medianstop-defaults", "c3-medianstop-unparsable"}
 
 
-def run(cluster: LocalCluster, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run an Experiment until none of its trials runs any more."""
     name = cluster.create(manifest)["metadata"]["name"]
     for _ in cluster.watch("Experiment", name, timeout=90):
@@ -68,7 +68,7 @@ def row_of(trial: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
 def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     expected = case.get("podium") or case["katib"]
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         experiment, trials = run(cluster, experiment_of(case))
     status = experiment["status"]
     assert conditions(status) == expected["conditions"]
@@ -86,7 +86,7 @@ def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> Non
 def test_an_experiment_takes_more_trials_only_if_it_did_in_katib(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     more = {"maxTrialCount": case["spec"]["maxTrialCount"] * 2}
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         run(cluster, experiment_of(case))
         assert cluster.join("Experiment", name, 30)
         if name == "e7-never":
@@ -103,7 +103,7 @@ def test_an_experiment_takes_more_trials_only_if_it_did_in_katib(name: str, tmp_
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "refused" in case.get("podium", {})])
 def test_what_katib_takes_and_never_ends_is_refused_before_anything_is_stored(name: str, tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         with pytest.raises(InvalidInput) as caught:
             cluster.create(experiment_of(CASES[name]))
         assert CASES[name]["podium"]["refused"] in caught.value.message
@@ -115,7 +115,7 @@ def test_what_katib_takes_and_never_ends_is_refused_before_anything_is_stored(na
 def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     settings = {one["name"]: int(one["value"]) for one in case["spec"]["earlyStopping"].get("algorithmSettings", [])}
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         experiment, trials = run(cluster, experiment_of(case))
     maximize = case["spec"]["objective"]["type"] == "maximize"
     shapes = {row["conditions"][-1].partition("=")[0]: row for row in CASES["c1-medianstop"]["katib"]["trials"]}
@@ -142,7 +142,7 @@ def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path)
 
 
 def test_a_value_that_is_no_number_under_a_rule_fails_the_trial_and_says_which_line(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         experiment, trials = run(cluster, experiment_of(CASES["c3-medianstop-unparsable"]))
     assert conditions(experiment["status"]) == CASES["c3-medianstop-unparsable"]["katib"]["conditions"]
     for trial in trials:
@@ -154,7 +154,7 @@ def test_a_value_that_is_no_number_under_a_rule_fails_the_trial_and_says_which_l
 
 
 def test_a_goal_ends_the_experiment_at_once_and_leaves_the_other_trial_running(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment_of(CASES["e3-goal-running"]))
         *_, ended = cluster.watch("Experiment", "e3-goal-running", timeout=60)
         assert conditions(ended["status"])[-1] == "Succeeded=True ExperimentGoalReached"

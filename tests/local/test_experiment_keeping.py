@@ -10,7 +10,7 @@ from test_experiment_engine import experiment, run
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.labels import WARM_START
 from podium.steps.retention import plan_retention, remove
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import resume
 
 TRAINER = """
@@ -29,8 +29,8 @@ RECORD = {"environment.json", "hyperparameters.json", "metrics.json"}
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "cluster", fork_server=False) as opened:
+def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
+    with LocalSweeps(tmp_path / "cluster", fork_server=False) as opened:
         yield opened
 
 
@@ -46,7 +46,7 @@ def files(place: Path) -> set[str]:
     return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
 
 
-def test_only_the_best_keep_their_weights_and_every_record_stays(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_only_the_best_keep_their_weights_and_every_record_stays(cluster: LocalSweeps, tmp_path: Path) -> None:
     models = tmp_path / "my models"
     _, trials = run(cluster, sweep(str(models)))
     ranked = sorted(trials, key=lambda trial: float(trial["spec"]["parameterAssignments"][0]["value"]))
@@ -66,7 +66,7 @@ def test_only_the_best_keep_their_weights_and_every_record_stays(cluster: LocalC
     assert plan_retention(cluster, "e", best=2).removed == (), "the second time there is nothing to do"
 
 
-def test_trials_that_failed_lose_their_weights_and_those_that_run_do_not(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_trials_that_failed_lose_their_weights_and_those_that_run_do_not(cluster: LocalSweeps, tmp_path: Path) -> None:
     spec = sweep(str(tmp_path / "models"))
     spec["spec"]["parameters"][0]["feasibleSpace"] = {"min": "0.5", "max": "1.5"}
     run(cluster, spec)
@@ -80,13 +80,13 @@ def test_trials_that_failed_lose_their_weights_and_those_that_run_do_not(cluster
         cluster.store.update("Trial", name, lambda trial, status=status: trial.update(status=status))
     assert plan_retention(cluster, "e", best=1).removed == ()
     cluster.close()
-    with LocalCluster(cluster.store.directory, fork_server=False) as other:  # as after a kill: they will run again
+    with LocalSweeps(cluster.store.directory, fork_server=False) as other:  # as after a kill: they will run again
         assert plan_retention(other, "e", best=1).removed == ()
 
 
 @pytest.mark.parametrize("output", [None, "relative/models"])
 def test_without_a_place_of_each_trials_own_nothing_is_kept_or_removed(
-    output: str | None, cluster: LocalCluster
+    output: str | None, cluster: LocalSweeps
 ) -> None:
     spec = sweep(output) if output else experiment()
     run(cluster, spec)
@@ -95,14 +95,14 @@ def test_without_a_place_of_each_trials_own_nothing_is_kept_or_removed(
     assert "trialSpec.Name" in str(caught.value.hint)
 
 
-def test_keeping_asks_for_at_least_one_and_for_a_sweep_that_exists(cluster: LocalCluster) -> None:
+def test_keeping_asks_for_at_least_one_and_for_a_sweep_that_exists(cluster: LocalSweeps) -> None:
     with pytest.raises(InvalidInput, match="best >= 1"):
         plan_retention(cluster, "e", best=0)
     with pytest.raises(NotFound):
         plan_retention(cluster, "nobody", best=1)
 
 
-def test_optuna_finds_the_trials_of_a_sweep_in_its_journal(cluster: LocalCluster) -> None:
+def test_optuna_finds_the_trials_of_a_sweep_in_its_journal(cluster: LocalSweeps) -> None:
     import optuna
 
     _, trials = run(cluster, experiment(maxTrialCount=3))
@@ -122,7 +122,7 @@ def test_no_trial_of_an_ended_study_is_left_running(ended: str, tmp_path: Path) 
     script = slow + "open(sys.argv[2], 'x'); print('loss=0')" if reached else "print('loss=1')"
     manifest = experiment(script, words=("${trialParameters.x}", str(tmp_path / "done")), maxTrialCount=2)
     manifest["spec"]["objective"]["goal"] = 0
-    with LocalCluster(tmp_path / "cluster", fork_server=False) as cluster:
+    with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
         cluster.create(manifest | {"spec": manifest["spec"] | {"parallelTrialCount": 1 + reached}})
         for _ in cluster.watch("Experiment", "e", timeout=60):
             pass  # and as a pipeline's sweep does, close the cluster as soon as it has ended
@@ -131,7 +131,7 @@ def test_no_trial_of_an_ended_study_is_left_running(ended: str, tmp_path: Path) 
     assert "RUNNING" not in found
 
 
-def earlier(cluster: LocalCluster, name: str, count: int) -> list[float]:
+def earlier(cluster: LocalSweeps, name: str, count: int) -> list[float]:
     """Run a random sweep that ends with these many trials; return their values."""
     manifest = experiment(maxTrialCount=count)
     manifest["metadata"]["name"] = name
@@ -148,7 +148,7 @@ def warm(algorithm: str = "tpe", names: str = "first", **spec: Any) -> dict[str,
     return manifest
 
 
-def study_of(cluster: LocalCluster) -> Any:
+def study_of(cluster: LocalSweeps) -> Any:
     import optuna
 
     journal = cluster.store.place("Experiment", "e") / "optuna.journal"
@@ -156,7 +156,7 @@ def study_of(cluster: LocalCluster) -> Any:
     return optuna.load_study(study_name="e", storage=optuna.storages.JournalStorage(backend))
 
 
-def test_a_warm_sweep_knows_the_earlier_trials_and_does_not_count_them(cluster: LocalCluster) -> None:
+def test_a_warm_sweep_knows_the_earlier_trials_and_does_not_count_them(cluster: LocalSweeps) -> None:
     values = earlier(cluster, "first", 2) + earlier(cluster, "second", 1)
     found, trials = run(cluster, warm(names="first, second", maxTrialCount=1))
     assert (len(trials), found["status"]["trials"]) == (1, 1)
@@ -166,7 +166,7 @@ def test_a_warm_sweep_knows_the_earlier_trials_and_does_not_count_them(cluster: 
     assert {one.user_attrs["from"][:5] for one in known[:3]} == {"first", "secon"}
 
 
-def test_a_warm_sweep_goes_on_after_its_sources_are_gone_and_learns_them_once(cluster: LocalCluster) -> None:
+def test_a_warm_sweep_goes_on_after_its_sources_are_gone_and_learns_them_once(cluster: LocalSweeps) -> None:
     earlier(cluster, "first", 2)
     run(cluster, warm(resumePolicy="LongRunning", maxTrialCount=1))
     cluster.delete("Experiment", "first")
@@ -213,7 +213,7 @@ def test_what_was_learnt_moves_the_first_point_towards_the_good_ones(tmp_path: P
     ],
 )
 def test_a_warm_start_that_would_not_be_one_is_refused_before_anything_is_stored(
-    change: dict[str, Any], law: str, cluster: LocalCluster
+    change: dict[str, Any], law: str, cluster: LocalSweeps
 ) -> None:
     earlier(cluster, "first", 1)
     spaces = {

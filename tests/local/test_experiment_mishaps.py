@@ -18,7 +18,7 @@ from podium.errors import Conflict, Failed, InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.search.journal import JOURNAL
 from podium.sweeps.early_stopping import RuleWatch
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 from podium.sweeps.metrics_collector import collect
 from podium.sweeps.resume import resume
 
@@ -31,7 +31,7 @@ def until(holds: Any, seconds: float = 20) -> None:
 
 
 def test_a_trial_whose_start_meets_the_end_of_the_engine_has_not_failed(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         supervise, reached, go_on = cluster.supervise, threading.Event(), threading.Event()
 
         def late(kind: str, *rest: Any) -> None:
@@ -48,7 +48,7 @@ def test_a_trial_whose_start_meets_the_end_of_the_engine_has_not_failed(tmp_path
         until(lambda: cluster._closed)
         go_on.set()
         closing.join(30)
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 1
 
@@ -57,7 +57,7 @@ def test_a_trial_ended_by_a_stop_during_a_long_suggestion_still_counts_for_the_s
     import optuna
 
     script = "import sys, time; time.sleep(1); print('loss=' + sys.argv[1])"
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment(script, maxTrialCount=2))
         until(lambda: cluster.get("Experiment", "e").get("status", {}).get("trialsRunning") == 1)
         controller = cluster._supervisors["Experiment", "e"]._controller  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ def test_a_trial_ended_by_a_stop_during_a_long_suggestion_still_counts_for_the_s
         controller._reconcile = slow
         controller._events.put(None)
         assert suggesting.wait(10)
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 2
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "experiments/e" / JOURNAL))
@@ -86,11 +86,11 @@ def test_a_trial_that_runs_again_reports_nothing_of_the_run_before(tmp_path: Pat
     )
     collector = {"collector": {"kind": "File"}, "source": {"fileSystemPath": {"path": "/m/x.log", "format": "TEXT"}}}
     words = ("${trialParameters.x}", "/m/x.log", str(again))
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment(script, words=words, maxTrialCount=1, metricsCollectorSpec=collector))
         until(lambda: any(path.stat().st_size for path in tmp_path.glob("trials/*/metrics/x.log")))
     again.touch()
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         finish(cluster, "e")
         (trial,) = cluster.list("Trial")
@@ -99,7 +99,7 @@ def test_a_trial_that_runs_again_reports_nothing_of_the_run_before(tmp_path: Pat
 
 def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> None:
     whole = {"name": "x", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "3"}}
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         create = cluster.store.create
 
         def interrupted(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> Non
         cluster.create(experiment(**spec))
         assert cluster.join("Experiment", "e", 30)
         cluster.store.update("Experiment", "e", _forget_the_failure)
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         finish(cluster, "e")
         assert sorted(points(cluster, "e")) == ["1", "2", "3"]
@@ -127,14 +127,14 @@ def _forget_the_failure(manifest: dict[str, Any]) -> None:
 def test_a_job_that_would_be_removed_at_once_is_read_first(tmp_path: Path) -> None:
     manifest = experiment(maxTrialCount=3)
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["ttlSecondsAfterFinished"] = 0
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         assert run(cluster, manifest)[0]["status"]["trialsSucceeded"] == 3
 
 
 def test_a_suspended_trial_is_refused_for_nobody_would_start_it(tmp_path: Path) -> None:
     manifest = experiment()
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["suspend"] = True
-    with LocalCluster(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match="not suspended"):
+    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match="not suspended"):
         cluster.create(manifest)
 
 
@@ -164,20 +164,20 @@ def test_a_line_that_is_no_json_object_fails_the_trial_under_a_rule(line: str) -
 
 
 def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("import time; time.sleep(60)", maxTrialCount=1))
         until(lambda: cluster.get("Experiment", "e").get("status", {}).get("trialsRunning") == 1)
     refused: list[Conflict] = []
     together = threading.Barrier(2)
 
-    def go_on(cluster: LocalCluster) -> None:
+    def go_on(cluster: LocalSweeps) -> None:
         together.wait(10)
         try:
             resume(cluster, "e")
         except Conflict as error:
             refused.append(error)
 
-    with LocalCluster(tmp_path, fork_server=False) as one, LocalCluster(tmp_path, fork_server=False) as other:
+    with LocalSweeps(tmp_path, fork_server=False) as one, LocalSweeps(tmp_path, fork_server=False) as other:
         threads = [threading.Thread(target=go_on, args=(cluster,)) for cluster in (one, other)]
         for thread in threads:
             thread.start()
@@ -189,12 +189,12 @@ def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
 ON_A_SMALL_DISK = """
 import json, sys
 from pathlib import Path
-from podium.sweeps.local import LocalCluster
-with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
+from podium.sweeps.local import LocalSweeps
+with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     cluster.create(json.loads(sys.argv[2]))
     assert cluster.join("Experiment", "e", 30), "it waits for ever"
 Path(sys.argv[1], "big").unlink()
-with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
+with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     from podium.sweeps.resume import resume
     print(cluster.get("Experiment", "e")["status"]["conditions"][-1])
     resume(cluster, "e")

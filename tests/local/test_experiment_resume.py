@@ -14,7 +14,7 @@ import pytest
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import Experiment
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import ask_to_stop, is_stopped, resume
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
@@ -45,7 +45,7 @@ def experiment(name: str, *, policy: str = "Never", most: int = 2, seconds: floa
     }
 
 
-def finish(cluster: LocalCluster, name: str) -> dict[str, Any]:
+def finish(cluster: LocalSweeps, name: str) -> dict[str, Any]:
     for _ in cluster.watch("Experiment", name, timeout=60):
         pass
     assert cluster.join("Experiment", name, 30)
@@ -56,17 +56,17 @@ def types(found: dict[str, Any]) -> list[str]:
     return [f"{one['type']}={one['status']}" for one in found["status"]["conditions"]]
 
 
-def points(cluster: LocalCluster, name: str) -> list[str]:
+def points(cluster: LocalSweeps, name: str) -> list[str]:
     trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": name})
     return [trial["spec"]["parameterAssignments"][0]["value"] for trial in trials]
 
 
 @pytest.mark.parametrize("policy", ["LongRunning", "FromVolume"])
 def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("e", policy=policy))
         assert types(finish(cluster, "e")) == ["Created=True", "Running=False", "Succeeded=True"]
-    with LocalCluster(tmp_path, fork_server=False) as cluster:  # another process, as far as the files know
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:  # another process, as far as the files know
         resume(cluster, "e", {"maxTrialCount": 4})
         found = finish(cluster, "e")
         assert types(found) == ["Created=True", "Restarting=True", "Running=False", "Succeeded=True"]
@@ -85,7 +85,7 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
     ],
 )
 def test_edits_that_katib_refuses_are_refused(policy: str, changes: dict[str, int], law: str, tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("e", policy=policy))
         before = finish(cluster, "e")
         with pytest.raises(InvalidInput, match=law):
@@ -94,7 +94,7 @@ def test_edits_that_katib_refuses_are_refused(policy: str, changes: dict[str, in
 
 
 def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("e", most=3, seconds=0.6))
         for found in cluster.watch("Experiment", "e", timeout=30):
             if found.get("status", {}).get("trialsRunning") == 2:
@@ -104,7 +104,7 @@ def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_pa
         assert is_stopped(cluster.experiment("e"))
         assert cluster.list("Job") == [] or all("conditions" in job["status"] for job in cluster.list("Job"))
         begun = points(cluster, "e")
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         found = finish(cluster, "e")
         assert not is_stopped(Experiment.parse(found))
@@ -116,12 +116,12 @@ def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_pa
 def test_an_engine_that_was_killed_leaves_what_another_can_go_on_with(tmp_path: Path) -> None:
     manifest = json.dumps(experiment("e", most=4, seconds=0.5))
     script = (
-        "import json, sys, time; from pathlib import Path; from podium.sweeps.local import LocalCluster\n"
-        "cluster = LocalCluster(Path(sys.argv[1]), fork_server=False); cluster.create(json.loads(sys.argv[2]))\n"
+        "import json, sys, time; from pathlib import Path; from podium.sweeps.local import LocalSweeps\n"
+        "cluster = LocalSweeps(Path(sys.argv[1]), fork_server=False); cluster.create(json.loads(sys.argv[2]))\n"
         "time.sleep(60)"
     )
     engine = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), manifest])
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             found = cluster.list("Experiment")
@@ -147,7 +147,7 @@ def test_an_engine_that_was_killed_leaves_what_another_can_go_on_with(tmp_path: 
 
 
 def test_deleting_an_experiment_takes_its_trials_and_jobs_with_it(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("e", seconds=20))
         for found in cluster.watch("Experiment", "e", timeout=30):
             if found.get("status", {}).get("trialsRunning") == 2:

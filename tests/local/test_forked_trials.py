@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from podium.cluster.local.processes.client import cores
-from podium.sweeps.local import LocalCluster
+from podium.machine import cores
+from podium.sweeps.local import LocalSweeps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
 
@@ -50,12 +50,12 @@ def sweep(values: list[str], parallel: int) -> dict[str, Any]:
 
 def run(tmp_path: Path, values: list[str], **options: Any) -> tuple[dict[str, str], list[dict[str, Any]], int]:
     """Return the state of each trial by its value, what the probes printed, and how many fork servers there were."""
-    with LocalCluster(tmp_path / "cluster", **options) as cluster:
+    with LocalSweeps(tmp_path / "cluster", **options) as cluster:
         cluster.create(sweep(values, 2))
         for _ in cluster.watch("Experiment", "e", timeout=60):
             pass
         assert cluster.join("Experiment", "e", 30)
-        servers = len(cluster._runtime.starter._servers)
+        servers = len(cluster._runtime.launchers._servers)
         states, printed = {}, []
         for trial in cluster.list("Trial"):
             value = trial["spec"]["parameterAssignments"][0]["value"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podium.cluster.local.processes.client import Command, Process
-from podium.cluster.local.processes.launcher_pool import Starter, find_module, find_preload
+from podium.cluster.local.processes.launcher_pool import LauncherPool, find_module, find_preload
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
 
@@ -26,20 +26,20 @@ print("error", file=sys.stderr, flush=sys.stdout.flush())
 
 
 @pytest.fixture
-def starter() -> Iterator[Starter]:
-    starter = Starter()
-    yield starter
-    starter.close()
+def launchers() -> Iterator[LauncherPool]:
+    launchers = LauncherPool()
+    yield launchers
+    launchers.close()
 
 
 @pytest.fixture
-def run(tmp_path: Path, starter: Starter) -> Callable[..., Process]:
+def run(tmp_path: Path, launchers: LauncherPool) -> Callable[..., Process]:
     (tmp_path / "program.py").write_text(PROGRAM)
 
     def run(*argv: str, log: str = "log", **env: str) -> Process:
         whole = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "WHO": "me"} | env
         command = Command(argv=argv, env=whole, cwd=tmp_path, log=tmp_path / log, own_python=True)
-        return starter.start(command, lambda: None)
+        return launchers.start(command, lambda: None)
 
     return run
 
@@ -92,10 +92,10 @@ def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PODIUM_FORK_SERVER", "0")
     env = os.environ | {"WHO": "me"}
     argv = (sys.executable, "-m", "program")
-    starter = Starter()
+    launchers = LauncherPool()
     command = Command(argv=argv, env=env, cwd=tmp_path, log=tmp_path / "log", own_python=True)
-    starter.start(command, lambda: None).wait(60)
-    starter.close()
+    launchers.start(command, lambda: None).wait(60)
+    launchers.close()
     assert lines(tmp_path / "log")[0].startswith("False __main__")
 
 
@@ -152,34 +152,36 @@ def test_imports_that_start_threads_are_not_forked(
 
 
 def test_our_trainer_trains_in_a_fork(
-    run: Callable[..., Process], starter: Starter, tmp_path: Path, tiny_dataset: Path
+    run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path, tiny_dataset: Path
 ) -> None:
     words = ["--data", str(tiny_dataset), "--output", str(tmp_path / "model"), "--epochs", "1", "--threads", "1"]
     assert run("python", "-m", "podium.trainer", *words, "--no-cuda").wait(120) == 0
-    (server,) = starter._servers.values()
+    (server,) = launchers._servers.values()
     assert (server.unfit, server.alive) == (None, True)
     assert " accuracy=" in (tmp_path / "log").read_text()
     assert (tmp_path / "model" / "model.onnx").exists()
 
 
 def test_a_killed_server_is_replaced_by_processes(
-    run: Callable[..., Process], starter: Starter, tmp_path: Path
+    run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path
 ) -> None:
     (tmp_path / "slow.py").write_text("import click, os, random, sys\nopen('ready', 'w')\n__import__('time').sleep(60)")
     process = run("python", "-m", "slow")
     while not (tmp_path / "ready").exists():
         time.sleep(0.02)
-    (server,) = starter._servers.values()
+    (server,) = launchers._servers.values()
     os.kill(server._program.pid, signal.SIGKILL)
     assert process.wait(30) == 137
     assert run("python", "-m", "program").wait(60) == 0
     assert lines(tmp_path / "log")[0].startswith("False __main__")
 
 
-def test_what_a_library_reads_at_import_gets_a_server_of_its_own(run: Callable[..., Process], starter: Starter) -> None:
+def test_what_a_library_reads_at_import_gets_a_server_of_its_own(
+    run: Callable[..., Process], launchers: LauncherPool
+) -> None:
     for threads in ("1", "2", "1"):
         assert run("python", "-m", "program", OMP_NUM_THREADS=threads, WHO=threads).wait(60) == 0
-    assert len(starter._servers) == 2
+    assert len(launchers._servers) == 2
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ def test_only_what_comes_with_python_or_is_installed_is_preloaded(
 
 @pytest.mark.parametrize("hiding", ["click.py", "random/__init__.py"])
 def test_a_file_that_hides_a_preloaded_module_is_what_gets_imported(
-    hiding: str, run: Callable[..., Process], starter: Starter, tmp_path: Path
+    hiding: str, run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path
 ) -> None:
     assert run("python", "-m", "program", log="before").wait(60) == 0
     assert lines(tmp_path / "before")[0].startswith("True")
@@ -229,9 +231,9 @@ def test_a_file_that_hides_a_preloaded_module_is_what_gets_imported(
 
 
 def test_a_program_of_the_standard_library_alone_is_forked_too(
-    run: Callable[..., Process], starter: Starter, tmp_path: Path
+    run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path
 ) -> None:
     (tmp_path / "plain.py").write_text("import sys\nforked = 'csv' in sys.modules\nimport csv\nprint(forked)")
     assert run("python", "-m", "plain").wait(60) == 0
     assert lines(tmp_path / "log") == ["True"]
-    assert starter._plain is None
+    assert launchers._plain is None

@@ -12,14 +12,14 @@ from podium.cluster.base import Manifest
 from podium.cluster.local.scripts import script_of
 from podium.errors import InvalidInput, PodiumError
 from podium.manifests.pytorchjob import PyTorchJobSpec, SecretKey, build
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "cluster", images={"mapped": tmp_path}) as there:
+def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
+    with LocalSweeps(tmp_path / "cluster", images={"mapped": tmp_path}) as there:
         yield there
 
 
@@ -32,7 +32,7 @@ def manifest(pod: dict[str, Any] | None = None, container: dict[str, Any] | None
     return job
 
 
-def output(cluster: LocalCluster, job: Manifest) -> list[str]:
+def output(cluster: LocalSweeps, job: Manifest) -> list[str]:
     cluster.create(job)
     return list(cluster.logs("PyTorchJob", "job", follow=True))
 
@@ -41,18 +41,18 @@ def say(text: str, **container: Any) -> dict[str, Any]:
     return {"command": ["sh", "-c", f"echo {text}"]} | container
 
 
-def test_references_expand_in_command_args_and_later_variables(cluster: LocalCluster) -> None:
+def test_references_expand_in_command_args_and_later_variables(cluster: LocalSweeps) -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2 $(LATER) $$(A)"}, {"name": "LATER", "value": "x"}]
     job = manifest(container={"env": env, "command": ["echo"], "args": ["$(B)", "$(RANK)", "$(NONE)", "$$(A)"]})
     assert output(cluster, job) == ["12 $(LATER) $(A) 0 $(NONE) $(A)"]
 
 
-def test_the_operators_values_win_over_the_manifests(cluster: LocalCluster) -> None:
+def test_the_operators_values_win_over_the_manifests(cluster: LocalSweeps) -> None:
     env = [{"name": "RANK", "value": "7"}, {"name": "PYTHONUNBUFFERED", "value": "no"}]
     assert output(cluster, manifest(container=say("$RANK $PYTHONUNBUFFERED", env=env))) == ["0 1"]
 
 
-def test_the_callers_environment_is_inherited_but_not_its_rank(cluster: LocalCluster, monkeypatch: Any) -> None:
+def test_the_callers_environment_is_inherited_but_not_its_rank(cluster: LocalSweeps, monkeypatch: Any) -> None:
     for name in ("WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_RDZV_ID", "MY_PROXY"):
         monkeypatch.setenv(name, "callers")
     assert output(cluster, manifest(container=say("$WORLD_SIZE,$TORCHELASTIC_RUN_ID,$PET_RDZV_ID,$MY_PROXY"))) == [
@@ -60,7 +60,7 @@ def test_the_callers_environment_is_inherited_but_not_its_rank(cluster: LocalClu
     ]
 
 
-def test_the_pod_knows_its_name_and_labels(cluster: LocalCluster) -> None:
+def test_the_pod_knows_its_name_and_labels(cluster: LocalSweeps) -> None:
     fields = [
         "metadata.name",
         "metadata.namespace",
@@ -72,7 +72,7 @@ def test_the_pod_knows_its_name_and_labels(cluster: LocalCluster) -> None:
     assert output(cluster, job) == ["job-master-0 default master 127.0.0.1"]
 
 
-def test_a_secret_comes_from_the_callers_environment(cluster: LocalCluster, monkeypatch: Any) -> None:
+def test_a_secret_comes_from_the_callers_environment(cluster: LocalSweeps, monkeypatch: Any) -> None:
     job = manifest(container={"args": ["echo $KEY"]}, secret_env={"KEY": SecretKey("minio", "secretkey")})
     monkeypatch.delenv("KEY", raising=False)
     with pytest.raises(InvalidInput, match=r"env\[0\].valueFrom: minio/secretkey .* KEY is not set"):
@@ -82,23 +82,23 @@ def test_a_secret_comes_from_the_callers_environment(cluster: LocalCluster, monk
     assert "s3cret" not in (cluster.store.place("PyTorchJob", "job") / "object.json").read_text()
 
 
-def test_cores_are_divided_between_the_processes_of_a_job(cluster: LocalCluster) -> None:
+def test_cores_are_divided_between_the_processes_of_a_job(cluster: LocalSweeps) -> None:
     share = {"podium.dev/cpu-share": "6"}
     assert output(cluster, manifest(container=say("$OMP_NUM_THREADS"), workers=1, annotations=share)) == ["3"]
 
 
-def test_the_manifests_own_thread_count_is_kept(cluster: LocalCluster) -> None:
+def test_the_manifests_own_thread_count_is_kept(cluster: LocalSweeps) -> None:
     env = [{"name": "OMP_NUM_THREADS", "value": "5"}]
     assert output(cluster, manifest(container=say("$OMP_NUM_THREADS", env=env))) == ["5"]
 
 
 @pytest.mark.parametrize("share", ["0", "nan", "inf", "many"])
-def test_a_core_share_that_is_no_positive_number_is_refused(cluster: LocalCluster, share: str) -> None:
+def test_a_core_share_that_is_no_positive_number_is_refused(cluster: LocalSweeps, share: str) -> None:
     with pytest.raises(InvalidInput, match="a number of cores above 0"):
         cluster.create(manifest(container=say("x"), annotations={"podium.dev/cpu-share": share}))
 
 
-def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalCluster) -> None:
+def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalSweeps) -> None:
     mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     init = {"name": "fetch", "image": "any", "command": ["sh", "-c", "echo 42 > /data/n; echo fetched"]} | mount
     pod = {"initContainers": [init], "volumes": [{"name": "data", "emptyDir": {}}]}
@@ -106,12 +106,12 @@ def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalCluster)
     assert (cluster.store.place("PyTorchJob", "job") / "logs/master-0.fetch.log").read_text() == "fetched\n"
 
 
-def test_a_failing_init_container_fails_the_pod(cluster: LocalCluster) -> None:
+def test_a_failing_init_container_fails_the_pod(cluster: LocalSweeps) -> None:
     init = {"name": "fetch", "image": "any", "command": ["false"]}
     assert output(cluster, manifest({"initContainers": [init]}, say("never"))) == []
 
 
-def test_a_host_path_is_read_where_the_manifest_mounts_it(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_host_path_is_read_where_the_manifest_mounts_it(cluster: LocalSweeps, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x").write_text("from the host")
     pod = {"volumes": [{"name": "v", "hostPath": {"path": str(tmp_path)}}]}
@@ -122,16 +122,16 @@ def test_a_host_path_is_read_where_the_manifest_mounts_it(cluster: LocalCluster,
     assert output(cluster, manifest(pod, container)) == ["from the host"]
 
 
-def test_a_working_directory_is_entered(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_working_directory_is_entered(cluster: LocalSweeps, tmp_path: Path) -> None:
     assert output(cluster, manifest(container={"command": ["pwd"], "workingDir": str(tmp_path)})) == [str(tmp_path)]
 
 
-def test_python_and_torchrun_are_those_of_this_interpreter(cluster: LocalCluster) -> None:
+def test_python_and_torchrun_are_those_of_this_interpreter(cluster: LocalSweeps) -> None:
     places = output(cluster, manifest(container=say("$(which python) $(which torchrun)")))[0].split()
     assert {os.path.dirname(place) for place in places} == {os.path.dirname(sys.executable)}
 
 
-def test_a_mapped_image_is_root_and_working_directory(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_mapped_image_is_root_and_working_directory(cluster: LocalSweeps, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "greet").write_text("#!/bin/sh\necho hello; cat config; echo new > made\n")
     (tmp_path / "bin" / "greet").chmod(0o755)
@@ -148,7 +148,7 @@ def test_any_other_image_works_where_the_caller_is(tmp_path: Path, monkeypatch: 
     (tmp_path / "code" / "helper.py").write_text("print('helped')")
     (tmp_path / "data").write_text("7")
     monkeypatch.chdir(tmp_path)
-    with LocalCluster(tmp_path / "runs" / "cluster") as cluster:
+    with LocalSweeps(tmp_path / "runs" / "cluster") as cluster:
         assert output(cluster, manifest(command=("python", "code/train.py"))) == ["helped", "7"]
         assert not (tmp_path / "model").exists()
         cluster.delete("PyTorchJob", "job")
@@ -219,7 +219,7 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
     ],
 )
 def test_what_cannot_be_honoured_is_refused_with_its_path(
-    cluster: LocalCluster, pod: dict[str, Any], container: dict[str, Any] | None, words: str
+    cluster: LocalSweeps, pod: dict[str, Any], container: dict[str, Any] | None, words: str
 ) -> None:
     job = manifest(pod if container is not None else {}, {"command": ["true"]} | (container or {}))
     if container is None:

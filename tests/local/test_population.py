@@ -13,7 +13,7 @@ from podium.search.plans import Seen
 from podium.search.population import GENERATION, PARENT, Population
 from podium.search.search import Search
 from podium.search.space import Parameter
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import resume
 
 SPACE = [
@@ -150,7 +150,7 @@ def experiment(program: Path, most: int, **changes: Any) -> dict[str, Any]:
 def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    with LocalCluster(tmp_path / "cluster", fork_server=False) as cluster:
+    with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
         cluster.create(experiment(program, most=13))
         assert cluster.join("Experiment", "e", 60)
         resume(cluster, "e", {"maxTrialCount": 16})
@@ -180,5 +180,5 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_population_lacks_is_named(change: dict[str, Any], law: str, tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=law):
+    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=law):
         cluster.create(json.loads(json.dumps(experiment(tmp_path / "program.py", most=6, **change))))

@@ -101,7 +101,7 @@ def test_a_sigterm_that_comes_too_late_does_not_reach_the_next_process(start) ->
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_of_the_keepers_of_many_processes_only_a_few_wait_for_more(start) -> None:
+def test_few_idle_supervisors_wait_for_more_processes(start) -> None:
     children = Path(f"/proc/{start.launcher._program.pid}/task/{start.launcher._program.pid}/children")
     processes = [start("sleep", "0.5") for _ in range(IDLE + 3)]
     assert len(children.read_text().split()) == IDLE + 3
@@ -110,10 +110,10 @@ def test_of_the_keepers_of_many_processes_only_a_few_wait_for_more(start) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_killed_keeper_takes_its_process_along_and_the_next_one_gets_another(start) -> None:
+def test_a_killed_supervisor_takes_its_process_along_and_is_replaced(start) -> None:
     process = start("sleep", "60")
-    keeper = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
-    os.kill(int(keeper), signal.SIGKILL)
+    supervisor = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(supervisor), signal.SIGKILL)
     assert process.wait(20) == 137
     assert until(lambda: not alive(process.pid))
     assert start("sh", "-c", "exit 7").wait(20) == 7

@@ -16,7 +16,7 @@ from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
 from podium.manifests.conditions import State, status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 COUNT = "import os, sys, time; n = len(os.listdir('.')); open(f'run-{n}', 'w'); rank = os.environ['RANK']\n"
 """Numbers its own starts: the working directory of a replica lives as long as the job."""
@@ -28,26 +28,26 @@ def manifest(script: str, **changes: Any) -> Manifest:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "cluster") as there:
+def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
+    with LocalSweeps(tmp_path / "cluster") as there:
         yield there
 
 
-def run(cluster: LocalCluster, job: Manifest) -> State:
+def run(cluster: LocalSweeps, job: Manifest) -> State:
     cluster.create(job)
     return end(cluster)
 
 
-def end(cluster: LocalCluster) -> State:
+def end(cluster: LocalSweeps) -> State:
     *_, last = cluster.watch("PyTorchJob", "job", timeout=60)
     return status_of(last)
 
 
-def log(cluster: LocalCluster, replica: str = "master-0") -> list[str]:
+def log(cluster: LocalSweeps, replica: str = "master-0") -> list[str]:
     return list(cluster.logs("PyTorchJob", "job", replica, follow=True))
 
 
-def pods(cluster: LocalCluster) -> dict[str, Any]:
+def pods(cluster: LocalSweeps) -> dict[str, Any]:
     """Read pods.json, by replica."""
     try:
         found = json.loads((cluster.store.place("PyTorchJob", "job") / "pods.json").read_text())
@@ -71,7 +71,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_on_failure_restarts_in_place_without_a_restarting_condition(cluster: LocalCluster) -> None:
+def test_on_failure_restarts_in_place_without_a_restarting_condition(cluster: LocalSweeps) -> None:
     cluster.create(manifest(COUNT + "print('start', n); sys.exit(0 if n == 2 else 1)"))
     phases = [status_of(one).phase for one in cluster.watch("PyTorchJob", "job", timeout=60)]
     assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
@@ -79,7 +79,7 @@ def test_on_failure_restarts_in_place_without_a_restarting_condition(cluster: Lo
     assert pods(cluster)["master-0"]["restarts"] == 2
 
 
-def test_a_killed_replica_restarts_alone(cluster: LocalCluster) -> None:
+def test_a_killed_replica_restarts_alone(cluster: LocalSweeps) -> None:
     script = COUNT + "print(rank, n); time.sleep(60 if n == 0 and rank == '1' else 0 if rank == '1' else 3)"
     cluster.create(manifest(script, workers=1))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
@@ -89,7 +89,7 @@ def test_a_killed_replica_restarts_alone(cluster: LocalCluster) -> None:
     assert log(cluster) == ["0 0"]
 
 
-def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalCluster) -> None:
+def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps) -> None:
     script = COUNT + "print(rank, n); time.sleep(60 if n == 0 and rank == '1' else 0 if rank == '1' else 3)"
     cluster.create(manifest(script, workers=1, restart_policy="ExitCode"))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
@@ -101,52 +101,52 @@ def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalCluster) -> 
     assert log(cluster, "worker-0") == ["1 0", "1 1"]
 
 
-def test_the_backoff_limit_sums_the_restarts_of_all_replicas(cluster: LocalCluster) -> None:
+def test_the_backoff_limit_sums_the_restarts_of_all_replicas(cluster: LocalSweeps) -> None:
     state = run(cluster, manifest(COUNT + "time.sleep(0.05); sys.exit(1)", workers=1, backoff_limit=2))
     assert state.message == "Job job has failed because it has reached the specified backoff limit"
     assert sum(one["restarts"] for one in pods(cluster).values()) == 2
 
 
-def test_a_backoff_limit_of_zero_allows_no_restart(cluster: LocalCluster) -> None:
+def test_a_backoff_limit_of_zero_allows_no_restart(cluster: LocalSweeps) -> None:
     state = run(cluster, manifest("import sys; sys.exit(1)", backoff_limit=0, restart_policy="Never"))
     assert state.phase == "Failed"
 
 
-def test_the_built_limit_leaves_room_for_three_restarts_of_every_replica(cluster: LocalCluster) -> None:
+def test_the_built_limit_leaves_room_for_three_restarts_of_every_replica(cluster: LocalSweeps) -> None:
     assert run(cluster, manifest(COUNT + "sys.exit(n < 3)", workers=1)).phase == "Succeeded"
 
 
-def test_always_restarts_even_what_succeeded(cluster: LocalCluster) -> None:
+def test_always_restarts_even_what_succeeded(cluster: LocalSweeps) -> None:
     state = run(cluster, manifest("pass", restart_policy="Always", backoff_limit=2))
     assert "backoff limit" in state.message
 
 
-def test_workers_are_stopped_when_the_master_has_succeeded(cluster: LocalCluster) -> None:
+def test_workers_are_stopped_when_the_master_has_succeeded(cluster: LocalSweeps) -> None:
     script = "import os, time; time.sleep(0.5 if os.environ['RANK'] == '0' else 60)"
     assert run(cluster, manifest(script, workers=2, clean_pod_policy="Running")).phase == "Succeeded"
     until(lambda: all(one["phase"] != "Running" for one in pods(cluster).values()))
     assert cluster.get("PyTorchJob", "job")["status"]["replicaStatuses"]["Worker"]["succeeded"] == 2
 
 
-def test_clean_pod_policy_none_lets_them_run(cluster: LocalCluster) -> None:
+def test_clean_pod_policy_none_lets_them_run(cluster: LocalSweeps) -> None:
     script = "import os, time; time.sleep(0.3 if os.environ['RANK'] == '0' else 1); print('done')"
     run(cluster, manifest(script, workers=1, clean_pod_policy="None"))
     assert log(cluster, "worker-0") == ["done"]
 
 
-def test_without_a_master_all_workers_must_succeed(cluster: LocalCluster) -> None:
+def test_without_a_master_all_workers_must_succeed(cluster: LocalSweeps) -> None:
     job = manifest("import os; print('RANK' in os.environ, 'WORLD_SIZE' in os.environ)", workers=2)
     del job["spec"]["pytorchReplicaSpecs"]["Master"]
     assert run(cluster, job).message == "PyTorchJob default/job successfully completed."
     assert log(cluster, "worker-1") == ["False False"]
 
 
-def test_a_job_is_removed_when_its_time_to_live_has_passed(cluster: LocalCluster) -> None:
+def test_a_job_is_removed_when_its_time_to_live_has_passed(cluster: LocalSweeps) -> None:
     assert run(cluster, manifest("pass", ttl_seconds_after_finished=1)).phase == "Succeeded"
     until(lambda: not cluster.store.exists("PyTorchJob", "job"))
 
 
-def test_a_suspended_job_starts_nothing(cluster: LocalCluster) -> None:
+def test_a_suspended_job_starts_nothing(cluster: LocalSweeps) -> None:
     job = manifest("open('started', 'w')")
     job["spec"]["runPolicy"]["suspend"] = True
     cluster.create(job)
@@ -154,7 +154,7 @@ def test_a_suspended_job_starts_nothing(cluster: LocalCluster) -> None:
     assert not (cluster.store.place("PyTorchJob", "job") / "work").exists()
 
 
-def test_sigterm_comes_before_sigkill_and_the_grace_period_is_kept(cluster: LocalCluster) -> None:
+def test_sigterm_comes_before_sigkill_and_the_grace_period_is_kept(cluster: LocalSweeps) -> None:
     body = "import os, signal, time; signal.signal(signal.SIGTERM, {}); print('ready'); time.sleep(60)"
     polite = manifest(body.format("lambda *_: (print('saved'), os._exit(0))"), active_deadline_seconds=1)
     stubborn = manifest(body.format("signal.SIG_IGN"), name="stubborn", active_deadline_seconds=1)
@@ -173,7 +173,7 @@ def test_close_ends_every_process_and_says_why_the_job_failed(tmp_path: Path) ->
     child = (
         "import subprocess, sys, time; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"
     )
-    with LocalCluster(tmp_path) as cluster:
+    with LocalSweeps(tmp_path) as cluster:
         cluster.create(manifest(child + "; time.sleep(60)", workers=1))
         until(lambda: all(list(cluster.logs("PyTorchJob", "job", one)) for one in ("master-0", "worker-0")))
         pids = [int(*cluster.logs("PyTorchJob", "job", one)) for one in ("master-0", "worker-0")]
@@ -186,9 +186,9 @@ def test_close_ends_every_process_and_says_why_the_job_failed(tmp_path: Path) ->
 OTHER = """
 import sys, time
 from pathlib import Path
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 import json
-with LocalCluster(Path(sys.argv[1])) as cluster:
+with LocalSweeps(Path(sys.argv[1])) as cluster:
     cluster.create(json.loads(sys.argv[2]))
     time.sleep(60)
 """
@@ -197,7 +197,7 @@ with LocalCluster(Path(sys.argv[1])) as cluster:
 def test_another_process_may_look_follow_and_delete(tmp_path: Path) -> None:
     job = manifest("import time; print('hello', flush=True); time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", OTHER, str(tmp_path), json.dumps(job)]) as other:
-        cluster = LocalCluster(tmp_path)
+        cluster = LocalSweeps(tmp_path)
         until(lambda: cluster.store.exists("PyTorchJob", "job"))
         until(lambda: list(cluster.logs("PyTorchJob", "job")) == ["hello"])
         pid = pods(cluster)["master-0"]["pid"]
@@ -210,7 +210,7 @@ def test_another_process_may_look_follow_and_delete(tmp_path: Path) -> None:
 def test_a_job_whose_process_was_killed_is_failed_and_leaves_no_process(tmp_path: Path) -> None:
     job = manifest("import time; print('hello', flush=True); time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", OTHER, str(tmp_path), json.dumps(job)]) as other:
-        cluster = LocalCluster(tmp_path)
+        cluster = LocalSweeps(tmp_path)
         until(lambda: cluster.store.exists("PyTorchJob", "job"))
         until(lambda: list(cluster.logs("PyTorchJob", "job")) == ["hello"])
         pid = pods(cluster)["master-0"]["pid"]
@@ -224,21 +224,21 @@ def test_a_job_whose_process_was_killed_is_failed_and_leaves_no_process(tmp_path
     assert not cluster.list("PyTorchJob")
 
 
-def test_two_jobs_at_once_have_two_ports(cluster: LocalCluster) -> None:
+def test_two_jobs_at_once_have_two_ports(cluster: LocalSweeps) -> None:
     for name in ("one", "two"):
         cluster.create(manifest("import os; print(os.environ['MASTER_PORT'])", name=name))
     ports = [list(cluster.logs("PyTorchJob", name, follow=True)) for name in ("one", "two")]
     assert ports[0] != ports[1]
 
 
-def test_fields_without_a_meaning_here_are_named(cluster: LocalCluster) -> None:
+def test_fields_without_a_meaning_here_are_named(cluster: LocalSweeps) -> None:
     job = manifest("pass", resources={"cpu": "1"}, service_account="runner", image_pull_policy="Always")
     stored = cluster.create(job)
     named = stored["metadata"]["annotations"]["podium.dev/ignored-fields"]
     assert named == "containers.imagePullPolicy, containers.resources, serviceAccountName"
 
 
-def test_what_is_refused_leaves_nothing_behind(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_what_is_refused_leaves_nothing_behind(cluster: LocalSweeps, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not no-such-program"):
         cluster.create(manifest("pass", command=("no-such-program",)))
     assert not (tmp_path / "cluster").exists()

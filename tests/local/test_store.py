@@ -27,8 +27,8 @@ from pathlib import Path
 os.umask(0)
 sys.path.insert(0, sys.argv[2])
 from test_experiment_engine import experiment, run
-from podium.sweeps.local import LocalCluster
-with LocalCluster(Path(sys.argv[1]), fork_server=False) as cluster:
+from podium.sweeps.local import LocalSweeps
+with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     manifest = experiment("import os; print(os.environ['KEY'], 'loss=1')", template={"retain": True}, maxTrialCount=1)
     job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
     job["template"]["spec"]["containers"][0]["env"] = [{"name": "KEY", "value": "plain-secret"}]

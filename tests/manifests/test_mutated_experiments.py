@@ -18,7 +18,7 @@ from podium.doctor.finding import Report
 from podium.doctor.manifest import examine_manifest
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize, examine, load
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 BASES = list(bases())
 COUNT = 400
@@ -32,7 +32,7 @@ TWICE = re.compile(r"^(\S+\.\S+): `\1\b", re.MULTILINE)
 """A path in front of a law that begins with it."""
 
 
-class Idle(LocalCluster):
+class Idle(LocalSweeps):
     """A cluster that checks and stores, and starts nothing."""
 
     def supervise(self, kind: str, name: str, supervisor: Supervisor) -> None:

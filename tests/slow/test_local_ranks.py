@@ -12,7 +12,7 @@ import pytest
 
 from podium.manifests.conditions import State, status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -27,28 +27,28 @@ dist.destroy_process_group()
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "cluster") as there:
+def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
+    with LocalSweeps(tmp_path / "cluster") as there:
         yield there
 
 
-def run(cluster: LocalCluster, name: str, command: tuple[str, ...], **changes: Any) -> State:
+def run(cluster: LocalSweeps, name: str, command: tuple[str, ...], **changes: Any) -> State:
     cluster.create(build(PyTorchJobSpec(name=name, image="any", command=command, **changes)))
     return wait(cluster, name)
 
 
-def wait(cluster: LocalCluster, name: str) -> State:
+def wait(cluster: LocalSweeps, name: str) -> State:
     *_, last = cluster.watch("PyTorchJob", name, timeout=600)
     return status_of(last)
 
 
-def test_three_replicas_meet_at_the_masters_address(cluster: LocalCluster) -> None:
+def test_three_replicas_meet_at_the_masters_address(cluster: LocalSweeps) -> None:
     state = run(cluster, "sum", ("python", "-c", SUM), workers=2, restart_policy="Never")
     assert state.phase == "Succeeded", list(cluster.logs("PyTorchJob", "sum"))
     assert list(cluster.logs("PyTorchJob", "sum")) == ["sum 6 of 3"]
 
 
-def test_torchrun_starts_the_processes_of_each_replica(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_torchrun_starts_the_processes_of_each_replica(cluster: LocalSweeps, tmp_path: Path) -> None:
     (tmp_path / "sum.py").write_text(SUM)
     command = ("torchrun", str(tmp_path / "sum.py"))
     state = run(cluster, "elastic", command, workers=1, processes_per_worker=2, restart_policy="Never")
@@ -59,7 +59,7 @@ def test_torchrun_starts_the_processes_of_each_replica(cluster: LocalCluster, tm
 
 @pytest.mark.parametrize("policy", ["OnFailure", "ExitCode"])
 def test_a_killed_rank_costs_nothing_but_time(
-    policy: str, cluster: LocalCluster, tiny_dataset: Path, tmp_path: Path
+    policy: str, cluster: LocalSweeps, tiny_dataset: Path, tmp_path: Path
 ) -> None:
     def command(output: str) -> tuple[str, ...]:
         flags = (
@@ -82,7 +82,7 @@ def test_a_killed_rank_costs_nothing_but_time(
     assert results[0]["epochs"] == results[1]["epochs"]
 
 
-def _pid(cluster: LocalCluster, replica: str) -> int:
+def _pid(cluster: LocalSweeps, replica: str) -> int:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         records = json.loads((cluster.store.place("PyTorchJob", "broken") / "pods.json").read_text())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def test_a_thousand_trials_cost_as_much_at_the_end_as_at_the_beginning(
     (tmp_path / "trivial.py").write_text("import sys\nprint('loss=' + sys.argv[1])\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     marks: dict[int, tuple[float, float, int]] = {}
-    with LocalCluster(tmp_path / "cluster") as cluster:
+    with LocalSweeps(tmp_path / "cluster") as cluster:
         cluster.create(thousand())
         for found in cluster.watch("Experiment", "many", timeout=900):
             done = found.get("status", {}).get("trialsSucceeded", 0)

@@ -8,7 +8,7 @@ from katibcases import bases, mutate, trivial
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import status_of
-from podium.sweeps.local import LocalCluster
+from podium.sweeps.local import LocalSweeps
 
 COUNT = 600
 SECONDS = 10.0
@@ -24,7 +24,7 @@ def test_every_mutated_experiment_that_is_accepted_ends_or_can_be_stopped(tmp_pa
         name, base = draw.choice(made)
         manifest, done = mutate(base, draw)
         what = f"{number}: {name}, {done}"
-        with LocalCluster(tmp_path / str(number), fork_server=False) as cluster:
+        with LocalSweeps(tmp_path / str(number), fork_server=False) as cluster:
             try:
                 created = cluster.create(manifest)["metadata"]["name"]
             except InvalidInput:

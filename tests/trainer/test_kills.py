@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from podium.cluster.local.processes.client import Command, Process
-from podium.cluster.local.processes.launcher_pool import Starter
+from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.trainer.__main__ import main
 
 
@@ -35,7 +35,7 @@ class Ranks:
     """Starts the processes of a training as a cluster on this machine does: forks of one that has imported torch."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.starter = folder, Starter()
+        self.folder, self.launchers = folder, LauncherPool()
 
     def start(self, argv: list[str], **env: str) -> tuple[Process, Path]:
         log = self.folder / f"{len(list(self.folder.iterdir()))}.log"
@@ -43,7 +43,7 @@ class Ranks:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         command = Command(argv=("python", "-m", "podium.trainer", *argv), env={**os.environ, "PATH": path, **env},
                           cwd=self.folder, log=log, own_python=True)  # fmt: skip
-        return self.starter.start(command, lambda: None), log
+        return self.launchers.start(command, lambda: None), log
 
     def job(self, argv: list[str], size: int) -> list[tuple[Process, Path]]:
         """Start all processes of a job with the environment that the PyTorch operator gives them."""
@@ -57,7 +57,7 @@ class Ranks:
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
     ranks = Ranks(tmp_path_factory.mktemp("ranks"))
     yield ranks
-    ranks.starter.close()
+    ranks.launchers.close()
 
 
 def wait_for(text: str, process: Process, log: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from podium.machine import cores
 from podium.trainer import processor
 from podium.trainer.config import TrainConfig
 from podium.trainer.world import World
@@ -18,13 +19,13 @@ def same_threads_afterwards() -> object:
 
 
 def test_the_flag_overrides_the_environment_which_overrides_the_cores() -> None:
-    cores = processor.usable_cores()
+    available = cores()
     assert processor.set_threads(TrainConfig(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
     assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "2"}) == 2
     assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "2,1"}) == 2
-    assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "many"}) == cores
-    assert processor.set_threads(TrainConfig(), {}) == cores
-    assert torch.get_num_threads() == cores
+    assert processor.set_threads(TrainConfig(), {"OMP_NUM_THREADS": "many"}) == available
+    assert processor.set_threads(TrainConfig(), {}) == available
+    assert torch.get_num_threads() == available
 
 
 def test_processes_on_one_machine_share_its_cores() -> None:
@@ -36,7 +37,7 @@ def test_processes_on_one_machine_share_its_cores() -> None:
 )
 def test_a_containers_quota_limits_the_cores(tmp_path: Path, text: str, most: int) -> None:
     (tmp_path / "cpu.max").write_text(text)
-    assert 1 <= processor.usable_cores(tmp_path / "cpu.max") <= most
+    assert 1 <= cores(tmp_path / "cpu.max") <= most
 
 
 def test_precision_follows_the_flag_or_the_hardware() -> None:

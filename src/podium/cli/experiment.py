@@ -22,7 +22,7 @@ from podium.terminal import echo
 if TYPE_CHECKING:
     from podium.doctor.pods import Workload
     from podium.manifests.experiment import Experiment
-    from podium.sweeps.local import LocalCluster
+    from podium.sweeps.local import LocalSweeps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -168,7 +168,7 @@ def _trials_job(experiment: "Experiment") -> "Workload":
     return workload(job.manifest, job.path, {**experiment.manifest, "spec": experiment.spec})
 
 
-def _with_free_name(cluster: "LocalCluster", experiment: "Experiment") -> "Experiment":
+def _with_free_name(cluster: "LocalSweeps", experiment: "Experiment") -> "Experiment":
     name, count = experiment.name, 1
     while cluster.store.exists("Experiment", name):
         count += 1
@@ -176,7 +176,7 @@ def _with_free_name(cluster: "LocalCluster", experiment: "Experiment") -> "Exper
     return experiment if name == experiment.name else experiment.with_metadata({**experiment.metadata, "name": name})
 
 
-def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str, str] | None = None) -> None:
+def _follow(cluster: "LocalSweeps", name: str, as_json: bool, told: Mapping[str, str] | None = None) -> None:
     from podium.cli.experiment_view import progress
     from podium.sweeps.resume import is_stopped
 
@@ -200,7 +200,7 @@ def _follow(cluster: "LocalCluster", name: str, as_json: bool, told: Mapping[str
     show_best(cluster, name, as_json)
 
 
-def _failure(cluster: "LocalCluster", name: str, message: str) -> Failed:
+def _failure(cluster: "LocalSweeps", name: str, message: str) -> Failed:
     from podium.cli.experiment_view import finished
 
     text = f"Experiment {name} failed: {message}"

@@ -10,7 +10,7 @@ from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
-    from podium.sweeps.local import LocalCluster
+    from podium.sweeps.local import LocalSweeps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,14 +126,14 @@ def _uri(text: str) -> str:
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
-def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_server: bool = True) -> "LocalCluster":
+def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_server: bool = True) -> "LocalSweeps":
     """Open the local cluster the options name.
 
     Raises:
         InvalidInput: An image is not written IMAGE=DIR.
     """
     from podium.settings import Settings
-    from podium.sweeps.local import LocalCluster
+    from podium.sweeps.local import LocalSweeps
 
     for text in images:
         if not all(text.partition("=")[::2]):
@@ -141,4 +141,4 @@ def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_serv
             raise InvalidInput(law, "for example --image-dir trainer:1=.")
     mapped: dict[str, str | Path] = dict(text.partition("=")[::2] for text in images)
     place = directory or Settings.from_environment().cluster
-    return LocalCluster(place.absolute(), images=mapped, fork_server=fork_server)
+    return LocalSweeps(place.absolute(), images=mapped, fork_server=fork_server)

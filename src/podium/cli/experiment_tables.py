@@ -13,7 +13,7 @@ from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
-    from podium.sweeps.local import LocalCluster
+    from podium.sweeps.local import LocalSweeps
 
 
 @click.command("list")
@@ -168,7 +168,7 @@ def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: 
     echo(f"weights of {len(found.removed)} trials, {total}{end}")
 
 
-def show_best(cluster: "LocalCluster", name: str, as_json: bool) -> None:
+def show_best(cluster: "LocalSweeps", name: str, as_json: bool) -> None:
     """Print an Experiment's best trial."""
     from podium.manifests.experiment import best_trial
 

@@ -14,7 +14,7 @@ from podium.terminal import echo, echo_log
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster, Manifest
-    from podium.sweeps.local import LocalCluster
+    from podium.sweeps.local import LocalSweeps
 
 KINDS = ("PyTorchJob", "Job")
 
@@ -180,7 +180,7 @@ def _check_document(document: Any, number: int, file: str) -> None:
         raise InvalidInput(f"document {number} is suspended: it would wait for ever", "remove suspend: true")
 
 
-def _with_free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest":
+def _with_free_name(cluster: "LocalSweeps", manifest: "Manifest") -> "Manifest":
     metadata = manifest.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or "/" in name:
@@ -192,7 +192,7 @@ def _with_free_name(cluster: "LocalCluster", manifest: "Manifest") -> "Manifest"
     return {**manifest, "metadata": {**metadata, "name": free}}
 
 
-def _say_where(cluster: "LocalCluster", manifest: "Manifest") -> None:
+def _say_where(cluster: "LocalSweeps", manifest: "Manifest") -> None:
     kind, metadata = manifest["kind"], manifest["metadata"]
     echo(f"{kind} {metadata['name']}, everything under {cluster.store.place(kind, metadata['name'])}", err=True)
     if ignored := (metadata.get("annotations") or {}).get(IGNORED_FIELDS):
@@ -211,7 +211,7 @@ def _raise_for(cluster: "Cluster", ended: "list[Manifest]", shown: bool) -> None
     raise Failed(f"{kind} {name} failed: {status_of(bad[0]).message}", f"podium job status {name} shows its replicas")
 
 
-def _summary(cluster: "LocalCluster", manifest: "Manifest") -> dict[str, Any]:
+def _summary(cluster: "LocalSweeps", manifest: "Manifest") -> dict[str, Any]:
     from podium.cli.job_view import read_pods, without_living
     from podium.manifests.conditions import status_of
 
@@ -229,7 +229,7 @@ def _summary(cluster: "LocalCluster", manifest: "Manifest") -> dict[str, Any]:
     }
 
 
-def _kind_of(cluster: "LocalCluster", name: str, kinds: tuple[str, ...] = KINDS) -> str:
+def _kind_of(cluster: "LocalSweeps", name: str, kinds: tuple[str, ...] = KINDS) -> str:
     for kind in kinds:
         if cluster.store.exists(kind, name):
             return kind

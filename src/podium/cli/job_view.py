@@ -16,7 +16,7 @@ from podium.terminal import console, echo, echo_log
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from podium.sweeps.local import LocalCluster
+    from podium.sweeps.local import LocalSweeps
 
 LOOK = 0.2
 """Seconds between two looks."""
@@ -54,7 +54,7 @@ def draw_pods(pods: Pods) -> str:
     return table(("REPLICA", "STATE", ">RESTARTS", ">EXIT CODE", ">PID"), rows)
 
 
-def follow(cluster: "LocalCluster", jobs: Sequence[Job], logs: bool) -> None:
+def follow(cluster: "LocalSweeps", jobs: Sequence[Job], logs: bool) -> None:
     """Show jobs until all have ended; log lines go to stdout, all else to stderr."""
     lines: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
     threads = [threading.Thread(target=_read, args=(cluster, job, lines), daemon=True) for job in jobs]
@@ -74,7 +74,7 @@ def follow(cluster: "LocalCluster", jobs: Sequence[Job], logs: bool) -> None:
             time.sleep(LOOK)
 
 
-def _read(cluster: "LocalCluster", job: Job, lines: "queue.SimpleQueue[tuple[Job, str]]") -> None:
+def _read(cluster: "LocalSweeps", job: Job, lines: "queue.SimpleQueue[tuple[Job, str]]") -> None:
     for line in cluster.logs(*job, follow=True):
         lines.put((job, line))
 
@@ -90,7 +90,7 @@ def _print(lines: "queue.SimpleQueue[tuple[Job, str]]", view: "_Lines", logs: bo
 class _Lines:
     """One line on stderr each time a job or one of its replicas changes its state."""
 
-    def __init__(self, cluster: "LocalCluster", jobs: Sequence[Job]) -> None:
+    def __init__(self, cluster: "LocalSweeps", jobs: Sequence[Job]) -> None:
         self.cluster, self.jobs = cluster, jobs
         self.last: dict[Job, str] = {}
         self.began = time.monotonic()
@@ -124,7 +124,7 @@ class _Lines:
 class _Screen(_Lines):
     """A table that rich draws anew several times a second, below the log."""
 
-    def __init__(self, cluster: "LocalCluster", jobs: Sequence[Job]) -> None:
+    def __init__(self, cluster: "LocalSweeps", jobs: Sequence[Job]) -> None:
         from rich.live import Live
 
         super().__init__(cluster, jobs)

@@ -40,6 +40,6 @@ def connect(url: str, images: Mapping[str, str | Path] | None = None) -> "Cluste
         from podium.cluster.kubernetes.cluster import KubernetesCluster
 
         return KubernetesCluster(url)
-    from podium.cluster.local.jobs import LocalJobs, directory_of
+    from podium.cluster.local.cluster import LocalCluster, directory_of
 
-    return LocalJobs(directory_of(url), images=images)
+    return LocalCluster(directory_of(url), images=images)

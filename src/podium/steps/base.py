@@ -1,26 +1,22 @@
-"""What every step shares: how it speaks, how it fails, how it stops, and where it puts things."""
+"""What every step shares: progress lines, errors, cancellation, and fetching a directory."""
 
 import functools
-import signal
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import NotFound, PodiumError
+from podium.interrupts import Terminated, exit_code, signals_interrupt
 
 SAID = "podium | "
-"""Lines that start with it are progress a person wants to see; the rest of a step's log is for finding faults."""
+"""Prefix of progress lines; the rest of a step's log is for finding faults."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived: somebody cancelled the run."""
 
 
 def say(text: str) -> None:
@@ -29,7 +25,7 @@ def say(text: str) -> None:
 
 
 def step(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a library function end well as a step: SIGTERM unwinds it, and its PodiumErrors end in two lines.
+    """Run a library function as a step: SIGTERM unwinds it, and its PodiumErrors end in two lines.
 
     The function itself still raises PodiumErrors; only where nobody catches them they are shown without traceback.
     """
@@ -39,22 +35,14 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
         if threading.current_thread() is not threading.main_thread():
             return function(*args, **kwargs)
         sys.excepthook = _show
-        before = signal.signal(signal.SIGTERM, _terminate)
         try:
-            take_access()
-            return function(*args, **kwargs)
-        except Terminated:
-            raise SystemExit(128 + signal.SIGTERM) from None
-        finally:
-            signal.signal(signal.SIGTERM, before)
+            with signals_interrupt():
+                take_access()
+                return function(*args, **kwargs)
+        except Terminated as signal:
+            raise SystemExit(exit_code(signal)) from None
 
     return run
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    # Once is enough: a second SIGTERM (KFP often sends two) must not break off the clean-up of the first.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Terminated
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -6,9 +6,10 @@ from contextlib import contextmanager, suppress
 from podium.cluster.base import Cluster
 from podium.cluster.kubernetes.store_access import find_access, grant_access
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
+from podium.interrupts import Terminated
 from podium.manifests.experiment import Experiment
 from podium.manifests.workload import Workload
-from podium.steps.base import Terminated, say
+from podium.steps.base import say
 
 
 @contextmanager

@@ -19,7 +19,7 @@ def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster
     """
     if not url.startswith("local:"):
         return cluster.connect(url, images)
-    from podium.cluster.local.jobs import directory_of
-    from podium.sweeps.local import LocalCluster
+    from podium.cluster.local.cluster import directory_of
+    from podium.sweeps.local import LocalSweeps
 
-    return LocalCluster(directory_of(url), images=images)
+    return LocalSweeps(directory_of(url), images=images)

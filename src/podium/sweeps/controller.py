@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import LOST
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
@@ -58,7 +58,7 @@ class ExperimentController:
         InvalidInput: Katib would refuse it, or could never end it.
     """
 
-    def __init__(self, cluster: LocalJobs, experiment: Experiment, directory: Path) -> None:
+    def __init__(self, cluster: LocalCluster, experiment: Experiment, directory: Path) -> None:
         self.experiment = check(experiment)
         self._cluster = cluster
         self._directory = directory

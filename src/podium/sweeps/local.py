@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 
 from podium.cluster.base import Manifest
-from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.supervisor import Supervisor
 from podium.manifests.experiment.experiment import Experiment
 from podium.sweeps.supervisor import ExperimentSupervisor, remove_experiment
 
 
-class LocalCluster(LocalJobs):
+class LocalSweeps(LocalCluster):
     """Jobs and Experiments under a directory, which also holds ``{experiments,trials}/<name>/``."""
 
-    creates = (*LocalJobs.creates, "Experiment")
+    creates = (*LocalCluster.creates, "Experiment")
 
     def _store(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
         if manifest["kind"] != "Experiment":

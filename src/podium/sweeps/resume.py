@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import LOST
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.experiment.checks import check
@@ -49,7 +49,7 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
     return check(edited)
 
 
-def resume(cluster: LocalJobs, name: str, changes: Mapping[str, int] | None = None) -> Experiment:
+def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None = None) -> Experiment:
     """Let a stored Experiment go on in this process: one whose engine was stopped, or a finished one with more trials.
 
     Args:
@@ -83,7 +83,7 @@ def resume(cluster: LocalJobs, name: str, changes: Mapping[str, int] | None = No
     return Experiment.parse(resumed)
 
 
-def ask_to_stop(cluster: LocalJobs, name: str) -> None:
+def ask_to_stop(cluster: LocalCluster, name: str) -> None:
     """Ask the process that runs an Experiment, whichever it is, to stop it.
 
     Raises:

@@ -3,7 +3,7 @@
 import threading
 from typing import TYPE_CHECKING
 
-from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import POLL
 from podium.interrupts import Background
 
@@ -17,7 +17,7 @@ STOP = "stop"
 class ExperimentSupervisor:
     """An Experiment's controller, and a look at whether somebody, maybe another process, wants it deleted."""
 
-    def __init__(self, cluster: LocalJobs, controller: "ExperimentController") -> None:
+    def __init__(self, cluster: LocalCluster, controller: "ExperimentController") -> None:
         self._cluster, self._controller = cluster, controller
         self._wake, self._closing, self._ended = threading.Event(), threading.Event(), threading.Event()
         controller.at_end = self._note_end
@@ -62,7 +62,7 @@ class ExperimentSupervisor:
             remove_experiment(self._cluster, name)
 
 
-def remove_experiment(cluster: LocalJobs, name: str) -> None:
+def remove_experiment(cluster: LocalCluster, name: str) -> None:
     """Remove an Experiment that nobody runs any more, with its trials and their jobs."""
     for trial in cluster.trials(name):
         for kind in ("PyTorchJob", "Job"):

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.jobs import LocalJobs
+from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.logs import read_last_run
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
@@ -60,7 +60,7 @@ class TrialRun:
 
     def __init__(
         self,
-        cluster: LocalJobs,
+        cluster: LocalCluster,
         experiment: Experiment,
         trial: Trial,
         *,

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
-from podium.cluster.local.jobs import LocalJobs
-from podium.cluster.local.processes.client import cores
 from podium.errors import require
+from podium.machine import cores
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, redirected, takes_script
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, TRIAL
@@ -99,7 +99,7 @@ def _mount(draft: Draft, role: str, container: dict[str, Any], name: str, folder
     draft.mount_host_path(role, container, name, folder, str(local))
 
 
-def check_trials(cluster: LocalJobs, experiment: Experiment, directory: Path) -> Workload:
+def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path) -> Workload:
     """Refuse what no trial could run as here, before anything is stored; return the job of a trial that could be.
 
     Raises:

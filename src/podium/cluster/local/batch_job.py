@@ -148,7 +148,7 @@ class JobController(Controller):
             threads=self.threads,
             restart=self.spec["template"]["spec"]["restartPolicy"],
         )
-        pod = Replica(self.plan, setting, self.runtime.starter, self.wake)
+        pod = Replica(self.plan, setting, self.runtime.launchers, self.wake)
         self.replicas.append(pod)
         self._indexes.append(index)
         pod.advance(time.monotonic())

@@ -11,7 +11,7 @@ from typing import Any
 from podium.cluster.base import Manifest
 from podium.cluster.local.images import Images
 from podium.cluster.local.jsonfile import write_json
-from podium.cluster.local.processes.launcher_pool import Starter
+from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.cluster.local.replica import Replica
 from podium.cluster.local.store import POLL, Store
 from podium.errors import NotFound, PodiumError
@@ -26,8 +26,8 @@ class Runtime:
     store: Store
     """The objects."""
 
-    starter: Starter
-    """Starts processes."""
+    launchers: LauncherPool
+    """Start processes."""
 
     images: Images
     """What stands for images."""
@@ -37,7 +37,7 @@ class Controller(ABC):
     """Runs one job in a thread of its own until nothing of it is left to do.
 
     Args:
-        runtime: Store, starter and images.
+        runtime: Store, launchers and images.
         job: The admitted object, as stored.
     """
 

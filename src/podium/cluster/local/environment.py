@@ -12,8 +12,8 @@ from typing import Any
 
 from podium.cluster.base import Manifest
 from podium.cluster.local.pods import ContainerPlan
-from podium.cluster.local.processes.client import cores
 from podium.errors import InvalidInput, require
+from podium.machine import cores
 from podium.manifests.labels import CPU_SHARE
 
 """Annotation of a job: how many cores it may use, a number; all of them without it."""

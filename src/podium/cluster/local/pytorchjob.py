@@ -141,7 +141,7 @@ class PyTorchJobController(Controller):
             restart="Never" if policy == "ExitCode" else policy,
         )
         delay = backoff(again - 1) if again else 0.0
-        pod = Replica(self.plans[kind], setting, self.runtime.starter, self.wake, delay)
+        pod = Replica(self.plans[kind], setting, self.runtime.launchers, self.wake, delay)
         self._pods[kind, index] = pod
         self.replicas = list(self._pods.values())
         # The first pods start one after the other in this thread: together they would only wait for each other.

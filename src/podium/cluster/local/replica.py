@@ -9,7 +9,7 @@ from typing import Any
 from podium.cluster.local.environment import PodIdentity, container_environment, expand, translator
 from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.cluster.local.processes.client import Command, Process
-from podium.cluster.local.processes.launcher_pool import Starter
+from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.errors import PodiumError
 
 BACKOFF = 0.5
@@ -61,19 +61,19 @@ class Replica:
     Args:
         plan: What to run.
         setting: Where and as what.
-        starter: Starts the processes.
+        launchers: Starts the processes.
         wake: Called from any thread when it is worth calling advance.
         delay: Seconds to wait before the start.
     """
 
     def __init__(
-        self, plan: PodPlan, setting: Setting, starter: Starter, wake: Callable[[], None], delay: float = 0.0
+        self, plan: PodPlan, setting: Setting, launchers: LauncherPool, wake: Callable[[], None], delay: float = 0.0
     ) -> None:
         self.plan, self.setting = plan, setting
         self.phase = "Pending"
         self.restarts = 0
         self.exit_code: int | None = None
-        self._starter, self._wake = starter, wake
+        self._launchers, self._wake = launchers, wake
         self._stages = [*plan.init, plan.main]
         self._process: Process | None = None
         self._start_at: float | None = time.monotonic() + delay
@@ -161,7 +161,7 @@ class Replica:
         stage = self._stages[0]
         self._log_from = self.setting.log.stat().st_size if self.setting.log.exists() else 0
         try:
-            self._process = self._starter.start(self._command(stage), self._wake)
+            self._process = self._launchers.start(self._command(stage), self._wake)
         except PodiumError as error:
             with self._log(stage).open("a") as log:
                 log.write(f"podium: {error}\n")

@@ -1,1 +1,1 @@
-"""Processes and their ends: launch, supervise, and leave nothing behind."""
+"""Launch and supervise processes, and leave none behind."""

@@ -1,8 +1,7 @@
-"""Processes that cannot outlive this one: the caller's side of the launcher."""
+"""The caller's side of the launcher: processes that cannot outlive this one."""
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from podium.cluster.local.processes import launcher
 from podium.errors import Failed
 
 START_TIMEOUT = 120.0
-"""Seconds until a process must have started, with the time a fork server needs for its imports."""
+"""Seconds a process may take to start, including a fork server's imports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class Process:
         self._owner.send(op="stop", id=self._number)
 
     def kill(self) -> None:
-        """End its process group at once; whatever else it started is killed as soon as it has ended."""
+        """Kill its process group (SIGKILL); once it has ended, so are all its descendants."""
         self._owner.send(op="kill", id=self._number)
 
     def wait(self, timeout: float | None = None) -> int | None:
@@ -90,7 +89,7 @@ class Process:
 
 
 class Launcher:
-    """Starts processes through a small helper program, which kills them all when this process is gone.
+    """Starts processes through the launcher program, which kills them all when this process is gone.
 
     Args:
         arguments: Interpreter and its options; a plain launcher needs no site packages.
@@ -131,7 +130,7 @@ class Launcher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its imports are done, well or badly."""
+        """Whether its imports have ended, successfully or not."""
         return self._ready.is_set()
 
     def start(self, command: Command, on_exit: Callable[[], None] = lambda: None) -> Process:
@@ -167,14 +166,14 @@ class Launcher:
         return self.alive and self._ready.is_set() and self.unfit is None
 
     def send(self, **message: Any) -> None:
-        """Send a request; lost without harm if the launcher is gone, for then its processes are too."""
+        """Send a request; if the launcher is gone, so are its processes, and nothing is sent."""
         with self._lock, contextlib.suppress(OSError):
             self._channel.sendall(json.dumps(message).encode() + b"\n")
 
     def close(self) -> None:
         """Stop what still runs and end the launcher; returns when nothing is left."""
         if not self.is_ready:
-            self._program.kill()  # it would finish its imports first, and runs nothing yet
+            self._program.kill()  # it runs nothing yet, and would finish its imports first
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
         try:
@@ -190,7 +189,7 @@ class Launcher:
             for line in answers:
                 self._handle(json.loads(line))
         self._ready.set()
-        # The launcher has gone. If it was killed, its keepers notice and kill their processes.
+        # The launcher is gone. If it was killed, its supervisors kill their processes.
         for process in list(self._processes.values()):
             process.ended(128 + signal.SIGKILL)
 
@@ -205,10 +204,3 @@ class Launcher:
             process.started(answer.get("pid"), answer.get("error"))
             if process.error is not None:
                 del self._processes[answer["id"]]
-
-
-def cores() -> int:
-    """Return how many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -1,7 +1,7 @@
-"""What a launcher with preloaded modules does: import once, then run ``python -m`` in forks of itself.
+"""Fork server: imports modules once, then runs ``python -m`` in forks of itself.
 
-Part of the launcher program (launcher.py). A fork is safe because the server has a single thread: it imports, but
-computes nothing, so no pool of threads exists yet.
+Part of the launcher program (launcher.py). Forking is safe because the server has a single thread: it only imports, so
+no thread pool exists yet.
 """
 
 import atexit
@@ -31,10 +31,10 @@ def preload(modules: list[str]) -> str | None:
     if (threads := len(os.listdir("/proc/self/task"))) > 1:
         return f"preloading {', '.join(modules)} started {threads - 1} thread(s), which a fork would not copy"
     for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
-        # What the imports hold is the server's; torch takes a thousand operators apart otherwise, at each fork's end.
+        # Finalizers are the server's business: torch would tear down a thousand operators at each fork's exit.
         finalizer.atexit = False
-    # Keeps the collector from touching, and so copying, what all forks share. Nothing is collected before: that takes
-    # as long as a short trial, and imports leave little.
+    # Keeps the garbage collector from touching, and so copying, pages that all forks share. No collection first: it
+    # takes as long as a short trial, and imports leave little garbage.
     gc.freeze()
     return None
 
@@ -48,7 +48,7 @@ def run_module(module_and_arguments: list[str], env: dict[str, str]) -> NoReturn
     sys.path.insert(0, os.getcwd())
     _reopen_output(unbuffered=bool(env.get("PYTHONUNBUFFERED")))
     if "numpy" in sys.modules:
-        # Seeded from the system at import; random reseeds itself after a fork, torch starts from a constant.
+        # numpy is seeded at import. random reseeds itself after a fork, and torch's default seed is a constant.
         sys.modules["numpy"].random.seed()
     gc.enable()
     code = _run(module)

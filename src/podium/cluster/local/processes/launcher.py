@@ -1,20 +1,19 @@
-"""A small single-threaded program that starts processes for another one, and lets none of them outlive it.
+"""A small single-threaded program that starts processes for its caller and kills them when the caller is gone.
 
-Run as a script; alone it uses the standard library only, so that it starts in some 30 ms. Three generations::
+Run as a script. By itself it needs the standard library only and starts in about 30 ms. Three generations::
 
-    caller ──socket── launcher ──fork, socket── keeper ──fork── the process, in a session of its own
+    caller ──socket── launcher ──fork, socket── supervisor ──fork── the process, in a session of its own
 
-The launcher ends everything when the socket to the caller closes, however that ended; a keeper ends everything below
-it when its process has ended or the launcher has gone. A keeper whose process has ended takes the next one: a fork of
-what has been preloaded is what a short process costs.
+When the socket to the caller closes, the launcher ends everything. A supervisor kills all its descendants when its
+process ends or the launcher is gone. A supervisor whose process has ended runs the next one, so a short process costs
+no more than a fork.
 
-With modules to preload, the launcher imports them once, and a request for ``python -m`` runs in a fork of it instead
-of a new interpreter: a fork server. It refuses to serve if an import started threads, since a fork would not copy
-them.
+With modules to preload, the launcher is a fork server: it imports them once, and runs ``python -m`` in a fork of itself
+instead of a new interpreter. It refuses if an import started threads, since a fork would not copy them.
 
-Requests and answers are JSON, one a line: ``{"op": "start", "id": 1, "argv": […], "module": null, "env": {…},
+Requests and answers are JSON, one per line: ``{"op": "start", "id": 1, "argv": […], "module": null, "env": {…},
 "cwd": "…", "log": "…"}`` is answered by ``{"id": 1, "pid": …}`` and, at the end, ``{"id": 1, "exit": 0}``;
-``{"op": "stop" | "kill", "id": 1}`` sends SIGTERM or SIGKILL to the process's group. Keepers get the same requests.
+``{"op": "stop" | "kill", "id": 1}`` sends SIGTERM or SIGKILL to the process group. Supervisors get the same requests.
 """
 
 import gc
@@ -28,18 +27,18 @@ from typing import Any
 if sys.flags.no_site:
     sys.path.append(os.path.abspath(f"{__file__}/../../../../.."))
 
-from podium.cluster.local.processes.process_supervisor import GRACE, Channel, Keeper, exit_code, wait
+from podium.cluster.local.processes.process_supervisor import GRACE, Channel, ProcessSupervisor, exit_code, wait
 
 IDLE = 4
-"""Keepers without a process that wait for the next one at most."""
+"""How many supervisors without a process are kept for the next one."""
 
 
 class Launcher:
-    """Passes requests from a socket on to keepers, and their answers back."""
+    """Forwards requests from the caller to supervisors, and their answers back."""
 
     def __init__(self, end: socket.socket) -> None:
         self.caller = Channel(end)
-        self.keepers: dict[Channel, int] = {}
+        self.supervisors: dict[Channel, int] = {}
         self.busy: dict[Channel, int] = {}
         for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(ignored, signal.SIG_IGN)
@@ -47,7 +46,7 @@ class Launcher:
     def serve(self) -> None:
         """Work until the caller closes its end, then stop what still runs."""
         while True:
-            ready = wait([self.caller, *self.keepers])
+            ready = wait([self.caller, *self.supervisors])
             for channel in ready:
                 if isinstance(channel, Channel) and channel is not self.caller:
                     self.hear(channel)
@@ -61,49 +60,51 @@ class Launcher:
     def handle(self, request: dict[str, Any]) -> None:
         if request["op"] == "start":
             try:
-                keeper = next((one for one in self.keepers if one not in self.busy), None) or self.add_keeper()
+                supervisor = next((idle for idle in self.supervisors if idle not in self.busy), None)
+                supervisor = supervisor or self.add_supervisor()
             except OSError as error:
                 return self.caller.send(id=request["id"], error=str(error))
-            self.busy[keeper] = request["id"]
-            return keeper.send(**request)
-        for keeper, known in self.busy.items():
+            self.busy[supervisor] = request["id"]
+            return supervisor.send(**request)
+        for supervisor, known in self.busy.items():
             if known == request["id"]:
-                keeper.send(**request)
+                supervisor.send(**request)
 
-    def add_keeper(self) -> Channel:
+    def add_supervisor(self) -> Channel:
         mine, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            for one in (mine, self.caller.socket, *(keeper.socket for keeper in self.keepers)):
-                one.close()
-            Keeper(Channel(theirs)).run()
+            for inherited in (mine, self.caller.socket, *(channel.socket for channel in self.supervisors)):
+                inherited.close()
+            ProcessSupervisor(Channel(theirs)).run()
         theirs.close()
         channel = Channel(mine)
-        self.keepers[channel] = pid
+        self.supervisors[channel] = pid
         return channel
 
-    def hear(self, keeper: Channel) -> None:
-        """Pass a keeper's answers on; one that was killed has taken its process with it."""
-        answers = keeper.receive()
+    def hear(self, supervisor: Channel) -> None:
+        """Forward a supervisor's answers; if it was killed, its process died with it."""
+        answers = supervisor.receive()
         if answers is None:
-            code = exit_code(os.waitpid(self.keepers.pop(keeper), 0)[1])
-            keeper.socket.close()
-            answers = [{"exit": code}] if keeper in self.busy else []
+            code = exit_code(os.waitpid(self.supervisors.pop(supervisor), 0)[1])
+            supervisor.socket.close()
+            answers = [{"exit": code}] if supervisor in self.busy else []
         for answer in answers:
-            self.caller.send(id=self.busy[keeper], **answer)
+            self.caller.send(id=self.busy[supervisor], **answer)
             if "pid" not in answer:
-                del self.busy[keeper]
-        if keeper in self.keepers and keeper not in self.busy and len(self.keepers) - len(self.busy) > IDLE:
-            keeper.socket.close()
-            os.waitpid(self.keepers.pop(keeper), 0)
+                del self.busy[supervisor]
+        idle = supervisor in self.supervisors and supervisor not in self.busy
+        if idle and len(self.supervisors) - len(self.busy) > IDLE:
+            supervisor.socket.close()
+            os.waitpid(self.supervisors.pop(supervisor), 0)
 
     def shut_down(self) -> None:
-        for keeper in self.keepers:
-            keeper.socket.shutdown(socket.SHUT_WR)
+        for supervisor in self.supervisors:
+            supervisor.socket.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + GRACE + 5
-        while self.keepers and (left := deadline - time.monotonic()) > 0:
-            for keeper in wait(list(self.keepers), left):
-                self.hear(keeper)
+        while self.supervisors and (left := deadline - time.monotonic()) > 0:
+            for supervisor in wait(list(self.supervisors), left):
+                self.hear(supervisor)
 
 
 def main() -> None:
@@ -112,14 +113,14 @@ def main() -> None:
     gc.disable()
     launcher = Launcher(end)
     if modules := sys.argv[2:]:
-        # A fork server has site packages; the plain launcher goes without to start sooner.
+        # A fork server has site packages; the plain launcher starts sooner without.
         from podium.cluster.local.processes import forkserver
 
         if reason := forkserver.preload(modules):
             return launcher.caller.send(unfit=reason)
         launcher.caller.send(ready=True)
     launcher.serve()
-    # Without the interpreter's farewell: preloaded libraries have nothing to save, but much to take apart.
+    # Skip the interpreter's shutdown: preloaded libraries have nothing to save, but much to tear down.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Chooses how a process is started: from a fork server where that is possible and pays, else on its own."""
+"""Starts each process in a fork server if that is possible and faster, else in an interpreter of its own."""
 
 import ast
 import os
@@ -29,26 +29,26 @@ TRAINER = (
     "onnx",
     "onnxruntime",
 )
-"""What a run of podium's trainer imports sooner or later."""
+"""Modules that podium's trainer imports sooner or later."""
 
 _SETTINGS = {
     # OpenBLAS starts its threads when numpy is imported; a fork needs a single-threaded parent.
     "OPENBLAS_NUM_THREADS": "1",
-    # Its telemetry would start a thread when onnxruntime is imported.
+    # onnxruntime's telemetry would start a thread at import.
     "ORT_DISABLE_TELEMETRY": "1",
-    # Huge pages: a fork with 300 MB of them has few entries to copy, and computes with a quarter of the page faults.
+    # Huge pages: forking 300 MB of them copies few page-table entries, and the fork has a quarter of the page faults.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""Environment of a fork server itself, unless a process that it is to run sets them."""
+"""Environment of a fork server, unless the process to run sets them."""
 
-_STANDARD = sys.stdlib_module_names - {"this", "antigravity"}  # those two show things when they are imported
+_STANDARD = sys.stdlib_module_names - {"this", "antigravity"}  # these two print or open a browser at import
 
 MAX_SERVERS = 3
-"""Fork servers at once; each holds its imports in memory."""
+"""Most fork servers at once; each holds its imports in memory."""
 
 
-class Starter:
-    """Starts processes for one cluster; close stops them all.
+class LauncherPool:
+    """The launchers of one cluster; close stops every process they started.
 
     Args:
         fork_server: Whether ``python -m`` may run in forks of a process that has done its imports.
@@ -80,16 +80,16 @@ class Starter:
         return self._launcher().start(command, on_exit)
 
     def warm(self, command: Command) -> None:
-        """Let the fork server of a command that will be started soon begin with its imports, without waiting."""
+        """Begin the imports of the fork server that a command will need soon, without waiting."""
         self._server_of(command)
 
     def give_up(self) -> None:
-        """Start nothing any more; what waits for a fork server's imports fails at once."""
+        """Start nothing from now on; a start that waits for a fork server's imports fails at once."""
         with self._lock:
             self._given_up = True
-            waiting = [one for one in self._servers.values() if not one.is_ready]
-        for one in waiting:
-            one.close()
+            waiting = [server for server in self._servers.values() if not server.is_ready]
+        for server in waiting:
+            server.close()
 
     def close(self) -> None:
         """Stop everything that runs; returns when nothing is left."""
@@ -97,8 +97,8 @@ class Starter:
         with self._lock:
             launchers = [*self._servers.values(), *([self._plain] if self._plain else [])]
             self._servers, self._plain = {}, None
-        for one in launchers:
-            one.close()
+        for launcher in launchers:
+            launcher.close()
 
     def _server_of(self, command: Command) -> tuple[tuple[str, ...] | None, Launcher | None]:
         module = find_module(command) if self._fork_server and command.own_python else None
@@ -114,7 +114,7 @@ class Starter:
             return self._plain
 
     def _server(self, preload: tuple[str, ...], env: dict[str, str]) -> Launcher | None:
-        # What a library reads from the environment while it is imported must be what the process would have read.
+        # A library must read the same environment at import as it would in a process of its own.
         read = {name: value for name, value in env.items() if _SENSITIVE.fullmatch(name) and name != "PYTHONUNBUFFERED"}
         key = (preload, *sorted(read.items()))
         with self._lock:
@@ -144,9 +144,9 @@ def find_module(command: Command) -> tuple[str, ...] | None:
 def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     """Return what a fork server imports for a module; None if the module cannot run in a fork of one.
 
-    podium's trainer is imported whole. Of any other module, the packages that it imports at its top and that come with
-    Python or are installed: its own code may change from trial to trial. A file beside it that hides one of them needs
-    a process of its own: the server would have imported the wrong one.
+    podium's trainer is imported whole. Of any other module, only the installed or standard packages that it imports at
+    its top: its own code may change from trial to trial. If a file beside the module shadows one of them, None: the
+    server would have imported the wrong package.
     """
     if module == "podium.trainer" or module.startswith("podium.trainer."):
         return TRAINER
@@ -159,26 +159,26 @@ def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
         return None
     imported: set[str] = set()
     for node in body:
-        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
         imported |= {name.partition(".")[0] for name in names}
-    found = {name for name in imported if name and (name in _STANDARD or _is_installed(name))}
+    stable = {name for name in imported if name and (name in _STANDARD or _is_installed(name))}
     beside = {path.stem for path in command.cwd.glob("*.py")}
     beside |= {path.parent.name for path in command.cwd.glob("*/__init__.py")}
-    return None if beside & (found | _STANDARD) else ("runpy", *sorted(found - {"runpy"}))
+    return None if beside & (stable | _STANDARD) else ("runpy", *sorted(stable - {"runpy"}))
 
 
 def _find_source(module: str, command: Command) -> Path | None:
     """Find a module's file without importing anything; of a package, its __main__."""
     inside = os.path.join(*module.split("."))
-    for place in (str(command.cwd), *command.env.get("PYTHONPATH", "").split(os.pathsep), *sys.path):
-        for found in (Path(place, f"{inside}.py"), Path(place, inside, "__main__.py")):
-            if found.is_file():
-                return found
+    for folder in (str(command.cwd), *command.env.get("PYTHONPATH", "").split(os.pathsep), *sys.path):
+        for file in (Path(folder, f"{inside}.py"), Path(folder, inside, "__main__.py")):
+            if file.is_file():
+                return file
     return None
 
 
 def _is_installed(package: str) -> bool:
     spec = PathFinder.find_spec(package)
-    places = [*(spec.submodule_search_locations or []), spec.origin or ""] if spec else []
-    return any("site-packages" in place or "dist-packages" in place for place in places)
+    paths = [*(spec.submodule_search_locations or []), spec.origin or ""] if spec else []
+    return any("site-packages" in path or "dist-packages" in path for path in paths)

@@ -1,8 +1,8 @@
 """Per-process supervisor: reaps the child and kills everything it left behind.
 
-Part of the launcher program (launcher.py), standard library only. A keeper looks after one process after another. On
-Linux it is the subreaper of its descendants, so that even those that made a session of their own cannot escape it. It
-ends with the launcher, however that ends: then its socket closes.
+Part of the launcher program (launcher.py); standard library only. A supervisor runs one process after another. On Linux
+it is the subreaper of its descendants, so a process cannot escape by starting its own session. When the launcher ends,
+for whatever reason, the socket closes and the supervisor ends too.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ class Channel:
         return self.socket.fileno()
 
     def send(self, **message: Any) -> None:
-        # The other side may be gone; the end of the socket will tell.
+        # The other side may be gone; receive() then returns None.
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return what has arrived, perhaps nothing yet; None at the end."""
+        """Return the messages that have arrived, perhaps none; None once the other side has closed."""
         try:
             data = self.socket.recv(1 << 16)
         except ConnectionError:
@@ -57,12 +57,12 @@ class Channel:
         return [json.loads(line) for line in lines] if data else None
 
 
-class Keeper:
-    """Parent of one process after another; leaves nothing behind when one has ended."""
+class ProcessSupervisor:
+    """Parent of one process at a time; when it ends, every descendant is killed."""
 
     def __init__(self, launcher: Channel) -> None:
         self.launcher: Channel | None = launcher
-        self.id = self.process = 0  # of a process that runs, else 0
+        self.id = self.process = 0  # of the running process, else 0
         self.deadline: float | None = None
 
     def run(self) -> NoReturn:
@@ -114,7 +114,7 @@ class Keeper:
         for request in requests or []:
             if request["op"] == "start":
                 self._start(request)
-            elif request["id"] == self.id:  # else it was meant for the one before
+            elif request["id"] == self.id:  # else it was meant for the previous process
                 self._signal(signal.SIGTERM if request["op"] == "stop" else signal.SIGKILL)
 
     def _start(self, request: dict[str, Any]) -> None:
@@ -127,13 +127,13 @@ class Keeper:
                 os.close(end)
             return self.launcher.send(error=str(error))
         if process == 0:
-            signal.set_wakeup_fd(-1)  # before its pipe is closed: a signal may come in between
+            signal.set_wakeup_fd(-1)  # before its pipe is closed: a signal may arrive in between
             self.launcher.socket.close()
             for end in (*self.pipe, ready):
                 os.close(end)
             _become(request, ready_end)
         os.close(ready_end)
-        # Until then it has no group of its own and the keeper's signal handlers: a signal would be lost.
+        # Until then the process is in the supervisor's group, with its signal handlers: a signal would be lost.
         os.read(ready, 1)
         os.close(ready)
         self.id, self.process = request["id"], process
@@ -153,7 +153,7 @@ class Keeper:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(orphan, signal.SIGKILL)
             try:
-                # Each death hands its children to this subreaper: go on until nobody is left.
+                # The children of each killed process pass to this subreaper: repeat until none is left.
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             except ChildProcessError:
@@ -162,10 +162,10 @@ class Keeper:
 
 
 def _become(request: dict[str, Any], ready: int) -> NoReturn:
-    """Turn this fork into the requested process; close ready when it can take signals."""
+    """Turn this fork into the requested process; close ready once it can receive signals."""
     try:
         os.setsid()
-        # Only if its keeper is killed on its own; everything else goes through the keeper.
+        # In case its supervisor alone is killed.
         _prctl(_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
@@ -199,16 +199,16 @@ def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:
 
 
 def _ended() -> list[tuple[int, int]]:
-    """Reap; return each ended child with its exit code."""
-    found = []
+    """Reap ended children and return their pids and exit codes."""
+    reaped = []
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            found.append((ended[0], exit_code(ended[1])))
-    return found
+            reaped.append((ended[0], exit_code(ended[1])))
+    return reaped
 
 
 def exit_code(status: int) -> int:
-    """Return an exit code as a shell would give it."""
+    """Return the exit code as a shell reports it: 128 and the number for a signal."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -219,8 +219,8 @@ def _children() -> list[int]:
 
 
 def wait(sources: list[Any], seconds: float | None = None) -> list[Any]:
-    """Wait until something can be read; return the sources, channels or numbers of files, for which that holds."""
-    poll, known = select.poll(), {one if isinstance(one, int) else one.fileno(): one for one in sources}
+    """Wait until something can be read; return the channels or file descriptors that are ready."""
+    poll, known = select.poll(), {source if isinstance(source, int) else source.fileno(): source for source in sources}
     for number in known:
         poll.register(number, select.POLLIN)
     return [known[number] for number, _ in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)]

@@ -17,7 +17,7 @@ from podium.cluster.local.logs import read_log
 from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.processes.client import Command
-from podium.cluster.local.processes.launcher_pool import Starter
+from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.cluster.local.store import POLL, Store
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import Failed, InvalidInput, require
@@ -32,7 +32,7 @@ DELETE_TIMEOUT = 30.0
 """Seconds that delete waits for the last process."""
 
 
-class LocalJobs(Cluster):
+class LocalCluster(Cluster):
     """Jobs under a directory, supervised by this process; any other process may look and delete.
 
     All that runs ends with this process, however it ends.
@@ -52,7 +52,9 @@ class LocalJobs(Cluster):
     ) -> None:
         self.url = f"local://{directory}"
         self.store = Store(directory)
-        self._runtime = Runtime(store=self.store, starter=Starter(fork_server), images=check_images(images or {}))
+        self._runtime = Runtime(
+            store=self.store, launchers=LauncherPool(fork_server), images=check_images(images or {})
+        )
         self._lock = threading.Lock()
         self._supervisors: dict[tuple[str, str], Supervisor] = {}
         self._closed = False
@@ -140,10 +142,10 @@ class LocalJobs(Cluster):
             self._closed = True
         for supervisor in supervisors.values():
             supervisor.stop()
-        self._runtime.starter.give_up()
+        self._runtime.launchers.give_up()
         for supervisor in supervisors.values():
             supervisor.join(DELETE_TIMEOUT)
-        self._runtime.starter.close()
+        self._runtime.launchers.close()
         self.store.close()
 
     def plan(self, manifest: Manifest) -> tuple[Manifest, tuple[PodPlan, ...]]:
@@ -175,7 +177,7 @@ class LocalJobs(Cluster):
             env = container_environment(one, _NOBODY, {}, threads, str)
             argv = tuple(one.image.resolve(expand(word, env)) for word in one.argv)
             place, own = one.working_dir or one.image.workdir, one.image.root is None
-            self._runtime.starter.warm(Command(argv=argv, env=env, cwd=place, log=Path(os.devnull), own_python=own))
+            self._runtime.launchers.warm(Command(argv=argv, env=env, cwd=place, log=Path(os.devnull), own_python=own))
 
     def _store(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
         """Store a new object and return what will run it."""
