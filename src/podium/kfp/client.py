@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ class Server:
         class ImpatientClient(Client):
             def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
                 """Ask once: kfp asks for 25 seconds and logs a traceback each time."""
-                return self._healthz_api.healthz_service_get_healthz()
+                return self.healthzs.healthz_service_get_healthz()
 
         with _quiet():
             try:
@@ -47,7 +48,10 @@ class Server:
             except Exception as error:
                 raise _no_server(error, host or _address(error)) from error
         self.namespace = namespace or self.client.get_user_namespace() or None
-        self.address = str(self.client._existing_config.host)
+        generated = self.client.healthzs.healthz_service_get_healthz.__self__
+        self.address = str(generated.api_client.configuration.host)
+        ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
+        self.ui = "/pipeline" if not ui else ui if ui.startswith(("http://", "https://")) else f"http://{ui}"
 
     def call(self, doing: str, function: Callable[..., Any], **arguments: Any) -> Any:
         """Call a method of the kfp client, without what it prints.
@@ -93,7 +97,7 @@ class Server:
 
     def link(self, path: str) -> str:
         """Return the address of a page of the UI."""
-        return f"{self.client._get_url_prefix().rstrip('/')}/#/{path}"
+        return f"{self.ui.rstrip('/')}/#/{path}"
 
 
 @contextlib.contextmanager

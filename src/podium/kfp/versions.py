@@ -229,7 +229,7 @@ def _make(server: Server, pipeline: str) -> str:
     from kfp_server_api import V2beta1Pipeline
 
     body = V2beta1Pipeline(display_name=pipeline, name=pipeline, namespace=server.namespace)
-    api = server.client._pipelines_api
+    api = server.client.pipelines
     try:
         made = server.call(f"create pipeline {pipeline}", api.pipeline_service_create_pipeline, pipeline=body)
     except Conflict:

@@ -4,7 +4,6 @@ Part of the launcher program (launcher.py). Forking is safe because the server h
 no thread pool exists yet.
 """
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -12,7 +11,6 @@ import io
 import os
 import runpy
 import sys
-import threading
 import weakref
 from types import TracebackType
 from typing import NoReturn
@@ -20,6 +18,7 @@ from typing import NoReturn
 
 def preload(modules: list[str]) -> str | None:
     """Import modules; return why this process cannot serve forks, or None."""
+    weakref.finalize(preload, int)  # the first finalizer: all of them now run after every other exit function
     for name in modules:
         try:
             importlib.import_module(name)
@@ -30,9 +29,6 @@ def preload(modules: list[str]) -> str | None:
             del sys.modules[name]
     if (threads := len(os.listdir("/proc/self/task"))) > 1:
         return f"preloading {', '.join(modules)} started {threads - 1} thread(s), which a fork would not copy"
-    for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
-        # Finalizers are the server's business: torch would tear down a thousand operators at each fork's exit.
-        finalizer.atexit = False
     # Keeps the garbage collector from touching, and so copying, pages that all forks share. No collection first: it
     # takes as long as a short trial, and imports leave little garbage.
     gc.freeze()
@@ -51,13 +47,22 @@ def run_module(module_and_arguments: list[str], env: dict[str, str]) -> NoReturn
         # numpy is seeded at import. random reseeds itself after a fork, and torch's default seed is a constant.
         sys.modules["numpy"].random.seed()
     gc.enable()
-    code = _run(module)
-    with contextlib.suppress(Exception):
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons, as at any exit
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
+    code = [1]
+    weakref.finalize(run_module, _end, code)
+    code[0] = _run(module)
+    sys.exit(code[0])
+
+
+def _end(code: list[int]) -> None:
+    """End this fork in the middle of the interpreter's exit.
+
+    Threads have been joined and exit functions have run; finalizers run newest first, so those of the module have too.
+    What is left are the finalizers of the preloaded imports and the teardown of every module: with torch 0.2 and 2 s.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code[0])
 
 
 def _run(module: str) -> int:

@@ -66,16 +66,16 @@ class ProcessSupervisor:
         self.deadline: float | None = None
 
     def run(self) -> NoReturn:
-        code = 1
         try:
             self._begin()
             while self.launcher or self.process:
                 self._step()
-            code = 0
+        except SystemExit:  # of a module that has run in a fork: the interpreter's exit goes on
+            raise
         except BaseException:
             sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(code)
+            os._exit(1)
+        os._exit(0)
 
     def _begin(self) -> None:
         os.setsid()
@@ -183,6 +183,8 @@ def _become(request: dict[str, Any], ready: int) -> NoReturn:
         from podium.cluster.local.processes import forkserver
 
         forkserver.run_module(request["module"], request["env"])
+    except SystemExit:
+        raise
     except BaseException as error:
         os.write(2, f"podium: cannot start {request['argv']}: {error}\n".encode())
     os._exit(127)
