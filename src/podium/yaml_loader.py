@@ -24,7 +24,7 @@ class LimitError(Exception):
 
 
 if yaml.__with_libyaml__:
-    from yaml.cyaml import CParser as _Parser
+    from yaml.cyaml import CParser as _Parser  # type: ignore[attr-defined]
 else:  # pragma: no cover - wheels of PyYAML carry libyaml
     from yaml.parser import Parser
     from yaml.reader import Reader
