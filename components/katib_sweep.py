@@ -39,20 +39,20 @@ def katib_sweep(
         epochs: Epochs of a trial; 0 leaves them to the Experiment.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
-        workers: Workers of each trial, beside its master.
+        workers: Workers of each trial, besides its master.
         gpus_per_worker: GPUs of a trial's master and of each of its workers; 0 trains on the CPU.
-        seed: Seed of every trial; 0 leaves it to the Experiment.
-        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        seed: Seed of the search and of every trial; 0 leaves both to the Experiment.
+        storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    from podium.steps.sweep import sweep
+    from podium.steps.sweep import LaunchTarget, SweepSettings, sweep
 
-    result = sweep(
-        data.uri, best_model.path, trials.path, task=best_model.uri, experiment=experiment, network=network,
-        epochs=epochs, max_trials=max_trials, parallel_trials=parallel_trials, workers=workers,
-        gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=image, pods=pods,
-    )  # fmt: skip
+    settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
+                             trial_epochs=epochs, trial_workers=workers, network=network, seed=seed)  # fmt: skip
+    target = LaunchTarget(trainer_image=image, cluster=cluster, storage=storage, gpus_per_worker=gpus_per_worker,
+                          pods=pods)  # fmt: skip
+    result = sweep(data.uri, best_model.path, trials.path, task=best_model.uri, settings=settings, target=target)
     best_model.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     return result.hyperparameters, result.trial

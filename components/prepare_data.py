@@ -22,7 +22,8 @@ def prepare_data(
         limit: At most this many images for training and validation together; 0 takes all.
         seed: Decides which images form the validation part.
     """
-    from podium.steps.prepare_data import prepare_data
+    from podium.steps.prepare_data import DataSettings, prepare_data
 
-    info = prepare_data(dataset=dataset, target=prepared.path, source=source or None, limit=limit or None, seed=seed)
+    settings = DataSettings(dataset=dataset, source=source, limit=limit, seed=seed)
+    info = prepare_data(settings, prepared.path)
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

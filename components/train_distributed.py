@@ -31,19 +31,20 @@ def train_distributed(
         hyperparameters: Flags of the trainer without the dashes and their values.
         network: Network, a name the trainer knows; empty leaves it to the hyperparameters.
         epochs: Passes over the training part; 0 leaves them to the hyperparameters.
-        workers: Workers beside the master; 0 trains in one process.
+        workers: Workers besides the master; 0 trains in one process.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the weights and of the order of images; 0 leaves it to the hyperparameters.
-        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    from podium.steps.train import train
+    from podium.steps.train import LaunchTarget, TrainSettings, train
 
-    result = train(
-        data.uri, model.path, task=model.uri, hyperparameters=hyperparameters, network=network, epochs=epochs,
-        workers=workers, gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=image,
-        pods=pods,
-    )  # fmt: skip
+    settings = TrainSettings(
+        hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers, seed=seed
+    )
+    target = LaunchTarget(trainer_image=image, cluster=cluster, storage=storage, gpus_per_worker=gpus_per_worker,
+                          pods=pods)  # fmt: skip
+    result = train(data.uri, model.path, task=model.uri, settings=settings, target=target)
     model.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

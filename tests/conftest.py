@@ -62,8 +62,8 @@ def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def mnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All of MNIST as a dataset artifact, made through the cache of this machine. For slow tests. Read only."""
-    from podium.steps.prepare_data import prepare_data
+    from podium.steps.prepare_data import DataSettings, prepare_data
 
     target = tmp_path_factory.mktemp("data") / "mnist"
-    prepare_data(dataset="mnist", target=target)
+    prepare_data(DataSettings(), target)
     return target

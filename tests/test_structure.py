@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
         "steps", "storage", "sweeps", "scoring",
     },
     "run": {"cluster", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
-    "kfp": {"cluster", "components", "data", "manifests", "pipelines", "registry", "steps"},
+    "kfp": {"cluster", "components", "data", "identity", "manifests", "pipelines", "registry", "steps"},
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {

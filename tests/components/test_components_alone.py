@@ -64,7 +64,7 @@ def test_another_pipeline_can_load_each_component_and_wire_it_to_its_own(
 def test_a_component_file_says_what_it_makes_and_takes(tmp_path: Path) -> None:
     Compiler().compile(component("train_distributed"), str(tmp_path / "train.yaml"))
     inputs = yaml.safe_load((tmp_path / "train.yaml").read_text())["root"]["inputDefinitions"]
-    assert inputs["parameters"]["workers"]["description"].startswith("Workers beside the master")
+    assert inputs["parameters"]["workers"]["description"].startswith("Workers besides the master")
     assert inputs["artifacts"]["data"]["artifactType"]["schemaTitle"] == "system.Dataset"
 
 

@@ -10,13 +10,13 @@ from small_dataset import CONTENT, Serve, packed, send
 from podium.data import artifact
 from podium.data.known import DATASETS, FILES
 from podium.errors import Damaged, Failed, InvalidInput
-from podium.steps.prepare_data import prepare_data, split
+from podium.steps.prepare_data import DataSettings, prepare_data, split
 
 pytestmark = pytest.mark.usefixtures("known")
 
 
 def prepare(target: Path, folder: Path, **options: int | float) -> artifact.DatasetInfo:
-    return prepare_data(dataset="small", target=target, source=str(folder), **options)  # type: ignore[arg-type]
+    return prepare_data(DataSettings(dataset="small", source=str(folder), **options), target)  # type: ignore[arg-type]
 
 
 def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> None:
@@ -50,18 +50,18 @@ def test_a_limit_shrinks_train_and_validation_and_keeps_the_test_part(tmp_path: 
 def test_the_split_keeps_the_classes_in_proportion_to_the_last_image() -> None:
     labels = np.repeat(np.arange(3), [1000, 501, 7]).astype(np.uint8)
     np.random.default_rng(0).shuffle(labels)
-    train, held_out = split(labels, validation=0.1)
+    train, held_out = split(labels, DataSettings())
     assert not set(train) & set(held_out)
     assert len(train) + len(held_out) == 1508
     assert np.bincount(labels[held_out]).tolist() == [100, 50, 1]
-    train, held_out = split(labels, validation=0.1, limit=150)
+    train, held_out = split(labels, DataSettings(limit=150))
     assert np.bincount(labels[[*train, *held_out]]).tolist() == [99, 50, 1]
     assert len(held_out) == 15
 
 
 def test_the_split_of_a_seed_never_changes() -> None:
     """Digests of old runs must still be met: neither a new numpy nor a change here may choose other images."""
-    train, held_out = split((np.arange(40) % 10).astype(np.uint8), validation=0.25, seed=1)
+    train, held_out = split((np.arange(40) % 10).astype(np.uint8), DataSettings(validation=0.25, seed=1))
     assert held_out.tolist() == [2, 3, 4, 26, 27, 28, 29, 30, 31, 35]
     assert len(train) == 30
 
@@ -87,9 +87,9 @@ def test_a_truncated_download_leaves_nothing_behind(
     url = serve(lambda request: send(request, packed(request)[:500], announced=9000))
     monkeypatch.setitem(DATASETS, "small", replace(DATASETS["small"], mirrors=(url,)))
     with pytest.raises(Failed, match="500 of 9000 bytes arrived"):
-        prepare_data(dataset="small", target=tmp_path / "d", cache=tmp_path / "cache")
+        prepare_data(DataSettings(dataset="small"), tmp_path / "d", cache=tmp_path / "cache")
     with pytest.raises(Damaged, match="500 of 9000 bytes arrived"):
-        prepare_data(dataset="small", target=tmp_path / "d", source=url, cache=tmp_path / "cache")
+        prepare_data(DataSettings(dataset="small", source=url), tmp_path / "d", cache=tmp_path / "cache")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -102,13 +102,13 @@ from pathlib import Path
 from small_dataset import CONTENT
 from podium.data.known import DATASETS, Known
 from podium.errors import PodiumError
-from podium.steps.prepare_data import prepare_data
+from podium.steps.prepare_data import DataSettings, prepare_data
 sums = {name: sha256(data).hexdigest() for name, data in CONTENT.items()}
 DATASETS["small"] = Known(name="small", classes=tuple("0123456789"), sha256=sums)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    prepare_data(dataset="small", target=Path("d"), source="given")
+    prepare_data(DataSettings(dataset="small", source="given"), "d")
 except PodiumError as error:
     print(error)
 """
@@ -122,7 +122,7 @@ except PodiumError as error:
 
 
 def test_a_dataset_artifact_as_source_is_taken_as_it_stands(tiny_dataset: Path, tmp_path: Path) -> None:
-    info = prepare_data(dataset="mnist", target=tmp_path / "copy", source=str(tiny_dataset))
+    info = prepare_data(DataSettings(source=str(tiny_dataset)), tmp_path / "copy")
     assert (info.name, info.digest) == ("tiny", artifact.describe(tiny_dataset).digest)
     with pytest.raises(InvalidInput, match="taken as it stands"):
-        prepare_data(dataset="mnist", target=tmp_path / "less", source=str(tiny_dataset), limit=100)
+        prepare_data(DataSettings(source=str(tiny_dataset), limit=100), tmp_path / "less")

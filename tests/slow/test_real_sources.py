@@ -8,7 +8,7 @@ import pytest
 
 from podium.data import artifact, origins, sources
 from podium.data.known import FILES, known_dataset
-from podium.steps.prepare_data import prepare_data
+from podium.steps.prepare_data import DataSettings, prepare_data
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def test_the_real_dataset_arrives_with_its_published_statistics(
     tmp_path: Path, dataset: str, mean: float, std: float
 ) -> None:
-    info = prepare_data(dataset=dataset, target=tmp_path / "d")
+    info = prepare_data(DataSettings(dataset=dataset), tmp_path / "d")
     assert {name: part.count for name, part in info.parts.items()} == {
         "train": 54000,
         "validation": 6000,

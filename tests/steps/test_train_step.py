@@ -5,35 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import InvalidInput
-from podium.steps.train import train
+from podium.steps.target import LaunchTarget
+from podium.steps.train import TrainSettings, train
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LaunchTarget:
     monkeypatch.setenv("PODIUM_RUN_ID", "run-1")
-    return {"storage": f"file://{tmp_path}/store", "cluster": f"local://{tmp_path}/cluster"}
+    return LaunchTarget(
+        trainer_image="unused", storage=f"file://{tmp_path}/store", cluster=f"local://{tmp_path}/cluster"
+    )
 
 
 def test_a_model_tells_the_flags_its_training_was_given(
-    tiny_dataset: Path, tmp_path: Path, there: dict[str, str]
+    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget
 ) -> None:
-    result = train(
-        str(tiny_dataset), tmp_path / "model", task="train", hyperparameters={"lr": "0.5", "epochs": "1"}, epochs=2,
-        workers=1, seed=7, image="unused", **there,
-    )  # fmt: skip
+    settings = TrainSettings(hyperparameters={"lr": "0.5", "epochs": "1"}, epochs=2, workers=1, seed=7)
+    result = train(str(tiny_dataset), tmp_path / "model", task="train", settings=settings, target=target)
 
     told = json.loads((tmp_path / "model" / "origin.json").read_text())["hyperparameters"]
     used = json.loads((tmp_path / "model" / "hyperparameters.json").read_text())
     assert told == {"lr": "0.5", "epochs": 2, "seed": 7}
     assert (used["lr"], used["epochs"], used["seed"]) == (0.5, 2, 7)
     assert result.metrics["epoch"] in (1, 2)
-
-
-def test_a_step_refuses_nonsense_before_it_starts_anything(
-    tiny_dataset: Path, tmp_path: Path, there: dict[str, str]
-) -> None:
-    with pytest.raises(InvalidInput, match="epochs >= 0"):
-        train(str(tiny_dataset), tmp_path / "model", task="train", hyperparameters={}, epochs=-1, workers=0,
-              image="unused", **there)  # fmt: skip
-    assert not (tmp_path / "cluster").exists()

@@ -20,13 +20,15 @@ def data() -> None:
 @data.command()
 @click.option("--dataset", default="mnist", show_default=True, help="mnist or fashion-mnist.")
 @click.option("-o", "--output", help="Directory, s3:// or minio:// prefix; $PODIUM_HOME/data/DATASET if missing.")
-@click.option("--source", help="Directory or URI with the idx files; cache and mirrors are asked if missing.")
+@click.option(
+    "--source", default="", help="Directory or URI with the idx files; cache and mirrors are asked if missing."
+)
 @click.option("--validation", default=0.1, show_default=True, help="Share of the training images put aside.")
-@click.option("--limit", type=int, help="Use so many images for train and validation together; test stays whole.")
+@click.option("--limit", default=0, help="Use so many images for train and validation together; test stays whole.")
 @click.option("--seed", default=1, show_default=True, help="Decides which images are chosen.")
 @click.option("--json", "as_json", is_flag=True, help="Print the dataset.json that was written.")
 def prepare(
-    dataset: str, output: str | None, source: str | None, validation: float, limit: int | None, seed: int, as_json: bool
+    dataset: str, output: str | None, source: str, validation: float, limit: int, seed: int, as_json: bool
 ) -> None:
     """Fetch, verify, split and write a dataset as one checksummed artifact.
 
@@ -37,11 +39,12 @@ def prepare(
       podium data prepare --source /media/stick/mnist --output s3://datasets/mnist
     """
     from podium.settings import Settings
-    from podium.steps.prepare_data import prepare_data
+    from podium.steps.prepare_data import DataSettings, prepare_data
 
     _talk()
     target = output or str(Settings.from_environment().home / "data" / dataset)
-    info = prepare_data(dataset=dataset, target=target, source=source, validation=validation, limit=limit, seed=seed)
+    settings = DataSettings(dataset=dataset, source=source, validation=validation, limit=limit, seed=seed)
+    info = prepare_data(settings, target)
     if as_json:
         echo(json.dumps({"uri": target, **info.to_json()}, indent=1))
         return

@@ -1,14 +1,14 @@
-"""What `podium run` refuses before anything is made: cluster, storage and trainer are at hand."""
+"""Checks of `podium run` before a run starts: the values, the cluster, the storage and the trainer's flags."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from podium.errors import suggestion
-from podium.kfp.values import adapted, check_values
+from podium.errors import require, suggestion
+from podium.kfp.values import PipelineSettings, check_values
 
 
 def check_here(values: Mapping[str, Any]) -> None:
-    """Refuse values that a later step would, after minutes of work.
+    """Refuse values that a later step would refuse after minutes of work.
 
     Args:
         values: All of the pipeline's parameters.
@@ -18,25 +18,24 @@ def check_here(values: Mapping[str, Any]) -> None:
     """
     from podium import cluster, storage
 
-    check_values(values)
+    settings = check_values(values)
     storage.connect(values["storage"])
     with cluster.connect(values["cluster"]):
         pass
     if values["cluster"].startswith("local:"):
-        _check_jobs(values)
+        _check_jobs(settings)
 
 
-def _check_jobs(values: Mapping[str, Any]) -> None:
-    """Ask those who will: on this machine every trainer_image is this Python, whose trainer knows its flags."""
-    from podium.errors import require
+def _check_jobs(settings: PipelineSettings) -> None:
+    """Check flags and Experiment with the trainer: on this machine every trainer_image is this Python."""
     from podium.manifests.experiment import check
-    from podium.manifests.experiment.adapt import decided
     from podium.steps.train import as_arguments
     from podium.trainer.config import MODELS, parse
 
-    network, law = values["network"], f"network is one of {', '.join(MODELS)}"
-    require(network in ("", *MODELS), law, suggestion(network, MODELS), network=network)
-    flags = decided(epochs=values["epochs"], network=network, seed=values["seed"], gpus=0)
-    parse(as_arguments({**values.get("hyperparameters", {}), **flags}))
-    if "experiment" in values:
-        check(adapted(values))
+    assert settings.train is not None
+    network = settings.train.network
+    require(network in ("", *MODELS), f"network is one of {', '.join(MODELS)}", suggestion(network, MODELS),
+            network=network)  # fmt: skip
+    parse(as_arguments(settings.train.flags(gpus=0)))
+    if experiment := settings.experiment():
+        check(experiment)

@@ -1,4 +1,4 @@
-"""What every step shares: progress lines, errors, cancellation, and fetching a directory."""
+"""What all steps share: progress lines, errors, cancellation, rules of settings, fetching a directory."""
 
 import functools
 import sys
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from podium.cluster.kubernetes.store_access import take_access
-from podium.errors import NotFound, PodiumError
+from podium.errors import NotFound, PodiumError, require
 from podium.interrupts import Terminated, exit_code, signals_interrupt
 
 SAID = "podium | "
@@ -25,10 +25,7 @@ def say(text: str) -> None:
 
 
 def step(function: Callable[P, T]) -> Callable[P, T]:
-    """Run a library function as a step: SIGTERM unwinds it, and its PodiumErrors end in two lines.
-
-    The function itself still raises PodiumErrors; only where nobody catches them they are shown without traceback.
-    """
+    """Make a function a step: SIGTERM unwinds it, and an uncaught PodiumError is printed without a traceback."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -56,7 +53,7 @@ def fetch_directory(url: str, target: Path) -> None:
     """Copy everything under a storage URL into a directory.
 
     Raises:
-        NotFound: There is nothing.
+        NotFound: The URL has no files.
     """
     from podium.storage import connect
 
@@ -66,3 +63,23 @@ def fetch_directory(url: str, target: Path) -> None:
         raise NotFound(f"there is no model under {url}", "a trainer writes model.onnx and metrics.json to its --output")
     for entry in entries:
         storage.fetch(entry.key, target / entry.key)
+
+
+def require_at_least(settings: object, **least: int) -> None:
+    """Refuse settings that are too small, as in ``require_at_least(self, max_trials=1)``.
+
+    Raises:
+        InvalidInput: "`max_trials >= 1` must hold, but got max_trials=0".
+    """
+    for name, minimum in least.items():
+        value = getattr(settings, name)
+        require(value >= minimum, f"{name} >= {minimum}", **{name: value})
+
+
+def require_seed(seed: int) -> None:
+    """Refuse a seed that a random number generator does not take.
+
+    Raises:
+        InvalidInput: It is negative or has more than 32 bits.
+    """
+    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)

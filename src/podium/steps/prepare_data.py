@@ -1,11 +1,13 @@
 """Prepare a dataset: fetch, verify, split, write one artifact."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podium.data.known import LEAST_LIMIT, known_dataset
 from podium.errors import NotFound, require
 from podium.settings import Settings
-from podium.steps.base import step
+from podium.steps.base import require_seed, step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,34 +16,54 @@ if TYPE_CHECKING:
     from podium.data.artifact import DatasetInfo
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Which dataset to prepare; fields are named as in the pipelines."""
+
+    dataset: str = "mnist"
+    """mnist or fashion-mnist."""
+
+    source: str = ""
+    """Directory or URI with the idx files; empty for cache, mirrors and package mirrors in that order. A source that
+    holds a dataset artifact, for example of your own data, is taken as it is."""
+
+    validation: float = 0.1
+    """Share of the training images put aside for validation, 0 < share < 1."""
+
+    limit: int = 0
+    """How many of the training images to use, train and validation together; 0 for all."""
+
+    seed: int = 1
+    """Decides which images are chosen, nothing else."""
+
+    def __post_init__(self) -> None:
+        if not self.source:
+            known_dataset(self.dataset)
+        require(0 < self.validation < 1, "0 < validation < 1", "the share of the training images",
+                validation=self.validation)  # fmt: skip
+        require(self.limit == 0 or self.limit >= LEAST_LIMIT, f"limit >= {LEAST_LIMIT}",
+                "train and validation together; 0 takes all", limit=self.limit)  # fmt: skip
+        require_seed(self.seed)
+
+    def held_out(self, images: int) -> int:
+        """Return how many of these images are put aside for validation."""
+        return max(1, round(images * self.validation))
+
+
 @step
-def prepare_data(
-    *,
-    dataset: str,
-    target: str | Path,
-    source: str | None = None,
-    validation: float = 0.1,
-    limit: int | None = None,
-    seed: int = 1,
-    cache: Path | None = None,
-) -> "DatasetInfo":
-    """Write the artifact every trainer and the evaluation read.
+def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | None = None) -> "DatasetInfo":
+    """Write the dataset artifact that every trainer and the evaluation read.
 
     The 60,000 training images are split into train and validation, every class in proportion (54,000 and 6,000 by
-    default); the 10,000 test images are kept whole, also in a limited run: what is measured stays comparable.
+    default). The 10,000 test images are always kept whole, so that results stay comparable.
 
     Args:
-        dataset: ``mnist`` or ``fashion-mnist``.
+        settings: Which dataset.
         target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
-        source: Directory or URI with the idx files; None for cache, mirrors and package mirrors in that order. If it
-            holds a dataset artifact, for example of data of your own, that is taken as it stands.
-        validation: Share of the training images put aside for validation, 0 < share < 1.
-        limit: Use only so many of the training images, train and validation together; None for all.
-        seed: Decides which images are chosen, nothing else.
         cache: Directory of verified downloads; the machine's own if None.
 
     Raises:
-        InvalidInput: An argument breaks its rule, or target holds something else.
+        InvalidInput: The dataset is unknown, a limit is given for a dataset artifact, or target holds something else.
         NotFound: The source lacks a file.
         Damaged: The source has a wrong file.
         Failed: No source has the files; the message names each.
@@ -49,31 +71,27 @@ def prepare_data(
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
     from podium.data import artifact
-    from podium.data.known import LEAST_LIMIT, known_dataset
     from podium.data.sources import fetch
 
+    seed, limit, source = settings.seed, settings.limit or None, settings.source or None
     if prepared := _prepared(source):
         require(limit is None, "a dataset artifact is taken as it stands", "leave the limit out", limit=limit)
         assert source is not None
         whole = {part: artifact.load(source, part) for part in artifact.PARTS}
         return artifact.write(target, whole, name=prepared.name, classes=prepared.classes, source=prepared.source,
                               seed=prepared.seed, limit=prepared.limit)  # fmt: skip
-    known = known_dataset(dataset)
-    require(0 < validation < 1, "0 < validation < 1", "the share of the training images", validation=validation)
-    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)
-    law = f"limit >= {LEAST_LIMIT}"
-    require(limit is None or limit >= LEAST_LIMIT, law, "train and validation together", limit=limit)
-    found = fetch(known, cache=cache or Settings.from_environment().cache, source=source)
-    images, labels = found.array("train-images-idx3-ubyte"), found.array("train-labels-idx1-ubyte")
-    test_images, test_labels = found.array("t10k-images-idx3-ubyte"), found.array("t10k-labels-idx1-ubyte")
-    train, held_out = split(labels, validation=validation, limit=limit, seed=seed)
+    known = known_dataset(settings.dataset)
+    fetched = fetch(known, cache=cache or Settings.from_environment().cache, source=source)
+    images, labels = fetched.array("train-images-idx3-ubyte"), fetched.array("train-labels-idx1-ubyte")
+    test_images, test_labels = fetched.array("t10k-images-idx3-ubyte"), fetched.array("t10k-labels-idx1-ubyte")
+    train, held_out = split(labels, settings)
     parts = {
         "train": artifact.Part(images=images[train], labels=labels[train]),
         "validation": artifact.Part(images=images[held_out], labels=labels[held_out]),
         "test": artifact.Part(images=test_images, labels=test_labels),
     }
     return artifact.write(
-        target, parts, name=known.name, classes=known.classes, source=found.source, seed=seed, limit=limit
+        target, parts, name=known.name, classes=known.classes, source=fetched.source, seed=seed, limit=limit
     )
 
 
@@ -88,25 +106,22 @@ def _prepared(source: str | None) -> "DatasetInfo | None":
         return None
 
 
-def split(
-    labels: "NDArray[np.uint8]", *, validation: float, limit: int | None = None, seed: int = 1
-) -> tuple["NDArray[np.int64]", "NDArray[np.int64]"]:
+def split(labels: "NDArray[np.uint8]", settings: DataSettings) -> tuple["NDArray[np.int64]", "NDArray[np.int64]"]:
     """Choose train and validation images, every class in proportion.
 
     Args:
         labels: Of all images, [n].
-        validation: Share put aside.
-        limit: How many images to use in all.
-        seed: Equal seeds choose equal images, on every machine and numpy version.
+        settings: Share, limit and seed; equal seeds choose equal images, on every machine and numpy version.
 
     Returns:
         Indices of the train and of the validation images, ascending.
     """
     import numpy as np
 
-    shuffle = np.random.RandomState(seed).permutation(len(labels))  # its stream is frozen, newer ones are not
-    used, _ = _take(labels, shuffle, min(limit or len(labels), len(labels)))
-    held_out, train = _take(labels, used, max(1, round(len(used) * validation)))
+    count = len(labels)
+    shuffle = np.random.RandomState(settings.seed).permutation(count)  # its stream is frozen, newer ones are not
+    used, _ = _take(labels, shuffle, min(settings.limit or count, count))
+    held_out, train = _take(labels, used, settings.held_out(len(used)))
     return np.sort(train), np.sort(held_out)
 
 

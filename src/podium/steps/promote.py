@@ -9,7 +9,7 @@ from podium.documents import read_json
 from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
-from podium.steps.places import storage_url
+from podium.steps.target import storage_url
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 from podium.cluster.base import Cluster
 from podium.documents import load_json, parse
-from podium.errors import Denied, Failed, InvalidInput, NotFound, Unavailable, require
+from podium.errors import Denied, Failed, InvalidInput, NotFound, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, flags_of
-from podium.manifests.placement import Pods, place
-from podium.steps.base import fetch_directory, say, step
+from podium.manifests.experiment.settings import takes_setting
+from podium.steps.base import fetch_directory, require_at_least, require_seed, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
-from podium.steps.places import cluster_url, model_url, storage_url
+from podium.steps.target import LaunchTarget
 from podium.steps.trained import FILE, TrainedMetrics
 from podium.sweeps import connect
 
@@ -39,25 +39,63 @@ class Swept:
     """What the model artifact says about itself."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings:
+    """What a sweep runs; fields are named as in the pipelines."""
+
+    experiment: str
+    """Name of a bundled Experiment, or YAML."""
+
+    max_trials: int
+    """spec.maxTrialCount"""
+
+    parallel_trials: int
+    """spec.parallelTrialCount; lowered to max_trials."""
+
+    trial_epochs: int = 0
+    """The trainer's ``--epochs``; 0 leaves it to the Experiment."""
+
+    trial_workers: int = 0
+    """Workers of each trial, besides its master."""
+
+    network: str = ""
+    """The trainer's ``--model``; empty leaves it to the Experiment."""
+
+    seed: int = 0
+    """The trainer's ``--seed`` and the algorithm's ``random_state``; 0 leaves both to the Experiment."""
+
+    def __post_init__(self) -> None:
+        require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
+        require_seed(self.seed)
+
+    def adapt(self, target: LaunchTarget, *, data: str, root: str, name: str, run: RunIdentity) -> Experiment:
+        """Return the Experiment as it is launched.
+
+        Args:
+            target: Where and with what it runs.
+            data: URI of the dataset artifact.
+            root: URL below which each trial keeps its model.
+            name: Name of the Experiment.
+            run: The run it belongs to.
+
+        Raises:
+            InvalidInput: There is no such Experiment, or a setting makes no sense for it.
+        """
+        experiment = Experiment.load(self.experiment, self.network)
+        fixed = decided(epochs=self.trial_epochs, network=self.network, seed=self.seed, gpus=target.gpus_per_worker)
+        seeded = self.seed and takes_setting(experiment.algorithm.name, "random_state")
+        adapted = adapt(
+            experiment, data=data, root=root, fixed=fixed, gpus=target.gpus_per_worker, name=name,
+            image=target.trainer_image, max_trials=self.max_trials, workers=self.trial_workers,
+            parallel_trials=min(self.parallel_trials, self.max_trials), seed=self.seed if seeded else None,
+            labels=run.labels, owner=run.owner,
+        )  # fmt: skip
+        return target.place(adapted)
+
+
 @step
 def sweep(
-    data: str,
-    best_model: str | Path,
-    trials: str | Path,
-    *,
-    task: str,
-    experiment: str,
-    network: str = "",
-    epochs: int = 0,
-    max_trials: int,
-    parallel_trials: int,
-    workers: int = 0,
-    gpus_per_worker: int = 0,
-    seed: int = 0,
-    storage: str = "",
-    cluster: str = "",
-    image: str,
-    pods: Mapping[str, Any] | None = None,
+    data: str, best_model: str | Path, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget
 ) -> Swept:
     """Run an Experiment, show its trials, fetch the best trial's model.
 
@@ -65,42 +103,23 @@ def sweep(
         data: URI of the dataset artifact.
         best_model: Directory for the best trial's model directory.
         trials: File for the table of trials, JSON.
-        task: Tells this step from others of the run, equal on retry.
-        experiment: Name of a bundled Experiment, or YAML.
-        network: The trainer's ``--model``; empty leaves it to the Experiment.
-        epochs: The trainer's ``--epochs``; 0 leaves it to the Experiment.
-        max_trials: spec.maxTrialCount.
-        parallel_trials: spec.parallelTrialCount.
-        workers: Of each trial, beside its master.
-        gpus_per_worker: Of each replica of a trial, master included.
-        seed: The trainer's ``--seed``; 0 leaves it to the Experiment.
-        storage: URL of the storage; empty for the bucket of data.
-        cluster: URL of the cluster; empty for the one around this pod.
-        image: Of every trial.
-        pods: Settings of every trial's pods (podium.manifests.placement).
+        task: Tells this step from the run's others; equal on retry.
+        settings: What to run.
+        target: Where and with what to run it.
 
     Raises:
-        InvalidInput: The Experiment or a value breaks a rule; nothing was started.
+        InvalidInput: The Experiment breaks a rule, or a setting makes no sense for it; nothing was started.
         Failed: The Experiment failed, or no trial has a result or a model.
     """
-    require(max_trials >= 1, "max_trials >= 1", max_trials=max_trials)
-    require(parallel_trials >= 1, "parallel_trials >= 1", parallel_trials=parallel_trials)
-    require(gpus_per_worker >= 0, "gpus_per_worker >= 0", gpus_per_worker=gpus_per_worker)
-    placement = Pods.read(pods or {})
     run = current_run()
     name = object_name("sweep", run.id, task)
-    root = model_url(storage_url(storage, data), run, "trials")
-    fixed = decided(epochs=epochs, network=network, seed=seed, gpus=gpus_per_worker)
-    adapted = adapt(
-        Experiment.load(experiment, network), data=data, root=root, fixed=fixed, gpus=gpus_per_worker, name=name,
-        image=image, labels=run.labels, owner=run.owner, max_trials=max_trials, workers=workers,
-        parallel_trials=min(parallel_trials, max_trials),
-    )  # fmt: skip
-    with connect(cluster_url(cluster)) as there, launched(there, place(adapted, placement)):
-        say(f"Experiment {name}: {max_trials} trials, {adapted.limits.parallel} at a time")
-        _watch(there, name)
-        ended, ended_trials = there.experiment(name), there.trials(name)
-        best = _best(there, ended, ended_trials)
+    root = target.model_url(data, run, "trials")
+    adapted = settings.adapt(target, data=data, root=root, name=name, run=run)
+    with connect(target.cluster_url()) as cluster, launched(cluster, adapted):
+        say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
+        _watch(cluster, name)
+        ended, ended_trials = cluster.experiment(name), cluster.trials(name)
+        best = _best(cluster, ended, ended_trials)
         table = _table(ended, ended_trials, root, best)
     if note := other_choice(ended, ended_trials, best):
         say(note)

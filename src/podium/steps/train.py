@@ -3,102 +3,107 @@
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster
-from podium.errors import Failed, PodiumError, require
+from podium.errors import Failed, PodiumError
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment.adapt import decided
-from podium.manifests.placement import Pods, place
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.metrics import parse_line
-from podium.steps.base import fetch_directory, say, step
+from podium.steps.base import fetch_directory, require_at_least, require_seed, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
-from podium.steps.places import cluster_url, model_url, storage_url
+from podium.steps.target import LaunchTarget
 from podium.steps.trained import TrainedMetrics
 
 TRAINER = ("python", "-m", "podium.trainer")
 DEADLINE = 24 * 3600
-"""Seconds after which a job ends by itself, whatever became of its step."""
+"""Deadline of a job in seconds, in case its step cannot end it."""
 
 KEPT = 7 * 24 * 3600
-"""Seconds a finished job stays to be looked at."""
+"""Seconds for which a finished job is kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """What a training job runs; fields are named as in the pipelines."""
+
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    """Flags of the trainer without the dashes, and their values."""
+
+    network: str = ""
+    """The trainer's ``--model``; empty leaves it to the hyperparameters."""
+
+    epochs: int = 0
+    """The trainer's ``--epochs``; 0 leaves it to the hyperparameters."""
+
+    workers: int = 1
+    """Workers besides the master."""
+
+    seed: int = 0
+    """The trainer's ``--seed``; 0 leaves it to the hyperparameters."""
+
+    def __post_init__(self) -> None:
+        require_at_least(self, epochs=0, workers=0)
+        require_seed(self.seed)
+
+    def flags(self, gpus: int) -> dict[str, Any]:
+        """Return the trainer's flags for replicas with this many GPUs, without those for data and output."""
+        fixed = decided(epochs=self.epochs, network=self.network, seed=self.seed, gpus=gpus)
+        return {**self.hyperparameters, **fixed}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What a training left."""
+    """Result of a training job."""
 
     metrics: dict[str, float]
     """accuracy, loss and epoch of the weights that were kept, on the validation part."""
 
     metadata: dict[str, Any]
-    """What the model artifact says about itself."""
+    """Metadata of the model artifact."""
 
 
 @step
-def train(
-    data: str,
-    target: str | Path,
-    *,
-    task: str,
-    hyperparameters: Mapping[str, Any],
-    network: str = "",
-    epochs: int = 0,
-    workers: int = 1,
-    gpus_per_worker: int = 0,
-    seed: int = 0,
-    storage: str = "",
-    cluster: str = "",
-    image: str,
-    pods: Mapping[str, Any] | None = None,
-) -> Trained:
+def train(data: str, model: str | Path, *, task: str, settings: TrainSettings, target: LaunchTarget) -> Trained:
     """Launch a PyTorchJob, stream its log, fetch its model.
 
     Args:
         data: URI of the dataset artifact.
-        target: Directory for the model directory.
-        task: Tells this step from others of the run, equal on retry.
-        hyperparameters: Flags of the trainer without dashes.
-        network: The trainer's ``--model``; empty leaves it to the hyperparameters.
-        epochs: The trainer's ``--epochs``; 0 leaves it to the hyperparameters.
-        workers: Beside the master.
-        gpus_per_worker: Of each replica, master included.
-        seed: The trainer's ``--seed``; 0 leaves it to the hyperparameters.
-        storage: URL of the storage; empty for the bucket of data.
-        cluster: URL of the cluster; empty for the one around this pod.
-        image: Of every replica.
-        pods: Settings of every replica's pod (podium.manifests.placement).
+        model: Directory for the model directory.
+        task: Tells this step from the run's others; equal on retry.
+        settings: What to run.
+        target: Where and with what to run it.
 
     Raises:
-        InvalidInput: A value breaks a rule; nothing was started.
+        InvalidInput: A setting breaks a rule; nothing was started.
         Failed: The job failed; the error holds the end of its log.
     """
-    require(epochs >= 0, "epochs >= 0", epochs=epochs)
-    placement = Pods.read(pods or {})
     run = current_run()
     name = object_name("train", run.id, task)
-    output = model_url(storage_url(storage, data), run, name)
-    flags = {**hyperparameters, **decided(epochs=epochs, network=network, seed=seed, gpus=gpus_per_worker)}
+    output = target.model_url(data, run, name)
+    flags = settings.flags(target.gpus_per_worker)
+    workers = settings.workers
     job = Workload.parse(build(
         PyTorchJobSpec(
-            name=name, image=image, command=TRAINER, args=as_arguments({**flags, "data": data, "output": output}),
-            workers=workers, gpus_per_worker=gpus_per_worker, labels=run.labels, owner=run.owner,
-            # The trainer ends with 1 or 2 for good and with more than 128 where another attempt may go on.
+            name=name, image=target.trainer_image, command=TRAINER, workers=workers,
+            args=as_arguments({**flags, "data": data, "output": output}),
+            gpus_per_worker=target.gpus_per_worker, labels=run.labels, owner=run.owner,
+            # The trainer exits with 1 or 2 for good, and with more than 128 where another attempt may succeed.
             restart_policy="ExitCode", active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
         )
     ))  # fmt: skip
-    with connect(cluster_url(cluster)) as there, launched(there, place(job, placement)):
+    with connect(target.cluster_url()) as cluster, launched(cluster, target.place(job)):
         say(f"PyTorchJob {name}: 1 master, {workers} worker{'' if workers == 1 else 's'}")
-        follow(there, "PyTorchJob", name)
-    fetch_directory(output, Path(target))
-    return _trained(Path(target), name, run, output, flags)
+        follow(cluster, "PyTorchJob", name)
+    fetch_directory(output, Path(model))
+    return _trained(Path(model), name, run, output, flags)
 
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
@@ -113,12 +118,12 @@ def _whole(value: Any) -> Any:
 
 
 def follow(cluster: Cluster, kind: str, name: str) -> None:
-    """Show the log of the replica that reports metrics until the job has ended.
+    """Show the log of the replica that reports metrics until the job ends.
 
     Raises:
         Failed: The job failed.
     """
-    # The log may never begin (an image that cannot be pulled), so the end is watched apart from it.
+    # The log may never begin (an image that cannot be pulled), so the job's end is watched separately.
     reader = threading.Thread(target=show_log, args=(cluster, kind, name), daemon=True)
     reader.start()
     state = cluster.resource(kind, name).state
@@ -126,7 +131,7 @@ def follow(cluster: Cluster, kind: str, name: str) -> None:
         state = Resource.parse(manifest).state
     reader.join(timeout=10)
     if not state.finished:
-        raise Failed(f"{kind} {name} was deleted while it ran", "somebody else did; run the step again")
+        raise Failed(f"somebody deleted {kind} {name} while it ran", "run the step again")
     if not state.succeeded:
         raise cluster.failure(kind, name)
 
@@ -142,7 +147,7 @@ def show_log(cluster: Cluster, kind: str, name: str) -> None:
             else:
                 print(line, flush=True)
     except PodiumError as error:
-        # The step is judged by the job's state: a log that cannot be read is no failure.
+        # Only the job's state decides whether the step failed.
         print(f"the log of {kind} {name} breaks off: {error.message}", file=sys.stderr, flush=True)
 
 

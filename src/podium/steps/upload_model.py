@@ -7,7 +7,7 @@ from podium.documents import read_json
 from podium.identity import code_version
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
-from podium.steps.places import storage_url
+from podium.steps.target import storage_url
 
 
 @step

@@ -80,6 +80,11 @@ _KNOWN: dict[str, dict[str, Rule]] = {
 }
 
 
+def takes_setting(algorithm: str, setting: str) -> bool:
+    """Return whether podium's implementation of an algorithm has a setting; False for an unknown algorithm."""
+    return setting in _KNOWN.get(algorithm, {})
+
+
 def read_settings(algorithm: Mapping[str, Any], path: str, findings: Findings) -> dict[str, Any]:
     """Read ``algorithmSettings`` into numbers and words.
 

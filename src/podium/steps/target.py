@@ -1,0 +1,88 @@
+"""Where a step launches its jobs and keeps their models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from podium.cluster import check_url
+from podium.errors import PodiumError, require
+from podium.identity import RunIdentity
+from podium.manifests.placement import Pods, place
+from podium.manifests.resource import Resource
+from podium.pod import pod_namespace
+from podium.steps.base import require_at_least
+
+T = TypeVar("T", bound=Resource)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchTarget:
+    """Cluster, storage, image, GPUs and pod settings of what a step launches; fields are named as in the pipelines."""
+
+    trainer_image: str
+    """Image of every launched pod."""
+
+    cluster: str = ""
+    """URL; empty for the cluster that the step's own pod runs in."""
+
+    storage: str = ""
+    """URL; empty for ``podium`` in the bucket of the run's artifacts."""
+
+    gpus_per_worker: int = 0
+    """Per replica, the master included; 0 trains on the CPU."""
+
+    pods: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of every launched pod, see podium.manifests.placement.Pods."""
+
+    def __post_init__(self) -> None:
+        require(self.trainer_image != "", "trainer_image is a name like host/name:tag", trainer_image="")
+        require_at_least(self, gpus_per_worker=0)
+        if self.cluster:
+            check_url(self.cluster)
+        Pods.read(self.pods)
+
+    def cluster_url(self) -> str:
+        """Return the cluster to launch on: the given one, else the one that this process's pod runs in.
+
+        Raises:
+            PodiumError: None is given and this process does not run in a pod.
+        """
+        if self.cluster:
+            return self.cluster
+        if namespace := pod_namespace():
+            return f"kubernetes://{namespace}"
+        hint = "cluster=kubernetes://NAMESPACE or local:///DIRECTORY"
+        raise PodiumError("no cluster is given, and this process does not run in a pod", hint)
+
+    def model_url(self, data: str, run: RunIdentity, name: str) -> str:
+        """Return where a job of a run leaves its model directory.
+
+        Args:
+            data: URI of the dataset artifact, which decides where no storage is given.
+            run: The run.
+            name: Name of the job; trials write below ``trials/<name of the trial>``.
+        """
+        return f"{storage_url(self.storage, data)}/runs/{run.id}/{name}"
+
+    def place(self, resource: T) -> T:
+        """Return a job, or an Experiment's trials, with the settings in every pod template."""
+        return place(resource, Pods.read(self.pods))
+
+
+def storage_url(given: str, beside: str) -> str:
+    """Return the storage that keeps models: the given one, else ``podium`` in the bucket of the run's artifacts.
+
+    Args:
+        given: The pipeline's parameter; may be empty.
+        beside: URI of any artifact of the run.
+
+    Raises:
+        PodiumError: None is given and the artifact is not in a bucket.
+    """
+    if given:
+        return given.rstrip("/")
+    parts = urlsplit(beside)
+    if parts.scheme in ("s3", "minio") and parts.netloc:
+        return f"{parts.scheme}://{parts.netloc}/podium"
+    raise PodiumError(f"no storage is given and {beside} is not in a bucket", "storage=s3://BUCKET or a directory")

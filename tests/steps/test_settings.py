@@ -1,0 +1,90 @@
+"""Settings of the launching steps: checked when they are made, before anything starts."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from podium.errors import InvalidInput, PodiumError
+from podium.identity import RunIdentity
+from podium.manifests.experiment import Experiment
+from podium.manifests.experiment.checks import check
+from podium.steps.prepare_data import DataSettings
+from podium.steps.sweep import SweepSettings
+from podium.steps.target import LaunchTarget, storage_url
+from podium.steps.train import TrainSettings
+
+RUN = RunIdentity(id="run-1")
+
+
+def sweep(**settings: Any) -> SweepSettings:
+    return SweepSettings(**{"experiment": "random", "max_trials": 4, "parallel_trials": 2, **settings})
+
+
+def target(**settings: Any) -> LaunchTarget:
+    return LaunchTarget(**{"trainer_image": "trainer:1", **settings})
+
+
+def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
+    return settings.adapt(target(**target_settings), data="s3://b/data", root="s3://b/trials", name="sweep-1", run=RUN)
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (lambda: sweep(max_trials=0), "max_trials >= 1"),
+        (lambda: sweep(parallel_trials=0), "parallel_trials >= 1"),
+        (lambda: sweep(trial_epochs=-1), "trial_epochs >= 0"),
+        (lambda: sweep(trial_workers=-1), "trial_workers >= 0"),
+        (lambda: sweep(seed=-1), "0 <= seed"),
+        (lambda: TrainSettings(epochs=-1), "epochs >= 0"),
+        (lambda: TrainSettings(workers=-1), "workers >= 0"),
+        (lambda: TrainSettings(seed=2**32), "0 <= seed"),
+        (lambda: target(gpus_per_worker=-1), "gpus_per_worker >= 0"),
+        (lambda: target(trainer_image=""), "trainer_image is a name"),
+        (lambda: target(cluster="cloud://nine"), "use kubernetes://namespace"),
+        (lambda: target(pods={"gpu": 1}), "GPUs are gpus_per_worker"),
+        (lambda: DataSettings(limit=19), "limit >= 20"),
+        (lambda: DataSettings(dataset="mnits"), "did you mean mnist"),
+    ],
+)
+def test_settings_that_break_a_rule_cannot_be_made(make: Callable[[], Any], rule: str) -> None:
+    with pytest.raises(InvalidInput, match=rule):
+        make()
+
+
+def test_an_adapted_experiment_carries_settings_and_target() -> None:
+    experiment = adapted(sweep(parallel_trials=9, trial_workers=1), pods={"queue": "team"})
+    assert (experiment.limits.max_trials, experiment.limits.parallel) == (4, 4)
+    assert {replica.role: replica.count for replica in experiment.template.workload.replicas} == {
+        "Master": 1, "Worker": 1,
+    }  # fmt: skip
+    check(experiment)
+
+
+@pytest.mark.parametrize(("seed", "state"), [(7, "7"), (0, "1")])
+def test_the_seed_also_seeds_the_search(seed: int, state: str) -> None:
+    algorithm = adapted(sweep(seed=seed)).manifest["spec"]["algorithm"]
+    assert algorithm["algorithmSettings"] == [{"name": "random_state", "value": state}]
+
+
+def test_an_unknown_algorithm_gets_no_seed() -> None:
+    text = Experiment.load("random").changed(
+        lambda manifest: manifest["spec"].update(algorithm={"algorithmName": "own"})
+    )
+    algorithm = adapted(sweep(experiment=json.dumps(text.manifest), seed=7)).manifest["spec"]["algorithm"]
+    assert algorithm == {"algorithmName": "own"}
+
+
+def test_models_go_beside_the_data_unless_a_storage_is_given() -> None:
+    assert target().model_url("minio://bucket/data", RUN, "train-1") == "minio://bucket/podium/runs/run-1/train-1"
+    assert target(storage="file:///m/").model_url("s3://b/d", RUN, "train-1") == "file:///m/runs/run-1/train-1"
+    with pytest.raises(PodiumError, match="is not in a bucket"):
+        storage_url("", "/tmp/data")
+
+
+def test_a_launch_outside_a_pod_needs_a_cluster() -> None:
+    assert target(cluster="local:///here").cluster_url() == "local:///here"
+    with pytest.raises(PodiumError, match="no cluster is given"):
+        target().cluster_url()
