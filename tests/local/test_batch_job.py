@@ -99,10 +99,10 @@ def test_without_completions_the_first_success_ends_the_queue(cluster: LocalSwee
         ({"backoffLimit": -1}, "backoffLimit >= 0"),
         ({"backoffLimit": "two"}, "an integer"),
         ({"completionMode": "Indexed", "parallelism": 2}, "completions is given"),
-        ({"podFailurePolicy": {"rules": []}}, "cannot honour it"),
+        ({"podFailurePolicy": {"rules": []}}, "cannot honor it"),
     ],
 )
-def test_what_breaks_a_rule_or_cannot_be_honoured_is_refused(cluster: LocalSweeps, change: Any, words: str) -> None:
+def test_what_breaks_a_rule_or_cannot_be_honored_is_refused(cluster: LocalSweeps, change: Any, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         cluster.create(job("true", **change))
     assert not cluster.list("Job")

@@ -145,7 +145,7 @@ def test_every_value_a_trial_reported_is_kept_beside_it(cluster: LocalSweeps) ->
     assert rows == [["loss", "0.5", "2026-01-01T00:00:00+00:00"], ["loss", "0.4", "0001-01-01T00:00:00+00:00"]]
 
 
-def test_a_template_that_this_machine_cannot_honour_is_refused_at_once(cluster: LocalSweeps) -> None:
+def test_a_template_that_this_machine_cannot_honor_is_refused_at_once(cluster: LocalSweeps) -> None:
     spec = experiment()
     pod = spec["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
     pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]

@@ -1,4 +1,4 @@
-"""Fields of a pod template: honoured, named as ignored, or refused with their path; never dropped."""
+"""Fields of a pod template: honored, named as ignored, or refused with their path; never dropped."""
 
 import os
 import sys
@@ -218,7 +218,7 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
         ({"volumes": {}}, {}, "volumes is a list"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_with_its_path(
+def test_what_cannot_be_honored_is_refused_with_its_path(
     cluster: LocalSweeps, pod: dict[str, Any], container: dict[str, Any] | None, words: str
 ) -> None:
     job = manifest(pod if container is not None else {}, {"command": ["true"]} | (container or {}))

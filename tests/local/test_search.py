@@ -249,7 +249,7 @@ def test_log_scales_spread_over_the_decades_and_bells_gather_in_the_middle(tmp_p
 
 
 @pytest.mark.parametrize("algorithm", ["cmaes", "sobol", "hyperband", "bayesianoptimization"])
-def test_a_log_scale_is_honoured_where_katib_ignores_it(algorithm: str, tmp_path: Path) -> None:
+def test_a_log_scale_is_honored_where_katib_ignores_it(algorithm: str, tmp_path: Path) -> None:
     asked = search(tmp_path, algorithm, space_of("lr", "gain", "epochs"), random_state=1)
     points = [asked.ask(f"t{count}") for count in range(9)]
     small = sum(float(point["lr"]) < 0.1 for point in points if point)

@@ -23,7 +23,7 @@ from podium.sweeps.local import LocalSweeps
 BASES = list(bases())
 COUNT = 400
 SAYS = re.compile(
-    r"(.*must hold, but got .*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honour it.*)",
+    r"(.*must hold, but got .*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honor it.*)",
     re.DOTALL,
 )
 FIELD = re.compile(r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes")

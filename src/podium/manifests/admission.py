@@ -12,6 +12,7 @@ from podium.manifests.experiment.hints import nearest
 from podium.manifests.experiment.rules import BOOL, INT, OBJECT, TEXT, Findings, Schema, check_structure, raise_for
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, CONTAINER, RESTART_POLICIES
+from podium.manifests.workload import Workload
 
 _CONTAINER: Schema = {
     "name": TEXT,
@@ -89,8 +90,8 @@ _REPLICAS = "spec.pytorchReplicaSpecs"
 _NOT_NEGATIVE = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions")
 
 
-def admit(manifest: Manifest) -> Manifest:
-    """Check a PyTorchJob or Job and return a copy with the defaults filled in.
+def admit(manifest: Manifest) -> Workload:
+    """Check a PyTorchJob or Job and return it with the defaults filled in.
 
     Raises:
         InvalidInput: One line for each rule it breaks, with field, rule and value.
@@ -109,7 +110,7 @@ def admit(manifest: Manifest) -> Manifest:
     raise_for(findings)
     _check_pytorchjob(found, findings) if kind == "PyTorchJob" else _check_job(found, findings)
     raise_for(findings)
-    return found
+    return Workload(manifest=found)
 
 
 def _check_pytorchjob(job: Manifest, findings: Findings) -> None:

@@ -80,6 +80,20 @@ def set_condition(status: dict[str, Any], kind: str, value: bool, reason: str, m
     status["conditions"] = [*_without(conditions, kind), new]
 
 
+def add_condition(status: dict[str, Any], kind: str, reason: str, message: str, now: str) -> None:
+    """Add a condition that holds, as the controller of Jobs does.
+
+    Args:
+        status: The object's status, altered in place.
+        kind: The condition's type.
+        reason: One CamelCase word.
+        message: One sentence.
+        now: The time as Kubernetes writes it.
+    """
+    new = {"type": kind, "status": "True", "reason": reason, "message": message}
+    status.setdefault("conditions", []).append(new | {"lastProbeTime": now, "lastTransitionTime": now})
+
+
 def _without(conditions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     replaced = {kind} | {"Restarting": {"Running"}, "Running": {"Restarting"}}.get(kind, set())
     kept = [dict(one) for one in conditions if one["type"] not in replaced]

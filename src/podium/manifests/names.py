@@ -1,7 +1,11 @@
-"""Rules for names, as an API server checks them, and its way to make one unique."""
+"""Names: rules of the API server, and its way to make a name unique."""
 
 import re
 import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from podium.errors import require
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -20,3 +24,21 @@ def is_dns_1123(name: str) -> bool:
 def random_suffix(length: int = 5) -> str:
     """Return random letters and digits of Kubernetes' alphabet, which spells no words."""
     return "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(length))
+
+
+def named(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest with a name, which is made of ``metadata.generateName`` if there is none.
+
+    Raises:
+        InvalidInput: There is neither, or the name cannot be a folder's.
+    """
+    metadata = manifest.get("metadata")
+    require(isinstance(metadata, dict), "metadata is an object", "metadata: {name: …}", metadata=metadata)
+    assert isinstance(metadata, dict)
+    name = metadata.get("name")
+    if not name and isinstance(metadata.get("generateName"), str):
+        return {**manifest, "metadata": {**metadata, "name": metadata["generateName"] + random_suffix()}}
+    # The name becomes a folder, so it is checked before the rules of each kind are.
+    fits = isinstance(name, str) and bool(name) and "/" not in name and name[0] != "."
+    require(fits, "metadata.name is a name", "lower case letters, digits and dashes", name=name)
+    return dict(manifest)

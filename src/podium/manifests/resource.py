@@ -1,7 +1,7 @@
 """What podium knows of every Kubernetes object: kind, name, labels and the state that its conditions tell."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -146,6 +146,14 @@ class Resource:
             )
             for one in map(mapping, items(self.status.get("conditions")))
         )
+
+    def with_metadata(self, metadata: Mapping[str, Any]) -> Self:
+        """Return a copy with other metadata."""
+        return replace(self, manifest={**self.manifest, "metadata": dict(metadata)})
+
+    def with_status(self, status: Mapping[str, Any]) -> Self:
+        """Return a copy with another status."""
+        return replace(self, manifest={**self.manifest, "status": dict(status)})
 
     def changed_job(self, change: "Callable[[Draft], None]") -> Self:
         """Return a copy whose job a function has altered: the object itself, or the job of an Experiment's trials."""

@@ -1,17 +1,110 @@
-"""A Job or PyTorchJob: replicas, their pod templates and containers.
-
-One view for all who look into pods: admission, the local cluster, Katib's rules about trials, the doctor.
-"""
+"""A Job or PyTorchJob: replicas, their pod templates and containers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-from podium.manifests.labels import JOB_ROLE, REPLICA_TYPE
+from podium.manifests.labels import CPU_SHARE, JOB_ROLE, REPLICA_TYPE
 from podium.manifests.resource import Resource, integer, items, mapping, text, texts
 
 REPLICA_SPECS = "pytorchReplicaSpecs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """An entry of a container's ``env``."""
+
+    name: str
+    value: str
+
+    source: Mapping[str, Any]
+    """``valueFrom``; empty if there is a value."""
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> "Variable":
+        """Read an entry."""
+        value = entry.get("value")
+        source = mapping(entry.get("valueFrom"))
+        return cls(name=text(entry.get("name")), value="" if value is None else str(value), source=source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """An entry of a container's ``volumeMounts``."""
+
+    volume: str
+    """Name of the volume."""
+
+    path: str
+    sub_path: str
+
+    fields: frozenset[str]
+    """Fields with a value."""
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> "Mount":
+        """Read an entry; slashes at the ends of paths are left out."""
+        path, sub_path = text(entry.get("mountPath")).rstrip("/"), text(entry.get("subPath")).strip("/")
+        return cls(volume=text(entry.get("name")), path=path, sub_path=sub_path, fields=fields_of(entry))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Volume:
+    """An entry of a pod's ``volumes``."""
+
+    name: str
+
+    sources: tuple[str, ...]
+    """``emptyDir``, ``hostPath``, ``persistentVolumeClaim`` …; one, if it is valid."""
+
+    host_path: str
+    """Of a hostPath; else empty."""
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> "Volume":
+        """Read an entry."""
+        sources = tuple(key for key in entry if key != "name")
+        host_path = text(mapping(entry.get("hostPath")).get("path"))
+        return cls(name=text(entry.get("name")), sources=sources, host_path=host_path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticPolicy:
+    """``elasticPolicy`` of a PyTorchJob, for torchrun."""
+
+    min_replicas: int | None
+    max_replicas: int | None
+    backend: str
+    host_port: int | None
+    id: str | None
+    configuration: tuple[tuple[str, str], ...]
+    """Keys and values of rdzvConf."""
+
+    standalone: bool
+    processes: int | None
+    """nProcPerNode."""
+
+    max_restarts: int | None
+    scales: bool
+    """Whether it names metrics to scale by."""
+
+    @classmethod
+    def parse(cls, policy: Mapping[str, Any]) -> "ElasticPolicy":
+        """Read a policy."""
+        pairs = map(mapping, items(policy.get("rdzvConf")))
+        return cls(
+            min_replicas=integer(policy.get("minReplicas")),
+            max_replicas=integer(policy.get("maxReplicas")),
+            backend=text(policy.get("rdzvBackend")) or "c10d",
+            host_port=integer(policy.get("rdzvPort")),
+            id=text(policy.get("rdzvId")) if policy.get("rdzvId") is not None else None,
+            configuration=tuple((text(pair.get("key")), text(pair.get("value"))) for pair in pairs),
+            standalone=policy.get("standalone") is True,
+            processes=integer(policy.get("nProcPerNode")),
+            max_restarts=integer(policy.get("maxRestarts")),
+            scales=bool(policy.get("metrics")),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,14 +146,24 @@ class Container:
         return {text(one.get("name")): one for one in map(mapping, items(self.manifest.get("env")))}
 
     @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """Entries of ``env`` in their order."""
+        return tuple(Variable.parse(entry) for entry in map(mapping, items(self.manifest.get("env"))))
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Fields with a value."""
+        return fields_of(self.manifest)
+
+    @cached_property
     def working_dir(self) -> str:
         """``workingDir``; empty if absent."""
         return text(self.manifest.get("workingDir"))
 
     @cached_property
-    def mounts(self) -> tuple[Mapping[str, Any], ...]:
+    def mounts(self) -> tuple[Mount, ...]:
         """Entries of ``volumeMounts``."""
-        return tuple(map(mapping, items(self.manifest.get("volumeMounts"))))
+        return tuple(Mount.parse(entry) for entry in map(mapping, items(self.manifest.get("volumeMounts"))))
 
     @cached_property
     def requests(self) -> Mapping[str, Any]:
@@ -109,17 +212,27 @@ class Pod:
         return self._read("initContainers")
 
     @cached_property
-    def volumes(self) -> tuple[Mapping[str, Any], ...]:
+    def volumes(self) -> tuple[Volume, ...]:
         """Entries of ``volumes``."""
-        return tuple(map(mapping, items(self.spec.get("volumes"))))
+        return tuple(Volume.parse(entry) for entry in map(mapping, items(self.spec.get("volumes"))))
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Fields of its spec with a value."""
+        return fields_of(self.spec)
+
+    @property
+    def grace_seconds(self) -> int | None:
+        """Seconds between SIGTERM and SIGKILL."""
+        return integer(self.spec.get("terminationGracePeriodSeconds"))
 
     def container(self, name: str) -> Container | None:
         """Return the container of a name."""
         return next((one for one in self.containers if one.name == name), None)
 
     def _read(self, part: str) -> tuple[Container, ...]:
-        given = enumerate(items(self.spec.get(part)))
-        return tuple(Container(manifest=mapping(one), path=f"{self.path}.spec.{part}[{at}]") for at, one in given)
+        written = enumerate(items(self.spec.get(part)))
+        return tuple(Container(manifest=mapping(one), path=f"{self.path}.spec.{part}[{at}]") for at, one in written)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,13 +279,13 @@ class Workload(Resource):
     def _replica_specs(self) -> Mapping[str, Any]:
         return mapping(self.spec.get(REPLICA_SPECS))
 
-    def _replica(self, role: str, given: Mapping[str, Any]) -> Replica:
-        path, count = f"{self.path}spec.{REPLICA_SPECS}.{role}", integer(given.get("replicas"))
+    def _replica(self, role: str, spec: Mapping[str, Any]) -> Replica:
+        path, count = f"{self.path}spec.{REPLICA_SPECS}.{role}", integer(spec.get("replicas"))
         return Replica(
             role=role.capitalize(),
             count=1 if count is None else count,
-            restart_policy=text(given.get("restartPolicy")),
-            pod=Pod(manifest=mapping(given.get("template")), path=f"{path}.template"),
+            restart_policy=text(spec.get("restartPolicy")),
+            pod=Pod(manifest=mapping(spec.get("template")), path=f"{path}.template"),
             path=path,
         )
 
@@ -217,6 +330,45 @@ class Workload(Resource):
         return integer(self.run_policy.get("backoffLimit"))
 
     @property
+    def parallelism(self) -> int:
+        """Pods of a Job that run at once."""
+        count = integer(self.spec.get("parallelism"))
+        return 1 if count is None else count
+
+    @property
+    def completions(self) -> int | None:
+        """Pods of a Job that have to succeed; None for a work queue, done when one pod has succeeded."""
+        return integer(self.spec.get("completions"))
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether each pod of a Job gets an index."""
+        return self.spec.get("completionMode") == "Indexed"
+
+    @property
+    def processes_at_once(self) -> int:
+        """How many processes run at once."""
+        if self.kind == "Job":
+            return max(1, min(self.parallelism, self.completions or self.parallelism))
+        return sum(replica.count for replica in self.replicas) * (self.processes_per_replica or 1)
+
+    @property
+    def managed_by(self) -> str:
+        """Controller that runs a PyTorchJob; empty if absent."""
+        return text(self.run_policy.get("managedBy"))
+
+    @cached_property
+    def elastic(self) -> ElasticPolicy | None:
+        """elasticPolicy of a PyTorchJob."""
+        policy = self.spec.get("elasticPolicy")
+        return ElasticPolicy.parse(policy) if isinstance(policy, Mapping) else None
+
+    @property
+    def cpu_share(self) -> Any:
+        """How many cores of one machine it may use, as annotated; None if it is not."""
+        return mapping(self.metadata.get("annotations")).get(CPU_SHARE)
+
+    @property
     def suspended(self) -> bool:
         """Whether it waits, for Kueue or for somebody."""
         return self.run_policy.get("suspend") is True
@@ -227,10 +379,14 @@ class Workload(Resource):
         return text(self.run_policy.get("cleanPodPolicy"))
 
     @property
+    def processes(self) -> str:
+        """``nprocPerNode``: ``auto``, ``cpu``, ``gpu`` or a number."""
+        return text(self.spec.get("nprocPerNode")) or "auto"
+
+    @property
     def processes_per_replica(self) -> int | None:
         """``nprocPerNode`` if it is a number; auto, cpu and gpu count as 1 in WORLD_SIZE."""
-        given = text(self.spec.get("nprocPerNode"))
-        return int(given) if given.isdecimal() else None
+        return int(self.processes) if self.processes.isdecimal() else None
 
     def changed(self, change: "Callable[[Draft], None]") -> Self:
         """Return a copy that a function has altered."""
@@ -302,6 +458,11 @@ class Draft:
         for other, template in self.templates:
             if other == role:
                 template["spec"]["volumes"] = [*items(template["spec"].get("volumes")), volume]
+
+
+def fields_of(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of an object's fields with a value."""
+    return frozenset(name for name, value in manifest.items() if value not in (None, [], {}, "", False))
 
 
 def merge(holder: dict[str, Any], path: tuple[str, ...], values: Mapping[str, Any]) -> None:

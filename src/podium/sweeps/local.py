@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from podium.cluster.base import Manifest
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.supervisor import Supervisor
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.resource import Resource
 from podium.sweeps.supervisor import ExperimentSupervisor, remove_experiment
 
 
@@ -14,15 +14,16 @@ class LocalSweeps(LocalCluster):
 
     creates = (*LocalCluster.creates, "Experiment")
 
-    def _store(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
-        if manifest["kind"] != "Experiment":
-            return super()._store(manifest)
+    def _store(self, resource: Resource) -> tuple[Resource, Supervisor]:
+        if resource.kind != "Experiment":
+            return super()._store(resource)
         from podium.sweeps.controller import ExperimentController
 
-        experiment = Experiment.parse(manifest)
+        experiment = Experiment.parse(resource.manifest)
         # Its constructor checks the Experiment; nothing is stored if that fails.
         controller = ExperimentController(self, experiment, self.store.place("Experiment", experiment.name))
-        return self.store.create(manifest), ExperimentSupervisor(self, controller)
+        stored = Resource.parse(self.store.create(resource.manifest))
+        return stored, ExperimentSupervisor(self, controller)
 
     def _remove(self, kind: str, name: str) -> None:
         if kind == "Experiment":

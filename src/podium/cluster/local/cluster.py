@@ -8,23 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Cluster, Manifest
-from podium.cluster.local import batch_job as batch
-from podium.cluster.local import pytorchjob as training
+from podium.cluster.local.batch_job import JobController, check_job
 from podium.cluster.local.controller import Runtime
-from podium.cluster.local.environment import PodIdentity, container_environment, expand
+from podium.cluster.local.environment import PodIdentity, container_environment, expand, threads_per_process
 from podium.cluster.local.images import check_images
 from podium.cluster.local.logs import read_log
 from podium.cluster.local.metadata import timestamp
-from podium.cluster.local.pods import PodPlan
+from podium.cluster.local.pods import PodPlan, plan_pod
 from podium.cluster.local.processes.client import Command
 from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.pytorchjob import PyTorchJobController, check_pytorchjob
 from podium.cluster.local.store import POLL, Store
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of
 from podium.manifests.labels import IGNORED_FIELDS
-from podium.manifests.names import random_suffix
+from podium.manifests.names import named
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
 
 _NOBODY = PodIdentity(name="pod", namespace="default", uid="")
 
@@ -62,11 +64,11 @@ class LocalCluster(Cluster):
     def create(self, manifest: Manifest) -> Manifest:
         """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
         kind = manifest.get("kind") if isinstance(manifest, dict) else None
-        law = f"kind is {', '.join(self.creates[:-1])} or {self.creates[-1]}"
-        require(kind in self.creates, law, "write kind: and one of these", kind=kind)
-        stored, supervisor = self._store(_named(manifest))
-        self.supervise(stored["kind"], stored["metadata"]["name"], supervisor)
-        return stored
+        rule = f"kind is {', '.join(self.creates[:-1])} or {self.creates[-1]}"
+        require(kind in self.creates, rule, "write kind: and one of these", kind=kind)
+        stored, supervisor = self._store(Resource.parse(named(manifest)))
+        self.supervise(stored.kind, stored.name, supervisor)
+        return stored.manifest
 
     def supervise(self, kind: str, name: str, supervisor: Supervisor) -> None:
         """Start what runs a stored object, and end it with this cluster.
@@ -148,22 +150,18 @@ class LocalCluster(Cluster):
         self._runtime.launchers.close()
         self.store.close()
 
-    def plan(self, manifest: Manifest) -> tuple[Manifest, tuple[PodPlan, ...]]:
-        """Return a PyTorchJob or Job with its defaults and how its pods would run here; nothing is started.
+    def plan(self, manifest: Manifest) -> tuple[Workload, dict[str, PodPlan]]:
+        """Return a PyTorchJob or Job with its defaults, and how the pods of each role would run here.
 
         Raises:
             InvalidInput: It breaks a rule, or a field cannot be honoured on this machine.
         """
-        admitted = admit(manifest)
-        kind = admitted["kind"]
-        if kind == "PyTorchJob":
-            plans = tuple(training.plan_pytorchjob(admitted, self._runtime).values())
-            training.threads_of(admitted)
-        else:
-            plans = (batch.plan_job(admitted, self._runtime),)
-            batch.threads_of(admitted)
+        job = admit(manifest)
+        check_pytorchjob(job) if job.kind == "PyTorchJob" else check_job(job)
+        plans = {replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas}
+        threads_per_process(job)
         _check_environment(plans)
-        return admitted, plans
+        return job, plans
 
     def warm(self, manifest: Manifest) -> None:
         """Let the fork servers for the processes of a job like this one begin with their imports, without waiting.
@@ -171,22 +169,22 @@ class LocalCluster(Cluster):
         Raises:
             InvalidInput: As for plan.
         """
-        admitted, plans = self.plan(manifest)
-        threads = training.threads_of(admitted) if admitted["kind"] == "PyTorchJob" else batch.threads_of(admitted)
-        for one in (plan.main for plan in plans):
-            env = container_environment(one, _NOBODY, {}, threads, str)
-            argv = tuple(one.image.resolve(expand(word, env)) for word in one.argv)
-            place, own = one.working_dir or one.image.workdir, one.image.root is None
-            self._runtime.launchers.warm(Command(argv=argv, env=env, cwd=place, log=Path(os.devnull), own_python=own))
+        job, plans = self.plan(manifest)
+        threads = threads_per_process(job)
+        for container in (plan.main for plan in plans.values()):
+            env = container_environment(container, _NOBODY, {}, threads, str)
+            argv = tuple(container.image.resolve(expand(word, env)) for word in container.argv)
+            folder, own = container.working_dir or container.image.workdir, container.image.root is None
+            self._runtime.launchers.warm(Command(argv=argv, env=env, cwd=folder, log=Path(os.devnull), own_python=own))
 
-    def _store(self, manifest: Manifest) -> tuple[Manifest, Supervisor]:
-        """Store a new object and return what will run it."""
-        admitted, plans = self.plan(manifest)
-        kind = admitted["kind"]
-        stored = self.store.create(_with_status(manifest, _ignored(admitted, plans)))
-        whole = admitted | {"metadata": stored["metadata"], "status": stored["status"]}
-        controller = training.PyTorchJobController if kind == "PyTorchJob" else batch.JobController
-        return stored, controller(self._runtime, whole)
+    def _store(self, resource: Resource) -> tuple[Resource, Supervisor]:
+        """Store a new object and return it with what will run it."""
+        job, plans = self.plan(resource.manifest)
+        written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
+        stored = Resource.parse(self.store.create(written.manifest))
+        job = job.with_metadata(stored.metadata).with_status(stored.status)
+        controller = PyTorchJobController if job.kind == "PyTorchJob" else JobController
+        return stored, controller(self._runtime, job, plans)
 
     def _remove(self, kind: str, name: str) -> None:
         """Remove an object that nothing runs any more."""
@@ -212,41 +210,26 @@ def directory_of(url: str) -> Path:
     return directory
 
 
-def _named(manifest: Manifest) -> Manifest:
-    metadata = manifest.get("metadata")
-    require(isinstance(metadata, dict), "metadata is an object", "metadata: {name: …}", metadata=metadata)
-    assert isinstance(metadata, dict)
-    if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
-        return manifest | {"metadata": metadata | {"name": metadata["generateName"] + random_suffix()}}
-    # The name becomes a folder: checked before the rules of each kind are.
-    name = metadata.get("name")
-    fits = isinstance(name, str) and bool(name) and "/" not in name and name[0] != "."
-    require(fits, "metadata.name is a name", "lower case letters, digits and dashes", name=name)
-    return manifest
-
-
-def _check_environment(plans: tuple[PodPlan, ...]) -> None:
+def _check_environment(plans: Mapping[str, PodPlan]) -> None:
     """Find what an environment lacks before anything is stored."""
-    for plan in plans:
+    for plan in plans.values():
         for container in (*plan.init, plan.main):
             container_environment(container, _NOBODY, {}, 1, str)
 
 
-def _ignored(job: Manifest, plans: tuple[PodPlan, ...]) -> list[str]:
-    found = [field for plan in plans for field in plan.ignored]
-    spec = job["spec"]
-    found += ["runPolicy.schedulingPolicy"] if (spec.get("runPolicy") or {}).get("schedulingPolicy") else []
-    found += ["elasticPolicy.metrics"] if (spec.get("elasticPolicy") or {}).get("metrics") else []
-    return sorted(set(found))
+def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
+    """Return the fields that mean nothing on one machine."""
+    ignored = {field for plan in plans.values() for field in plan.ignored}
+    ignored |= {"runPolicy.schedulingPolicy"} if job.run_policy.get("schedulingPolicy") else set()
+    ignored |= {"elasticPolicy.metrics"} if job.elastic and job.elastic.scales else set()
+    return sorted(ignored)
 
 
-def _with_status(manifest: Manifest, ignored: list[str]) -> Manifest:
-    metadata = manifest["metadata"]
+def _with_status(job: Workload, ignored: list[str]) -> Workload:
     status: dict[str, Any] = {}
     if ignored:
-        annotations = (metadata.get("annotations") or {}) | {IGNORED_FIELDS: ", ".join(ignored)}
-        metadata = metadata | {"annotations": annotations}
-    if manifest["kind"] == "PyTorchJob":
-        message = f"PyTorchJob {metadata['name']} is created."
+        job = job.changed(lambda draft: draft.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
+    if job.kind == "PyTorchJob":
+        message = f"PyTorchJob {job.name} is created."
         set_condition(status, "Created", True, "PyTorchJobCreated", message, timestamp())
-    return manifest | {"metadata": metadata, "status": status}
+    return job.with_status(status)

@@ -1,22 +1,25 @@
-"""What the controllers of PyTorchJobs and Jobs share: a thread that reconciles, its end, its replicas' records."""
+"""Base of the controllers of PyTorchJobs and Jobs: a thread that reconciles, and the records of its pods."""
 
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from podium.cluster.base import Manifest
+from podium.cluster.local.environment import threads_per_process
 from podium.cluster.local.images import Images
 from podium.cluster.local.jsonfile import write_json
+from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.processes.launcher_pool import LauncherPool
-from podium.cluster.local.replica import Replica
+from podium.cluster.local.running_pod import RunningPod
 from podium.cluster.local.store import POLL, Store
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
-from podium.manifests.conditions import status_of
+from podium.manifests.conditions import State, status_of
+from podium.manifests.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +42,16 @@ class Controller(ABC):
     Args:
         runtime: Store, launchers and images.
         job: The admitted object, as stored.
+        plans: How the pods of each role run here.
     """
 
-    def __init__(self, runtime: Runtime, job: Manifest) -> None:
-        self.runtime, self.job = runtime, job
-        self.kind, self.name = job["kind"], job["metadata"]["name"]
-        self.place = runtime.store.place(self.kind, self.name)
-        self.replicas: list[Replica] = []
-        self.status: dict[str, Any] = deepcopy(job.get("status") or {})
+    def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
+        self.runtime, self.job, self.plans = runtime, job, plans
+        self.kind, self.name = job.kind, job.name
+        self.directory = runtime.store.place(self.kind, self.name)
+        self.threads = threads_per_process(job)
+        self.pods: list[RunningPod] = []
+        self.status: dict[str, Any] = deepcopy(dict(job.status))
         self._written = deepcopy(self.status)
         self.started = time.monotonic()
         self.finished: float | None = None
@@ -73,16 +78,21 @@ class Controller(ABC):
 
     @abstractmethod
     def reconcile(self, now: float) -> None:
-        """Compare what is with what should be: start and stop replicas, update self.status."""
+        """Compare what is with what should be: start and stop pods, update self.status."""
 
     @abstractmethod
     def fail(self, reason: str, message: str) -> None:
         """Write the failure that this cluster itself decides on."""
 
     @property
+    def state(self) -> State:
+        """Where the job stands."""
+        return status_of({"kind": self.kind, "status": self.status})
+
+    @property
     def ttl(self) -> float | None:
         """Seconds from the end after which the object is removed."""
-        return None
+        return self.job.ttl_seconds_after_finished
 
     @property
     def next_look(self) -> float | None:
@@ -114,22 +124,22 @@ class Controller(ABC):
         except Exception as error:
             message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
             self.fail("ControllerError", message)
-            self._end_replicas()
+            self._end_pods()
             self._write_at_last()
         finally:
-            self._end_replicas()
+            self._end_pods()
 
     def _step(self, now: float) -> bool:
         """Do what is due; return whether the controller is done."""
-        for replica in self.replicas:
-            replica.advance(now)
+        for pod in self.pods:
+            pod.advance(now)
         store = self.runtime.store
         if store.is_deletion_asked(self.kind, self.name) or not store.exists(self.kind, self.name):
-            self._end_replicas()
+            self._end_pods()
             store.remove(self.kind, self.name)
             return True
         if self._closing.is_set():
-            self._end_replicas()
+            self._end_pods()
             with suppress(OSError):  # a full disk
                 self._record()
             if self.finished is None:
@@ -139,37 +149,37 @@ class Controller(ABC):
         self.reconcile(now)
         self._record()
         self._write()
-        if self.finished is None and status_of({"kind": self.kind, "status": self.status}).finished:
+        if self.finished is None and self.state.finished:
             self.finished = now
         if self.finished is None:
             return False
         if self.ttl is not None and now >= self.finished + self.ttl:
-            self._end_replicas()
+            self._end_pods()
             store.remove(self.kind, self.name)
             return True
-        return self.ttl is None and not any(replica.active for replica in self.replicas)
+        return self.ttl is None and not any(pod.active for pod in self.pods)
 
     def _pause(self) -> float:
         # A deletion asked for by another process is a file: there is no other way to notice it.
         now = time.monotonic()
-        due = [look for replica in self.replicas if (look := replica.next_look) is not None]
+        due = [look for pod in self.pods if (look := pod.next_look) is not None]
         due += [self.next_look] if self.next_look is not None and self.finished is None else []
         return max(0.0, min([POLL, *(look - now for look in due)]))
 
-    def _end_replicas(self) -> None:
-        for replica in self.replicas:
-            replica.stop()
-        while any(replica.active for replica in self.replicas):
+    def _end_pods(self) -> None:
+        for pod in self.pods:
+            pod.stop()
+        while any(pod.active for pod in self.pods):
             self._wake.wait(0.05)
             self._wake.clear()
-            for replica in self.replicas:
-                replica.advance(time.monotonic())
+            for pod in self.pods:
+                pod.advance(time.monotonic())
 
     def _record(self) -> None:
-        records = [replica.record() for replica in self.replicas]
+        records = [pod.record() for pod in self.pods]
         if records != self._recorded:
             self._recorded = records
-            write_json(self.place / "pods.json", records)
+            write_json(self.directory / "pods.json", records)
 
 
 def past(start: float, seconds: float | None) -> bool:

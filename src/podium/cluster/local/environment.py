@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.base import Manifest
 from podium.cluster.local.pods import ContainerPlan
 from podium.errors import InvalidInput, require
 from podium.machine import cores
 from podium.manifests.labels import CPU_SHARE
-
-"""Annotation of a job: how many cores it may use, a number; all of them without it."""
+from podium.manifests.workload import ElasticPolicy, Variable, Workload
 
 _OF_A_RANK = re.compile(
     r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS|JOB_COMPLETION_INDEX"
@@ -45,7 +43,7 @@ class PodIdentity:
     """Annotations of the template."""
 
 
-def operator_environment(job: Manifest, kind: str, index: int, port: int) -> dict[str, str]:
+def operator_environment(job: Workload, role: str, index: int, port: int) -> dict[str, str]:
     """Return what the training operator sets in every container of a replica.
 
     Two values differ from a cluster's: all replicas share this machine, so the address is 127.0.0.1 and the port is
@@ -53,74 +51,65 @@ def operator_environment(job: Manifest, kind: str, index: int, port: int) -> dic
 
     Args:
         job: An admitted PyTorchJob.
-        kind: Master or Worker.
-        index: Number of the replica within its kind.
+        role: Master or Worker.
+        index: Number of the replica within its role.
         port: A free port, the same for all replicas.
     """
-    spec = job["spec"]
-    replicas = spec["pytorchReplicaSpecs"]
-    total = sum(one["replicas"] for one in replicas.values())
     env = {"PYTHONUNBUFFERED": "1"}
-    if "Master" in replicas:
-        rank = str(index + (kind == "Worker"))
+    if job.replica("Master"):
+        rank = str(index + (role == "Worker"))
         env |= {"MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
         env |= {"MASTER_ADDR": "127.0.0.1", "PET_MASTER_ADDR": "127.0.0.1"}
-        env |= {"WORLD_SIZE": str(total * processes_per_replica(job)), "RANK": rank, "PET_NODE_RANK": rank}
-    elastic = spec.get("elasticPolicy")
-    if not (elastic and elastic.get("nProcPerNode") is not None):
-        env["PET_NPROC_PER_NODE"] = spec.get("nprocPerNode") or "auto"
-    return env | (_elastic_environment(spec, elastic, port) if elastic is not None else {"PET_NNODES": str(total)})
+        env |= {"WORLD_SIZE": str(job.processes_at_once), "RANK": rank, "PET_NODE_RANK": rank}
+    if job.elastic is None or job.elastic.processes is None:
+        env["PET_NPROC_PER_NODE"] = job.processes
+    if job.elastic is None:
+        return env | {"PET_NNODES": str(sum(replica.count for replica in job.replicas))}
+    return env | _elastic_environment(job.elastic, job.workers, port)
 
 
-def _elastic_environment(spec: Manifest, elastic: Manifest, port: int) -> dict[str, str]:
-    workers = spec["pytorchReplicaSpecs"]["Worker"]["replicas"]
-    least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
-    least, most = (
-        next((one for one in (least, most) if one), workers),
-        next((one for one in (most, least) if one), workers),
-    )
+def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dict[str, str]:
+    least = elastic.min_replicas or elastic.max_replicas or workers
+    most = elastic.max_replicas or elastic.min_replicas or workers
     env = {
-        "PET_RDZV_ENDPOINT": f"127.0.0.1:{elastic.get('rdzvPort') or port}",
-        "PET_RDZV_BACKEND": elastic.get("rdzvBackend") or "c10d",
+        "PET_RDZV_ENDPOINT": f"127.0.0.1:{elastic.host_port or port}",
+        "PET_RDZV_BACKEND": elastic.backend,
         "PET_NNODES": f"{least}:{most}",
     }
-    numbers = {"PET_MAX_RESTARTS": "maxRestarts", "PET_NPROC_PER_NODE": "nProcPerNode", "PET_RDZV_ID": "rdzvId"}
-    env |= {name: str(elastic[key]) for name, key in numbers.items() if elastic.get(key) is not None}
-    if conf := elastic.get("rdzvConf"):
-        env["PET_RDZV_CONF"] = ",".join(f"{one.get('key', '')}={one.get('value', '')}" for one in conf)
-    return env | ({"PET_STANDALONE": ""} if elastic.get("standalone") else {})
+    values = {
+        "PET_MAX_RESTARTS": elastic.max_restarts,
+        "PET_NPROC_PER_NODE": elastic.processes,
+        "PET_RDZV_ID": elastic.id,
+    }
+    env |= {name: str(value) for name, value in values.items() if value is not None}
+    if elastic.configuration:
+        env["PET_RDZV_CONF"] = ",".join(f"{key}={value}" for key, value in elastic.configuration)
+    return env | ({"PET_STANDALONE": ""} if elastic.standalone else {})
 
 
 MOST_PROCESSES = 1000
-"""A slip of the pen in replicas or parallelTrialCount must not take the machine down."""
+"""A typing error in replicas or parallelTrialCount must not take the machine down."""
 
 
-def processes_per_replica(job: Manifest) -> int:
-    """Return nprocPerNode where it is a number, else 1 as the operator counts."""
-    processes = job["spec"].get("nprocPerNode")
-    return int(processes) if processes and processes.isdecimal() else 1
-
-
-def threads_per_process(job: Manifest, processes: int) -> int:
-    """Return the threads of each process so that a job's processes together fill the cores it may use, no more.
+def threads_per_process(job: Workload) -> int:
+    """Return the threads of each process: the processes of a job together fill the cores it may use, and no more.
 
     Args:
-        job: Its CPU_SHARE annotation limits the cores.
-        processes: How many processes the job runs at once.
+        job: Admitted; an annotation may limit its cores.
 
     Raises:
         InvalidInput: The annotation is not a positive number, or no machine runs so many processes.
     """
-    law = f"a job runs at most {MOST_PROCESSES} processes at once on one machine"
-    require(processes <= MOST_PROCESSES, law, "fewer replicas, or a cluster", processes=processes)
-    share = (job["metadata"].get("annotations") or {}).get(CPU_SHARE)
+    processes, share = job.processes_at_once, job.cpu_share
+    rule = f"a job runs at most {MOST_PROCESSES} processes at once on one machine"
+    require(processes <= MOST_PROCESSES, rule, "fewer replicas, or a cluster", processes=processes)
     try:
         available = cores() if share is None else float(share)
         if not 0 < available < float("inf"):
             raise ValueError
     except ValueError:
-        field_path = f"metadata.annotations['{CPU_SHARE}']"
-        raise InvalidInput(f"{field_path}: a number of cores above 0, not {share!r}", 'for example "1.5"') from None
+        path = f"metadata.annotations['{CPU_SHARE}']"
+        raise InvalidInput(f"{path}: a number of cores above 0, not {share!r}", 'for example "1.5"') from None
     return max(1, int(available // processes))
 
 
@@ -149,13 +138,12 @@ def container_environment(
     env = {"GLOO_SOCKET_IFNAME": loopback} | env
     env["PATH"] = plan.image.search_path(os.environ.get("PATH", ""))
     declared: dict[str, str] = {}
-    for at, (name, value) in enumerate(plan.env):
-        if isinstance(value, dict):
-            found = _from_source(name, value, f"{plan.path}.env[{at}].valueFrom", pod)
-        else:
-            found = translate(expand(value, declared))
-        if found is not None:
-            declared[name] = found
+    for number, variable in enumerate(plan.env):
+        value: str | None = translate(expand(variable.value, declared))
+        if variable.source:
+            value = _from_source(variable, f"{plan.path}.env[{number}].valueFrom", pod)
+        if value is not None:
+            declared[variable.name] = value
     return env | declared | forced
 
 
@@ -194,7 +182,8 @@ def free_port() -> int:
     raise InvalidInput("no free port between 20000 and 32000", "see what listens there: ss -tln")
 
 
-def _from_source(name: str, source: Manifest, path: str, pod: PodIdentity) -> str | None:
+def _from_source(variable: Variable, path: str, pod: PodIdentity) -> str | None:
+    name, source = variable.name, variable.source
     if "fieldRef" in source:
         return _from_field(source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath", pod)
     reference: dict[str, Any] = next(iter(source.values()))

@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from podium.cluster.base import Manifest
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.store import Store
 from podium.errors import NotFound
 from podium.manifests.conditions import status_of
+from podium.manifests.workload import Workload
 
 _LOOK = 0.1
 """Seconds between looks at a growing file."""
@@ -27,16 +27,15 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
     Raises:
         NotFound: There is no such object or replica.
     """
-    manifest = store.read(kind, name)
-    if kind == "Trial" and not (store.place(kind, name) / "logs").exists():
-        kind = next((one for one in ("PyTorchJob", "Job") if store.exists(one, name)), "PyTorchJob")
-        manifest = store.read(kind, name)
-    place = store.place(kind, name)
-    names = replica_names(manifest, place)
+    manifest, directory = store.read(kind, name), store.place(kind, name)
+    if kind == "Trial" and not (directory / "logs").exists():
+        kind = next((job for job in ("PyTorchJob", "Job") if store.exists(job, name)), "PyTorchJob")
+        manifest, directory = store.read(kind, name), store.place(kind, name)
+    names = replica_names(Workload.parse(manifest), directory)
     chosen = replica or names[0]
     if chosen not in names:
         raise NotFound(f"{kind} {name} has no replica {chosen}", f"there are: {', '.join(names)}")
-    log = place / "logs" / f"{chosen}.log"
+    log = directory / "logs" / f"{chosen}.log"
     return _follow(store, kind, name, log) if follow else _lines(log)
 
 
@@ -45,21 +44,20 @@ def read_last_run(store: Store, kind: str, name: str) -> Iterator[str]:
 
     Katib's collector sees no others: the shell around the command begins its file anew.
     """
-    place = store.place(kind, name)
-    chosen = replica_names(store.read(kind, name), place)[0]
-    records = read_json(place / "pods.json", list)
-    start = next((one["logFrom"] for one in records if one["replica"] == chosen), 0)
-    return _lines(place / "logs" / f"{chosen}.log", start)
+    directory = store.place(kind, name)
+    chosen = replica_names(Workload.parse(store.read(kind, name)), directory)[0]
+    records = read_json(directory / "pods.json", list)
+    start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
+    return _lines(directory / "logs" / f"{chosen}.log", start)
 
 
-def replica_names(manifest: Manifest, place: Path) -> list[str]:
-    """Return the replicas of an object; the one that reports metrics is first."""
-    if manifest["kind"] == "PyTorchJob":
-        specs = {str(kind).lower(): spec for kind, spec in manifest["spec"]["pytorchReplicaSpecs"].items()}
-        counts = {kind: 1 if one.get("replicas") is None else one["replicas"] for kind, one in sorted(specs.items())}
-        return [f"{kind}-{index}" for kind, count in counts.items() for index in range(count)]
-    found = [path.stem for path in (place / "logs").glob("*.log") if "." not in path.stem]
-    return sorted(found, key=lambda stem: (-int(stem.rpartition("-")[2]), stem)) or ["pod-0"]
+def replica_names(job: Workload, directory: Path) -> list[str]:
+    """Return the replicas of a job; the one that reports metrics is first."""
+    if job.kind == "PyTorchJob":
+        replicas = sorted(job.replicas, key=lambda replica: replica.role)
+        return [f"{replica.role.lower()}-{index}" for replica in replicas for index in range(replica.count)]
+    names = [path.stem for path in (directory / "logs").glob("*.log") if "." not in path.stem]
+    return sorted(names, key=lambda name: (-int(name.rpartition("-")[2]), name)) or ["pod-0"]
 
 
 def _lines(log: Path, start: int = 0) -> Iterator[str]:
@@ -98,6 +96,8 @@ def _has_ended(store: Store, kind: str, name: str, replica: str) -> bool:
         return True
     except FileNotFoundError:
         return finished
-    found = [one for one in records if one["replica"] == replica]
-    ended = bool(found) and found[0]["phase"] in ("Succeeded", "Failed", "Stopped") and not found[0]["pid"]
-    return finished and (ended or not found or not store.is_supervised(kind, name))
+    record = next((record for record in records if record["replica"] == replica), None)
+    if record is None:
+        return finished
+    ended = record["phase"] in ("Succeeded", "Failed", "Stopped") and not record["pid"]
+    return finished and (ended or not store.is_supervised(kind, name))

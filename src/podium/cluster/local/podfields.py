@@ -1,6 +1,6 @@
-"""Fields of a pod template: honoured here, or without meaning here. Any other field is refused."""
+"""Fields of a pod template: honored here, or without meaning here. Any other field is refused."""
 
-HONOURED_POD = {"containers", "initContainers", "volumes", "terminationGracePeriodSeconds", "restartPolicy"}
+HONORED_POD = {"containers", "initContainers", "volumes", "terminationGracePeriodSeconds", "restartPolicy"}
 
 NO_MEANING_POD = {
     "nodeSelector",
@@ -38,7 +38,7 @@ NO_MEANING_POD = {
     "enableServiceLinks",
 }
 
-HONOURED_CONTAINER = {"name", "image", "command", "args", "env", "workingDir", "volumeMounts"}
+HONORED_CONTAINER = {"name", "image", "command", "args", "env", "workingDir", "volumeMounts"}
 
 NO_MEANING_CONTAINER = {
     "imagePullPolicy",

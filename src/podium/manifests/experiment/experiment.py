@@ -1,7 +1,7 @@
 """An Experiment: objective, search space, algorithm, collector, trial template and limits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Self
@@ -362,14 +362,6 @@ class Experiment(Resource):
     def changed_job(self, change: Callable[[Draft], None]) -> Self:
         """Return a copy whose trials' job a function has altered."""
         return self.with_workload(self.template.workload.changed(change))
-
-    def with_metadata(self, metadata: Mapping[str, Any]) -> Self:
-        """Return a copy with other metadata."""
-        return replace(self, manifest={**self.manifest, "metadata": dict(metadata)})
-
-    def with_status(self, status: Mapping[str, Any]) -> Self:
-        """Return a copy with another status."""
-        return replace(self, manifest={**self.manifest, "status": dict(status)})
 
     def changed(self, change: Callable[[dict[str, Any]], None]) -> Self:
         """Return a copy that a function has altered."""

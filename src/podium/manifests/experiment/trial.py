@@ -116,10 +116,6 @@ class Trial(Resource):
         end = datetime.fromisoformat(self.completed) if self.completed else datetime.now(began.tzinfo)
         return round((end - began).total_seconds(), 3)
 
-    def with_status(self, status: Mapping[str, Any]) -> "Trial":
-        """Return a copy with another status."""
-        return Trial(manifest={**self.manifest, "status": dict(status)})
-
     def with_metrics(self, metrics: Metrics) -> "Trial":
         """Return a copy with what it has measured so far."""
         observed = [{"name": name, **values} for name, values in metrics.items()]

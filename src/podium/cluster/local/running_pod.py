@@ -23,8 +23,8 @@ HEALTHY = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Where and as what a replica runs."""
+class PodSetting:
+    """What a running pod is told by its controller."""
 
     replica: str
     """master-0, worker-1, pod-0 …"""
@@ -32,7 +32,7 @@ class Setting:
     identity: PodIdentity
     """What the pod knows about itself."""
 
-    place: Path
+    directory: Path
     """Directory of the job: logs, working directories and volumes go below."""
 
     forced: dict[str, str]
@@ -47,27 +47,27 @@ class Setting:
     @property
     def log(self) -> Path:
         """The log of the container."""
-        return self.place / "logs" / f"{self.replica}.log"
+        return self.directory / "logs" / f"{self.replica}.log"
 
     @property
     def work(self) -> Path:
         """The working directory."""
-        return self.place / "work" / self.replica
+        return self.directory / "work" / self.replica
 
 
-class Replica:
-    """A pod's life: Pending, Running, then Succeeded or Failed. Driven by calls of advance, from one thread.
+class RunningPod:
+    """A pod: Pending, Running, then Succeeded or Failed. One thread drives it by calls of advance.
 
     Args:
         plan: What to run.
-        setting: Where and as what.
-        launchers: Starts the processes.
+        setting: Identity, directory and environment.
+        launchers: Start the processes.
         wake: Called from any thread when it is worth calling advance.
         delay: Seconds to wait before the start.
     """
 
     def __init__(
-        self, plan: PodPlan, setting: Setting, launchers: LauncherPool, wake: Callable[[], None], delay: float = 0.0
+        self, plan: PodPlan, setting: PodSetting, launchers: LauncherPool, wake: Callable[[], None], delay: float = 0.0
     ) -> None:
         self.plan, self.setting = plan, setting
         self.phase = "Pending"
@@ -124,7 +124,7 @@ class Replica:
             self._wake()
 
     def record(self) -> dict[str, Any]:
-        """Return its state for pods.json: Stopped is what the operator or a deletion would have removed."""
+        """Return its state for pods.json: Stopped is a pod that the operator or a deletion would have removed."""
         return {
             "replica": self.setting.replica,
             "phase": "Stopped" if self._stopping and self.phase == "Failed" else self.phase,
@@ -171,7 +171,7 @@ class Replica:
         setting = self.setting
         mounts = []
         for where, key, host in container.mounts:
-            here = host or setting.place / "volumes" / setting.replica / key
+            here = host or setting.directory / "volumes" / setting.replica / key
             here.mkdir(parents=True, exist_ok=True) if host is None else None
             mounts.append((where, here))
         translate = translator((where, here) for where, here in mounts if str(here) != where)
