@@ -35,6 +35,13 @@ HERE = [
     ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
     ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
     ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),
+    ("train_and_promote", "limit=70", "limit=70 leaves 63 training images, but a batch has 64"),
+    ("train_and_promote", "limit=200 network=fast", "limit=200 leaves 180 training images, but a batch has 256"),
+    (
+        "tune_and_promote",
+        "limit=140 experiment=random-job",
+        "limit=140 leaves 126 training images, but a batch has 128",
+    ),
     ("train_and_promote", "storage=ftp://models", "must start with file://, s3:// or minio://"),
     ("train_and_promote", "cluster=local://here", "local:///absolute/dir"),
 ]
@@ -70,7 +77,7 @@ def test_an_image_of_ones_own_may_know_networks_that_this_trainer_does_not() -> 
     "words",
     [
         "experiment=random",
-        "limit=20 experiment=random-job",
+        "limit=143 experiment=random-job",
         "source=my dataset=own experiment=medianstop max_trials=12",
     ],
 )

@@ -1,10 +1,13 @@
 """Checks of `podium run` before a run starts: the values, the cluster, the storage and the trainer's flags."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from podium.errors import require, suggestion
+from podium.errors import InvalidInput, require, suggestion
 from podium.kfp.values import PipelineSettings, check_values
+
+if TYPE_CHECKING:
+    from podium.manifests.experiment import Experiment
 
 
 def check_here(values: Mapping[str, Any]) -> None:
@@ -36,6 +39,35 @@ def _check_jobs(settings: PipelineSettings) -> None:
     network = settings.train.network
     require(network in ("", *MODELS), f"network is one of {', '.join(MODELS)}", suggestion(network, MODELS),
             network=network)  # fmt: skip
-    parse(as_arguments(settings.train.flags(gpus=0)))
+    config = parse(as_arguments(settings.train.flags(gpus=0)))
     if experiment := settings.experiment():
         check(experiment)
+    batch = config.batch_size if experiment is None else _largest_batch(experiment)
+    if settings.data and settings.data.limit and batch:
+        images = settings.data.limit - settings.data.held_out(settings.data.limit)
+        if batch > images:
+            problem = f"limit={settings.data.limit} leaves {images} training images, but a batch has {batch}"
+            raise InvalidInput(problem, "raise limit, or train with a smaller batch-size")
+
+
+def _largest_batch(experiment: "Experiment") -> int | None:
+    """Return the most images that a trial has in a batch; None where the trials run another trainer than podium's."""
+    from podium.manifests.experiment.adapt import flags_of
+    from podium.steps.train import as_arguments
+    from podium.trainer.config import parse
+
+    if not any("podium.trainer" in container.words for _, container in experiment.template.primary_containers()):
+        return None
+    values = {
+        parameter.name: max(parameter.choices, key=_number) if parameter.choices else parameter.text(parameter.high)
+        for parameter in experiment.space
+    }
+    flags = flags_of(experiment, "trial", values)
+    return parse(as_arguments({name: flags[name] for name in ("model", "batch-size") if name in flags})).batch_size
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
