@@ -8,6 +8,7 @@ An error says what must hold, what was given and, as a hint, what to do::
     ├── Conflict            a conditional write lost, or a name is taken
     ├── Damaged             bytes that do not match their checksum
     ├── Unavailable         a server does not answer, or asks to come back later
+    ├── UnknownKind         a cluster does not know a kind of object: its operator is not installed
     ├── Denied              a server does not allow it: a right or the right credentials are missing
     └── Failed              a job, trial, step or run ended badly
 """
@@ -44,6 +45,10 @@ class InvalidInput(PodiumError):
 
 class NotFound(PodiumError):
     """What was asked for does not exist."""
+
+
+class UnknownKind(PodiumError):
+    """The cluster does not know the kind: its operator is not installed."""
 
 
 class Conflict(PodiumError):

@@ -15,7 +15,7 @@ from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import Experiment
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.resume import ask_to_stop, is_stopped, resume
+from podium.sweeps.resume import is_stopped, resume
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 
@@ -99,7 +99,7 @@ def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_pa
         for found in cluster.watch("Experiment", "e", timeout=30):
             if found.get("status", {}).get("trialsRunning") == 2:
                 break
-        ask_to_stop(cluster, "e")
+        cluster.stop("Experiment", "e")
         assert cluster.join("Experiment", "e", 30)
         assert is_stopped(cluster.experiment("e"))
         assert cluster.list("Job") == [] or all("conditions" in job["status"] for job in cluster.list("Job"))

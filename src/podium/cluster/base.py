@@ -1,7 +1,9 @@
-"""What every cluster can do: five verbs over Kubernetes-shaped objects."""
+"""What every cluster can do: a few verbs over Kubernetes-shaped objects."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +19,35 @@ KINDS = ("PyTorchJob", "Job", "Experiment", "Trial")
 """Kinds a cluster knows. Trials are made by Experiments and are read only."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplicaStatus:
+    """One replica of a job: a pod, or what stands for it on this machine."""
+
+    name: str
+    """``master-0``, ``worker-1``, ``pod-0`` …"""
+
+    phase: str
+    """Pending, Running, Succeeded, Failed, or Stopped: ended from outside."""
+
+    restarts: int
+    """How often its container was started again."""
+
+    exit_code: int | None = None
+    """Of its last end; None while it has not ended."""
+
+    reason: str = ""
+    """Why it waits or ended, in one word: ImagePullBackOff, Unschedulable, OOMKilled …; empty if unknown."""
+
+    started: str = ""
+    """When its container was last started, RFC3339; empty before."""
+
+    node: str = ""
+    """Node it runs on; empty on this machine."""
+
+    pid: int | None = None
+    """Its process while one runs on this machine."""
+
+
 class Cluster(ABC):
     """A place that runs PyTorchJobs, Jobs and Experiments.
 
@@ -25,6 +56,9 @@ class Cluster(ABC):
     """
 
     url: str
+
+    remote: bool = False
+    """Whether objects live on after close(), and do not see the files of this machine."""
 
     @abstractmethod
     def create(self, manifest: Manifest) -> Manifest:
@@ -79,6 +113,43 @@ class Cluster(ABC):
         """
 
     @abstractmethod
+    def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
+        """Return the replicas that a job has had so far, the newest try of each; those that are gone are left out.
+
+        Args:
+            kind: PyTorchJob or Job.
+            name: The job's name.
+
+        Raises:
+            NotFound: There is none.
+        """
+
+    @abstractmethod
+    def stop(self, kind: str, name: str) -> None:
+        """Ask for the end of the object's processes or pods, without waiting; the object and its record stay.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: It has ended, or this cluster cannot stop an object of this kind.
+        """
+
+    @abstractmethod
+    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+        """Let a stopped object go on.
+
+        Args:
+            kind: PyTorchJob, Job or Experiment.
+            name: The object's name.
+            changes: Of an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount; with a higher
+                maxTrialCount a finished one may go on too, as Katib allows it.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: It was not stopped, or cannot go on.
+            Conflict: Another process runs it.
+        """
+
+    @abstractmethod
     def delete(self, kind: str, name: str) -> None:
         """Stop the object and forget it; returns when none of its processes or pods is left, or after 30 s.
 
@@ -120,6 +191,14 @@ class Cluster(ABC):
             NotFound: There is none.
         """
         return Workload.parse(self.get(kind, name))
+
+    def directory(self, kind: str, name: str) -> Path | None:
+        """Return the directory of an object's logs and files on this machine; None if they are elsewhere."""
+        return None
+
+    def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
+        """Wait until nothing of an object runs in this process any more; return whether that is so."""
+        return True
 
     def abandon(self, kind: str, name: str) -> None:
         """Ask once for the object's end, without waiting: for a process that is about to be killed.

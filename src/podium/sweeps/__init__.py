@@ -7,12 +7,13 @@ from podium import cluster
 from podium.cluster.base import Cluster
 
 
-def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster:
+def connect(url: str, images: Mapping[str, str | Path] | None = None, fork_server: bool = True) -> Cluster:
     """Open a cluster that runs Experiments: a namespace with Katib, or this machine with podium's own engine.
 
     Args:
         url: ``kubernetes://namespace`` or ``local:///dir``.
         images: As ``podium.cluster.connect`` takes them.
+        fork_server: Whether ``python -m`` may start from a warm process on this machine.
 
     Raises:
         InvalidInput: The scheme is unknown.
@@ -22,4 +23,4 @@ def connect(url: str, images: Mapping[str, str | Path] | None = None) -> Cluster
     from podium.cluster.local.cluster import directory_of
     from podium.sweeps.local import LocalSweeps
 
-    return LocalSweeps(directory_of(url), images=images)
+    return LocalSweeps(directory_of(url), images=images, fork_server=fork_server)

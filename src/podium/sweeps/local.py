@@ -14,6 +14,14 @@ class LocalSweeps(LocalCluster):
 
     creates = (*LocalCluster.creates, "Experiment")
 
+    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+        """Let an Experiment go on in this process; a job cannot."""
+        if kind != "Experiment":
+            return super().resume(kind, name, changes)
+        from podium.sweeps.resume import resume
+
+        resume(self, name, changes)
+
     def _store(self, resource: Resource) -> tuple[Resource, Supervisor]:
         if resource.kind != "Experiment":
             return super()._store(resource)

@@ -12,7 +12,7 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, restart, unmark
 from podium.manifests.experiment.trial import Trial
 from podium.sweeps.controller import ExperimentController
-from podium.sweeps.supervisor import STOP, ExperimentSupervisor
+from podium.sweeps.supervisor import ExperimentSupervisor
 
 
 def has_ended(trial: Trial) -> bool:
@@ -71,7 +71,7 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         if stored.state.reason.endswith(LOST):
             unmark(status, "Failed")
         unmark(status, "Stopped")
-        (cluster.store.place("Experiment", name) / STOP).unlink(missing_ok=True)
+        cluster.store.forget_stop("Experiment", name)
         if stored.state.finished and changes:
             restart(status)
         edited = edited.with_status(status)
@@ -81,18 +81,6 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=status, spec=spec))
     cluster.supervise("Experiment", name, ExperimentSupervisor(cluster, controller))
     return Experiment.parse(resumed)
-
-
-def ask_to_stop(cluster: LocalCluster, name: str) -> None:
-    """Ask the process that runs an Experiment, whichever it is, to stop it.
-
-    Raises:
-        NotFound: There is none.
-        InvalidInput: It does not run.
-    """
-    if cluster.experiment(name).state.finished:
-        raise InvalidInput(f"`the Experiment runs` must hold, but {name} does not", f"podium experiment status {name}")
-    (cluster.store.place("Experiment", name) / STOP).touch()
 
 
 def is_stopped(experiment: Experiment) -> bool:

@@ -10,10 +10,6 @@ from podium.interrupts import Background
 if TYPE_CHECKING:
     from podium.sweeps.controller import ExperimentController
 
-STOP = "stop"
-"""File in an Experiment's directory by which another process asks for its stop."""
-
-
 class ExperimentSupervisor:
     """An Experiment's controller, and a look at whether somebody, maybe another process, wants it deleted."""
 
@@ -55,7 +51,7 @@ class ExperimentSupervisor:
                 self._controller.join()
             elif self._closing.is_set():
                 self._controller.join()
-            elif (store.place("Experiment", name) / STOP).exists():
+            elif store.is_stop_asked("Experiment", name):
                 self._controller.stop()
         self._controller.join()
         if store.is_deletion_asked("Experiment", name):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS, Manifest
 from podium.documents import load_json
-from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, require
+from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind, require
 from podium.pod import pod_namespace
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ TIMEOUT = (5, 30)
 
 CREATION = "podium/creation"
 """Annotation with a random id: tells our own object from somebody else's of the same name when an answer was lost."""
-
-
-class UnknownKind(PodiumError):
-    """The cluster does not know the kind: its operator is not installed."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +237,12 @@ class Api:
         """
         items, version = self._list(kind, field_selector=f"metadata.name={name}", patience=0)
         return (items[0] if items else None), version
+
+    def patch(self, kind: str, name: str, change: Manifest) -> Manifest:
+        """Merge fields into an object."""
+        doing = f"change {kind} {name} in namespace {self.namespace}"
+        patch = self.custom.patch_namespaced_custom_object
+        return dict(self.call(doing, patch, *self._where(kind), name, change, kind=kind))
 
     def delete(self, kind: str, name: str) -> None:
         """Ask for an object's removal; its pods follow. No error if it is not there."""

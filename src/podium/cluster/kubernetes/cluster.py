@@ -1,11 +1,10 @@
 """``kubernetes://namespace``: jobs and experiments on a real cluster."""
 
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import parse_qs, urlsplit
 
-from podium.cluster.base import Cluster, Manifest
+from podium.cluster.base import Cluster, Manifest, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
@@ -17,10 +16,13 @@ from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import METRICS_INJECTION
 
-if TYPE_CHECKING:
-    pass
-
 DELETE_WAIT = 30.0
+
+_SUSPEND: dict[str, Callable[[bool], Manifest]] = {
+    "PyTorchJob": lambda value: {"spec": {"runPolicy": {"suspend": value}}},
+    "Job": lambda value: {"spec": {"suspend": value}},
+}
+"""What to merge into a job to stop it and to let it go on."""
 
 
 class KubernetesCluster(Cluster):
@@ -34,6 +36,8 @@ class KubernetesCluster(Cluster):
         InvalidInput: The URL has parts that mean nothing here.
         PodiumError: There is no cluster configured.
     """
+
+    remote = True
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -108,6 +112,41 @@ class KubernetesCluster(Cluster):
         except NotFound:
             manifest = None
         return kubernetes_pods.explain(self.api, kind, name, manifest)
+
+    def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
+        self.api.get(kind, name)
+        return kubernetes_pods.replica_statuses(self.api.pods(kubernetes_pods.selector_of(self.api, kind, name)))
+
+    def stop(self, kind: str, name: str) -> None:
+        """As the interface says, by ``suspend: true``: the operator deletes the pods, and resume makes new ones.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: It has ended, or is an Experiment: Katib knows neither a stop nor a pause.
+        """
+        state = self.resource(kind, name).state
+        if state.finished:
+            raise InvalidInput(f"{kind} {name} does not run: it has {state.phase.lower()}", "there is nothing to stop")
+        if kind not in _SUSPEND:
+            raise InvalidInput(f"Katib cannot stop {kind} {name} and keep it", "delete it; its trials' models stay")
+        self.api.patch(kind, name, _SUSPEND[kind](True))
+
+    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+        """As the interface says; Katib's webhook judges the changes to an Experiment.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: It is not suspended, or there is nothing that Katib could go on with.
+        """
+        if kind in _SUSPEND:
+            if not self.workload(kind, name).suspended:
+                raise InvalidInput(f"{kind} {name} is not suspended", "only a job that was stopped goes on")
+            self.api.patch(kind, name, _SUSPEND[kind](False))
+            return
+        self.experiment(name)
+        if not changes:
+            raise InvalidInput(f"Katib goes on with Experiment {name} by itself", "give it a higher --max-trials")
+        self.api.patch(kind, name, {"spec": dict(changes)})
 
     def delete(self, kind: str, name: str) -> None:
         selector = kubernetes_pods.selector_of(self.api, kind, name) if kind == "Experiment" else None

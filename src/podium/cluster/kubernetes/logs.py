@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
-from podium.cluster.kubernetes.pods import cannot_start, replica_of, selector_of
+from podium.cluster.kubernetes.pods import by_replica, cannot_start, selector_of
 from podium.errors import Denied, NotFound, PodiumError, Unavailable
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
@@ -23,8 +23,8 @@ def reporting(pods: list[Any]) -> list[Any]:
     """Return the pods of the replica that reports metrics: the master's, the collected one's, else all."""
     for found in (
         [pod for pod in pods if any(c.name in COLLECTORS for c in pod.spec.containers)],
-        [pod for pod in pods if replica_of(pod) == "master-0"],
-        [pod for pod in pods if replica_of(pod) == "worker-0"],
+        [pod for name, pod in by_replica(pods) if name == "master-0"],
+        [pod for name, pod in by_replica(pods) if name == "worker-0"],
     ):
         if found:
             return found
@@ -40,7 +40,7 @@ def container_of(pod: Any) -> str:
 def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
     """Return the newest pod of a replica, or None if it has none now."""
     pods = api.pods(selector_of(api, kind, name))
-    chosen = reporting(pods) if replica is None else [pod for pod in pods if replica_of(pod) == replica]
+    chosen = reporting(pods) if replica is None else [pod for name, pod in by_replica(pods) if name == replica]
     return chosen[-1] if chosen else None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podium.cluster.base import Manifest
+from podium.cluster.base import Manifest, ReplicaStatus
 from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.conditions import status_of
@@ -90,10 +90,49 @@ class Trouble:
         return (f"pod {self.pod}: " if self.pod else "") + self.reason + (f" ({self.message})" if self.message else "")
 
 
-def replica_of(pod: Any) -> str:
-    """Return a pod's replica, for example ``master-0``; ``main-0`` for pods without replica labels."""
-    labels = pod.metadata.labels or {}
-    return f"{labels.get(REPLICA_TYPE, 'main').lower()}-{labels.get(REPLICA_INDEX, '0')}"
+def by_replica(pods: list[Any]) -> list[tuple[str, Any]]:
+    """Return each pod with its replica, for example ``master-0``; a Job's are ``pod-0``, ``pod-1`` … by their age.
+
+    Args:
+        pods: All pods of one job, oldest first.
+    """
+    labels = [pod.metadata.labels or {} for pod in pods]
+    return [
+        (f"{own[REPLICA_TYPE].lower()}-{own.get(REPLICA_INDEX, '0')}" if REPLICA_TYPE in own else f"pod-{number}", pod)
+        for number, (own, pod) in enumerate(zip(labels, pods, strict=True))
+    ]
+
+
+def replica_statuses(pods: list[Any]) -> list[ReplicaStatus]:
+    """Describe the newest pod of each replica.
+
+    Args:
+        pods: All pods of one job, oldest first.
+    """
+    return [_replica_status(name, pod) for name, pod in sorted(dict(by_replica(pods)).items(), key=_order)]
+
+
+def _order(named: tuple[str, Any]) -> tuple[str, int]:
+    role, _, index = named[0].rpartition("-")
+    return role, int(index)
+
+
+def _replica_status(name: str, pod: Any) -> ReplicaStatus:
+    statuses = pod.status.container_statuses or []
+    states = [status.state for status in statuses if status.state]
+    ends = [state.terminated for state in states if state.terminated]
+    ends += [status.last_state.terminated for status in statuses if status.last_state and status.last_state.terminated]
+    starts = [begun.started_at for state in states if (begun := state.running or state.terminated)]
+    trouble = bad_end(pod) or cannot_start(pod)
+    return ReplicaStatus(
+        name=name,
+        phase=pod.status.phase or "Pending",
+        restarts=sum(status.restart_count or 0 for status in statuses),
+        exit_code=max((end.exit_code for end in ends), default=None),
+        reason=trouble.reason if trouble else "",
+        started=max((start.strftime("%Y-%m-%dT%H:%M:%SZ") for start in starts if start), default=""),
+        node=pod.spec.node_name or "",
+    )
 
 
 def selector_of(api: Api, kind: str, name: str) -> str:

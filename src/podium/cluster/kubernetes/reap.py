@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from podium.cluster.kubernetes.api import UnknownKind
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import PodiumError
+from podium.errors import PodiumError, UnknownKind
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import KFP_RUN, RUN
 

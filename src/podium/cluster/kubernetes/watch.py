@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from podium.cluster.base import Manifest
-from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, UnknownKind, is_passing, translate, unreachable
-from podium.errors import Denied, Failed, PodiumError, Unavailable
+from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
+from podium.errors import Denied, Failed, PodiumError, Unavailable, UnknownKind
 from podium.manifests.conditions import status_of
 
 WINDOW = 5

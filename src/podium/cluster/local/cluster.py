@@ -3,15 +3,16 @@
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.base import Cluster, Manifest
+from podium.cluster.base import Cluster, Manifest, ReplicaStatus
 from podium.cluster.local.batch_job import JobController, check_job
 from podium.cluster.local.controller import Runtime
 from podium.cluster.local.environment import PodIdentity, container_environment, expand, threads_per_process
 from podium.cluster.local.images import check_images
+from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.logs import read_log
 from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan, plan_pod
@@ -117,6 +118,32 @@ class LocalCluster(Cluster):
         """Yield the log lines of one replica; a restart appends to the same log."""
         return read_log(self.store, kind, name, replica, follow)
 
+    def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
+        """Return the replicas as their supervisor recorded them; where it is dead, all that ran ended with it."""
+        self.store.read(kind, name)
+        try:
+            records = read_json(self.store.place(kind, name) / "pods.json", list)
+        except FileNotFoundError:
+            return []
+        alive = self.store.is_supervised(kind, name)
+        return [_replica_status(record, alive) for record in records]
+
+    def directory(self, kind: str, name: str) -> Path | None:
+        """Return the object's own directory."""
+        return self.store.place(kind, name)
+
+    def stop(self, kind: str, name: str) -> None:
+        """Ask the process that supervises an object, whichever it is, to stop it; a job becomes Failed."""
+        state = self.resource(kind, name).state
+        if state.finished:
+            raise InvalidInput(f"{kind} {name} does not run: it has {state.phase.lower()}", "there is nothing to stop")
+        self.store.ask_to_stop(kind, name)
+
+    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+        """Refuse: the processes of a job that was stopped are gone, and with them what they knew."""
+        self.get(kind, name)
+        raise InvalidInput(f"{kind} {name} cannot go on on this machine", "run its YAML again")
+
     def delete(self, kind: str, name: str) -> None:
         """Stop the object, whichever process supervises it, and remove its files, logs too."""
         self.store.ask_to_delete(kind, name)
@@ -208,6 +235,18 @@ def directory_of(url: str) -> Path:
     if directory.exists() and not directory.is_dir():
         raise InvalidInput(f"a local cluster's URL names a directory, but {directory} is a file")
     return directory
+
+
+def _replica_status(record: Mapping[str, Any], alive: bool) -> ReplicaStatus:
+    ended = record["phase"] not in ("Pending", "Running")
+    return ReplicaStatus(
+        name=record["replica"],
+        phase=record["phase"] if alive or ended else "Stopped",
+        restarts=record["restarts"],
+        exit_code=record["exitCode"],
+        started=record.get("started", ""),
+        pid=record["pid"] if alive else None,
+    )
 
 
 def _check_environment(plans: Mapping[str, PodPlan]) -> None:

@@ -138,7 +138,7 @@ class Controller(ABC):
             self._end_pods()
             store.remove(self.kind, self.name)
             return True
-        if self._closing.is_set():
+        if self._closing.is_set() or store.is_stop_asked(self.kind, self.name):
             self._end_pods()
             with suppress(OSError):  # a full disk
                 self._record()

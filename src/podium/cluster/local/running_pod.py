@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.environment import PodIdentity, container_environment, expand, translator
+from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.cluster.local.processes.client import Command, Process
 from podium.cluster.local.processes.launcher_pool import LauncherPool
@@ -78,6 +79,7 @@ class RunningPod:
         self._process: Process | None = None
         self._start_at: float | None = time.monotonic() + delay
         self._started_at = 0.0
+        self._started = ""
         self._failures = 0
         self._restarting = False
         self._log_from = 0
@@ -130,6 +132,7 @@ class RunningPod:
             "phase": "Stopped" if self._stopping and self.phase == "Failed" else self.phase,
             "restarts": self.restarts,
             "exitCode": self.exit_code,
+            "started": self._started,
             "pid": self.pid,
             "logFrom": self._log_from,
         }
@@ -156,7 +159,7 @@ class RunningPod:
         # A restart counts when it happens, as a kubelet counts.
         self.restarts += self._restarting
         self._restarting = False
-        self._started_at = now
+        self._started_at, self._started = now, timestamp()
         self.phase = "Running"
         stage = self._stages[0]
         self._log_from = self.setting.log.stat().st_size if self.setting.log.exists() else 0

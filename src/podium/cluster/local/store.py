@@ -199,6 +199,18 @@ class Store:
         """Return whether somebody wants the object gone."""
         return (self.place(kind, name) / "delete").exists()
 
+    def ask_to_stop(self, kind: str, name: str) -> None:
+        """Ask the supervising process, whichever it is, to stop an object and keep it."""
+        (self.place(kind, name) / "stop").touch()
+
+    def is_stop_asked(self, kind: str, name: str) -> bool:
+        """Return whether somebody wants the object stopped."""
+        return (self.place(kind, name) / "stop").exists()
+
+    def forget_stop(self, kind: str, name: str) -> None:
+        """Take that request back: the object goes on."""
+        (self.place(kind, name) / "stop").unlink(missing_ok=True)
+
     def wait_for_change(self, kind: str, name: str, seen: Token, timeout: float) -> Token:
         """Wait until an object differs from what was seen, and return the new token.
 
