@@ -17,7 +17,7 @@ from rich.console import Console
 
 from podium.cli import main
 from podium.cli.experiment import experiment
-from podium.cli.experiment_view import Screen
+from podium.cli.experiment_view import ExperimentView
 from podium.manifests.experiment import bundled, load
 from podium.sweeps.local import LocalSweeps
 
@@ -123,7 +123,7 @@ def test_a_terminal_shows_a_table_that_keeps_the_best_trial_in_sight(
     podium("run", manifest(most=27), "--parallel-trials", "9", "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)
     with LocalSweeps(tmp_path / "podium-home" / "cluster") as cluster:
-        view = Screen(cluster, "sweep")
+        view = ExperimentView(cluster, "sweep", {})
         view.look()
         drawn: dict[int, str] = {}
         for width in (80, 50, 40):

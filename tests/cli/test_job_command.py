@@ -79,7 +79,17 @@ def test_json_tells_how_each_job_ended(podium: Any) -> None:
     result = podium("run", "--json", documents=[batch("echo one")])
     (job,) = json.loads(result.stdout)
     assert (job["name"], job["state"]) == ("job", "Succeeded")
-    ended = {"replica": "pod-0", "phase": "Succeeded", "restarts": 0, "exitCode": 0, "pid": None, "logFrom": 0}
+    started = job["replicas"][0].pop("started")
+    assert job["created"] <= started
+    ended = {
+        "replica": "pod-0",
+        "phase": "Succeeded",
+        "restarts": 0,
+        "exitCode": 0,
+        "reason": "",
+        "node": "",
+        "pid": None,
+    }
     assert job["replicas"][0] == ended
 
 

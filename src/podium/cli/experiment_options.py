@@ -10,17 +10,8 @@ from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
-    from podium.sweeps.local import LocalSweeps
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-directory_option = click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path),
-    help="Directory of the local cluster; $PODIUM_HOME/cluster if missing.",
-)
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 _TRAINER = ["-m", "podium.trainer"]
 
@@ -124,21 +115,3 @@ def at_home(experiment: "Experiment", home: Path, data: str | None, output: str 
 
 def _uri(text: str) -> str:
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())
-
-
-def open_cluster(directory: Path | None, images: tuple[str, ...] = (), fork_server: bool = True) -> "LocalSweeps":
-    """Open the local cluster the options name.
-
-    Raises:
-        InvalidInput: An image is not written IMAGE=DIR.
-    """
-    from podium.settings import Settings
-    from podium.sweeps.local import LocalSweeps
-
-    for text in images:
-        if not all(text.partition("=")[::2]):
-            law = f"`--image-dir IMAGE=DIR` must hold, but got {text!r}"
-            raise InvalidInput(law, "for example --image-dir trainer:1=.")
-    mapped: dict[str, str | Path] = dict(text.partition("=")[::2] for text in images)
-    place = directory or Settings.from_environment().cluster
-    return LocalSweeps(place.absolute(), images=mapped, fork_server=fork_server)

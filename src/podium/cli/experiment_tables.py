@@ -2,34 +2,34 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
+from podium.cli.cluster_options import as_json_option, cluster_options, next_command, open_cluster
 from podium.errors import NotFound
 from podium.terminal import echo
 
 if TYPE_CHECKING:
+    from podium.cluster.base import Cluster
     from podium.manifests.experiment import Experiment
-    from podium.sweeps.local import LocalSweeps
 
 
 @click.command("list")
-@directory_option
+@cluster_options
 @as_json_option
-def list_(directory: Path | None, as_json: bool) -> None:
-    """List the Experiments on this machine.
+def list_(url: str, as_json: bool) -> None:
+    """List the Experiments of a cluster, this machine's by default.
 
     \b
-    Example:
+    Examples:
       podium experiment list --json
+      podium experiment list --cluster kubernetes://team
     """
     from podium.cli.model_tables import table
     from podium.manifests.experiment import Experiment
 
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         rows = [summary_of(Experiment.parse(one)) for one in cluster.list("Experiment")]
     if as_json:
         echo(json.dumps(rows, indent=1))
@@ -40,16 +40,16 @@ def list_(directory: Path | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@directory_option
+@cluster_options
 @as_json_option
-def status(name: str, directory: Path | None, as_json: bool) -> None:
-    """Show how far an Experiment is.
+def status(name: str, url: str, as_json: bool) -> None:
+    """Show an Experiment's progress.
 
     \b
     Example:
       podium experiment status random
     """
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         found = cluster.experiment(name)
     summary = {**summary_of(found), "status": found.status}
     if as_json:
@@ -63,24 +63,24 @@ def status(name: str, directory: Path | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@directory_option
+@cluster_options
 @as_json_option
-def best(name: str, directory: Path | None, as_json: bool) -> None:
+def best(name: str, url: str, as_json: bool) -> None:
     """Show the best trial: its parameters and metrics.
 
     \b
     Example:
       podium experiment best random --json
     """
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         show_best(cluster, name, as_json)
 
 
 @click.command()
 @click.argument("name")
-@directory_option
+@cluster_options
 @as_json_option
-def trials(name: str, directory: Path | None, as_json: bool) -> None:
+def trials(name: str, url: str, as_json: bool) -> None:
     """List an Experiment's trials, best first.
 
     \b
@@ -90,7 +90,7 @@ def trials(name: str, directory: Path | None, as_json: bool) -> None:
     from podium.cli.experiment_view import draw
     from podium.manifests.experiment import leaderboard
 
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         found = cluster.experiment(name)
         ranked = leaderboard(cluster.trials(name))
     echo(json.dumps([trial.summary() for trial in ranked], indent=1) if as_json else draw(ranked, found))
@@ -98,36 +98,36 @@ def trials(name: str, directory: Path | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@directory_option
+@cluster_options
 @as_json_option
-def stop(name: str, directory: Path | None, as_json: bool) -> None:
+def stop(name: str, url: str, as_json: bool) -> None:
     """Stop an Experiment that runs in another terminal; podium experiment resume goes on with it.
+
+    Katib cannot stop an Experiment and keep it: on Kubernetes this is refused.
 
     \b
     Example:
       podium experiment stop random
     """
-    from podium.sweeps.resume import ask_to_stop
-
-    with open_cluster(directory) as cluster:
-        ask_to_stop(cluster, name)
+    with open_cluster(url) as cluster:
+        cluster.stop("Experiment", name)
     if as_json:
         echo(json.dumps({"experiment": name, "stopping": True}))
-    echo(f"Experiment {name} stops; resume it with: {cluster.store.resume_command(name)}", err=True)
+    echo(f"Experiment {name} stops; resume it with: {next_command(f'experiment resume {name}', cluster)}", err=True)
 
 
 @click.command()
 @click.argument("name")
-@directory_option
+@cluster_options
 @as_json_option
-def delete(name: str, directory: Path | None, as_json: bool) -> None:
+def delete(name: str, url: str, as_json: bool) -> None:
     """Stop an Experiment and remove it with its trials and logs; models stay where trials put them.
 
     \b
     Example:
       podium experiment delete random
     """
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         cluster.experiment(name)
         cluster.delete("Experiment", name)
     if as_json:
@@ -137,10 +137,10 @@ def delete(name: str, directory: Path | None, as_json: bool) -> None:
 @click.command()
 @click.argument("name")
 @click.option("--best", type=click.IntRange(1), required=True, help="How many trials keep their weights.")
-@click.option("--delete", "deleting", is_flag=True, help="Delete the others' weights; otherwise it is only told.")
-@directory_option
+@click.option("--delete", "deleting", is_flag=True, help="Delete the others' weights; otherwise they are only listed.")
+@cluster_options
 @as_json_option
-def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: bool) -> None:
+def keep(name: str, best: int, deleting: bool, url: str, as_json: bool) -> None:
     """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only with --delete.
 
     What a trial left under its --output goes, but for metrics.json, hyperparameters.json and environment.json.
@@ -153,7 +153,7 @@ def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: 
     from podium.cli.model_tables import size
     from podium.steps.retention import plan_retention, remove
 
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         found = plan_retention(cluster, name, best)
         if deleting:
             remove(found.removed)
@@ -168,14 +168,16 @@ def keep(name: str, best: int, deleting: bool, directory: Path | None, as_json: 
     echo(f"weights of {len(found.removed)} trials, {total}{end}")
 
 
-def show_best(cluster: "LocalSweeps", name: str, as_json: bool) -> None:
+def show_best(cluster: "Cluster", name: str, as_json: bool) -> None:
     """Print an Experiment's best trial."""
     from podium.manifests.experiment import best_trial
 
     cluster.experiment(name)
     best = best_trial(cluster.trials(name))
     if best is None:
-        hint = f"podium experiment trials {name} names them; podium job logs TRIAL | podium doctor - says why"
+        trials = next_command(f"experiment trials {name}", cluster)
+        logs = next_command("job logs TRIAL", cluster)
+        hint = f"{trials} names them; {logs} | podium doctor - says why"
         raise NotFound(f"no trial of {name} has a result", hint)
     if as_json:
         echo(json.dumps({"experiment": name, **best.summary()}, indent=1))

@@ -1,12 +1,11 @@
 """How trials are shown: a live table on a terminal, a line at each change everywhere else."""
 
-import sys
-import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from podium.cli.live import Row, View, fitted_table
 from podium.cli.model_tables import table
 from podium.cluster.base import Cluster
 from podium.errors import NotFound
@@ -14,21 +13,10 @@ from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
 from podium.sweeps.resume import has_ended
-from podium.terminal import console, echo
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
-_MARKS = {
-    "Pending": ("·", "dim"),
-    "Running": ("▸", "cyan"),
-    "Succeeded": ("✓", "green"),
-    "EarlyStopped": ("◂", "yellow"),
-    "Failed": ("✗", "red"),
-    "MetricsUnavailable": ("?", "red"),
-    "Killed": ("■", "yellow"),
-}
 _SHOWN = 24
 """Rows of the live table at most; earlier trials are counted, the best always shown."""
 
@@ -58,8 +46,11 @@ def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
 def draw(trials: Sequence[Trial], experiment: Experiment) -> str:
     """Draw trials as aligned text."""
     names, metrics = _columns(trials), experiment.objective.metrics
-    head = ("TRIAL", "STATE", *(f">{name}" for name in names), *(f">{name}" for name in metrics), ">SECONDS")
-    return table(head, [_cells(trial, names, experiment) for trial in trials])
+    return table(_heads(names, metrics), [_cells(trial, names, experiment) for trial in trials])
+
+
+def _heads(names: Sequence[str], metrics: Sequence[str]) -> list[str]:
+    return ["TRIAL", "STATE", *(f">{name}" for name in (*names, *metrics)), ">SECONDS"]
 
 
 def _columns(trials: Sequence[Trial]) -> list[str]:
@@ -87,42 +78,28 @@ def _known(values: Mapping[str, str]) -> bool:
     return values["latest"] != "unavailable"
 
 
-@contextmanager
-def progress(cluster: Cluster, name: str, told: Mapping[str, str]) -> Iterator["View"]:
-    """Give a view that shows an Experiment on stderr; of trials in ``told`` a log hears only what is new."""
-    if not sys.stderr.isatty():
-        yield Lines(cluster, name, told)
-        return
-    from rich.live import Live
+class ExperimentView(View):
+    """An Experiment's trials.
 
-    view = Screen(cluster, name)
-    with Live(view, console=console(stderr=True), refresh_per_second=4):
-        yield view
-        view.look()
+    Args:
+        cluster: Runs it.
+        name: Of the Experiment.
+        reported: Phases of trials that a log need not hear of again.
+    """
 
-
-class View:
-    """Looks at an Experiment's trials and shows them."""
-
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self._cluster, self._name = cluster, name
-        self._began = time.monotonic()
+    def __init__(self, cluster: Cluster, name: str, reported: Mapping[str, str]) -> None:
+        super().__init__(cluster)
+        self._name, self._phases = name, dict(reported)
+        self._seen: tuple[Experiment, list[Trial]] | None = None
 
     def look(self) -> None:
-        """Take in what changed."""
-        raise NotImplementedError
+        """Read all trials."""
+        experiment = self.cluster.experiment(self._name)
+        self._seen = experiment, trials_of(self.cluster, experiment)
 
-
-class Lines(View):
-    """One line on stderr each time a trial changes its state."""
-
-    def __init__(self, cluster: Cluster, name: str, told: Mapping[str, str]) -> None:
-        super().__init__(cluster, name)
-        self._phases = dict(told)
-
-    def look(self) -> None:
-        """Print what changed; only trials of which the Experiment says so are read, for there may be thousands."""
-        experiment = self._cluster.experiment(self._name)
+    def news(self) -> Iterator[str]:
+        """Describe each change; only trials of which the Experiment says so are read, for there may be thousands."""
+        experiment = self.cluster.experiment(self._name)
         changed = [
             name
             for phase, names in experiment.trials.items()
@@ -131,74 +108,36 @@ class Lines(View):
         ]
         for name in changed:
             with suppress(NotFound):
-                trial = self._cluster.trial(name)
+                trial = self.cluster.trial(name)
                 for phase in news(trial, self._phases.get(name, "Pending")):
                     self._phases[name] = phase
-                    echo(self._line(trial, phase, experiment), err=True)
+                    yield _line(trial, phase, experiment)
 
-    def _line(self, trial: Trial, phase: str, experiment: Experiment) -> str:
-        since = f"[{time.monotonic() - self._began:7.1f} s]"
-        words = " ".join(f"{name}={_short(value)}" for name, value in trial.assignments.items())
-        if phase == "Running":
-            return f"{since} {trial.name} Running {words}"
-        cells = zip(experiment.objective.metrics, _cells(trial, [], experiment)[2:-1], strict=True)
-        metrics = " ".join(f"{name}={cell}" for name, cell in cells if cell)
-        return f"{since} {trial.name} {phase} {metrics if trial.is_good else trial.message} {words}".rstrip()
-
-
-class Screen(View):
-    """A table that rich draws anew several times a second, as wide as the terminal is then."""
-
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        super().__init__(cluster, name)
-        self._seen: tuple[Experiment, list[Trial]] | None = None
-
-    def look(self) -> None:
-        """Take in what there is now."""
-        with suppress(NotFound):
-            experiment = self._cluster.experiment(self._name)
-            self._seen = experiment, trials_of(self._cluster, experiment)
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        """Draw; where the terminal is narrow without the last parameters and the least important numbers."""
+    def table(self, width: int) -> "Table | str":
+        """Draw the latest trials and the best; where it is narrow without the last parameters and lesser metrics."""
         if not self._seen:
-            yield "starting …"
-            return
-        experiment, rows = self._seen
-        names, metrics = _columns(rows), experiment.objective.metrics
-        heads = ["TRIAL", "STATE", *names, *metrics, "SECONDS"]
-        last = len(heads) - 1
-        objective = 2 + len(names)
-        droppable = [last, *range(last - 1, objective, -1), *range(objective - 1, 0, -1)]  # the mark tells the state
-        dropped: set[int] = set()
-        table = self._table(experiment, rows, heads, dropped)
-        for column in droppable:
-            if console.measure(table, options=options.update(width=1000)).maximum <= options.max_width:
-                break
-            dropped.add(column)
-            table = self._table(experiment, rows, heads, dropped)
-        yield table
-
-    def _table(self, experiment: Experiment, rows: Sequence[Trial], heads: Sequence[str], dropped: Set[int]) -> "Table":
-        from rich.table import Table
-
-        names = _columns(rows)
-        leader = best_trial(rows)
-        best = leader.name if leader else ""
-        hidden = [row for row in rows[:-_SHOWN] if row.name != best]
-        shown = Table(box=None, pad_edge=False, title_justify="left", title_style="bold")
-        shown.title = f"{self._name}: {len(rows)} trials, {time.monotonic() - self._began:.0f} s"
+            return "starting …"
+        experiment, trials = self._seen
+        names, metrics = _columns(trials), experiment.objective.metrics
+        best = best_trial(trials)
+        hidden = {trial.name for trial in trials[:-_SHOWN]} - {best.name if best else ""}
+        title = f"{self._name}: {len(trials)} trials, {self.seconds:.0f} s"
         if hidden:
-            shown.title += f" ({len(hidden)} earlier ones not shown)"
-        if dropped:
-            shown.title += f" (too narrow for {', '.join(heads[at] for at in sorted(dropped))})"
-        shown.add_column("")
-        for at, head in enumerate(heads):
-            if at not in dropped:
-                shown.add_column(head, justify="left" if at < 2 else "right", no_wrap=True)
-        for row in rows:
-            if row not in hidden:
-                mark, style = _MARKS.get(row.phase, ("·", ""))
-                cells = [cell for at, cell in enumerate(_cells(row, names, experiment)) if at not in dropped]
-                shown.add_row(f"[{style}]{mark}[/]", *cells, style="bold" if row.name == best else "")
-        return shown
+            title += f" ({len(hidden)} earlier ones not shown)"
+        rows = [
+            Row(phase=trial.phase, cells=_cells(trial, names, experiment), bold=best is not None and trial is best)
+            for trial in trials
+            if trial.name not in hidden
+        ]
+        objective, last = 2 + len(names), 2 + len(names) + len(metrics)
+        drop = [last, *range(last - 1, objective, -1), *range(objective - 1, 0, -1)]  # the mark shows the state
+        return fitted_table(title, _heads(names, metrics), rows, drop, width)
+
+
+def _line(trial: Trial, phase: str, experiment: Experiment) -> str:
+    words = " ".join(f"{name}={_short(value)}" for name, value in trial.assignments.items())
+    if phase == "Running":
+        return f"{trial.name} Running {words}"
+    cells = zip(experiment.objective.metrics, _cells(trial, [], experiment)[2:-1], strict=True)
+    metrics = " ".join(f"{name}={cell}" for name, cell in cells if cell)
+    return f"{trial.name} {phase} {metrics if trial.is_good else trial.message} {words}".rstrip()

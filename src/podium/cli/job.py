@@ -1,43 +1,42 @@
-"""`podium job`: run PyTorchJob and Job YAML on this machine."""
+"""`podium job`: run PyTorchJob and Job YAML on this machine or on a cluster."""
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.experiment_options import as_json_option, directory_option, open_cluster
+from podium.cli.cluster_options import (
+    as_json_option,
+    cluster_options,
+    free_name,
+    next_command,
+    open_cluster,
+    process_options,
+)
 from podium.documents import MAX_YAML, load_yaml
-from podium.errors import Failed, InvalidInput, NotFound
+from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.terminal import echo, echo_log
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster, Manifest
-    from podium.sweeps.local import LocalSweeps
 
 KINDS = ("PyTorchJob", "Job")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def job() -> None:
-    """Run a PyTorchJob or a Job YAML on this machine."""
+    """Run a PyTorchJob or a Job YAML, on this machine or on a cluster."""
 
 
 @job.command()
 @click.argument("file", type=click.File("rb"))
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
-@click.option(
-    "--image-dir",
-    "--image",
-    "images",
-    metavar="IMAGE=DIR",
-    multiple=True,
-    help="Directory that stands for an image (its bin/ first on PATH); any other image is this Python.",
-)
 @click.option("--logs/--no-logs", default=True, help="Print what the rank that reports metrics prints.")
-@click.option("--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process.")
-@directory_option
+@process_options("--image")
+@cluster_options
 @as_json_option
 def run(
     file: Any,
@@ -45,41 +44,44 @@ def run(
     images: tuple[str, ...],
     logs: bool,
     fork_server: bool,
-    directory: Path | None,
+    url: str,
     as_json: bool,
 ) -> None:
-    """Run each PyTorchJob and Job of a YAML file here; exit 0 if all succeed.
+    """Run each PyTorchJob and Job of a YAML file to its end; exit 0 if all succeed.
 
     Replicas are processes with the operator's environment. Logs lie under the cluster's directory; those of rank 0 are
-    printed. Ctrl-C stops everything.
+    printed. Ctrl-C stops everything. With --cluster kubernetes://NAMESPACE they run there; Ctrl-C leaves them running.
 
     \b
     Examples:
       podium job run examples/spirals-pytorchjob.yaml
       podium job run train.yaml --image-dir example/trainer=. --no-logs --json
+      podium job run train.yaml --cluster kubernetes://team
     """
-    from podium.cli.job_view import follow
+    from podium.cli.job_view import JobView
+    from podium.cli.live import follow
 
     manifests = _read(file, name)
-    with open_cluster(directory, images, fork_server) as cluster:
-        started = [cluster.create(_with_free_name(cluster, one)) for one in manifests]
-        for one in started:
-            _say_where(cluster, one)
-        names = [(one["kind"], one["metadata"]["name"]) for one in started]
-        follow(cluster, names, logs=logs and not as_json)
+    shown = logs and not as_json
+    with open_cluster(url, images, fork_server) as cluster:
+        started = [cluster.create(_with_free_name(cluster, manifest)) for manifest in manifests]
+        for manifest in started:
+            _say_where(cluster, manifest)
+        names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in started]
+        follow(cluster, names, JobView(cluster, names, shown))
         cluster.close()  # Workers may outlive a Master that succeeded, but not this command
-        ended = [cluster.get(*one) for one in names]
+        ended = [cluster.get(*key) for key in names]
         if as_json:
-            echo(json.dumps([_summary(cluster, one) for one in ended], indent=1))
-        _raise_for(cluster, ended, shown=logs and not as_json)
+            echo(json.dumps([_summary(cluster, manifest) for manifest in ended], indent=1))
+        _raise_for(cluster, ended, shown)
 
 
 @job.command()
 @click.argument("name")
 @click.option("--replica", help="master-0, worker-1 …; the one that reports metrics if missing.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the replica has ended.")
-@directory_option
-def logs(name: str, replica: str | None, follow: bool, directory: Path | None) -> None:
+@cluster_options
+def logs(name: str, replica: str | None, follow: bool, url: str) -> None:
     """Print the log of a job's replica.
 
     NAME is a job or a trial of an Experiment.
@@ -88,48 +90,49 @@ def logs(name: str, replica: str | None, follow: bool, directory: Path | None) -
     Example:
       podium job logs spirals --replica worker-0
     """
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         for line in cluster.logs(_kind_of(cluster, name, (*KINDS, "Trial")), name, replica, follow):
             echo_log(line)
 
 
 @job.command()
 @click.argument("name")
-@directory_option
+@cluster_options
 @as_json_option
-def status(name: str, directory: Path | None, as_json: bool) -> None:
+def status(name: str, url: str, as_json: bool) -> None:
     """Show the state of a job and its replicas.
 
     \b
     Example:
       podium job status spirals --json
     """
-    from podium.cli.job_view import draw_pods
+    from podium.cli.job_view import draw_replicas
 
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         found = cluster.get(_kind_of(cluster, name), name)
-        summary = _summary(cluster, found)
+        summary, replicas = _summary(cluster, found), cluster.replicas(found["kind"], name)
     if as_json:
         echo(json.dumps({**summary, "status": found.get("status", {})}, indent=1))
         return
     echo(f"{summary['kind']} {name}: {summary['state']}. {summary['message']}".rstrip())
-    echo(draw_pods(summary["replicas"]))
+    echo(draw_replicas(replicas))
 
 
 @job.command("list")
-@directory_option
+@cluster_options
 @as_json_option
-def list_(directory: Path | None, as_json: bool) -> None:
-    """List the PyTorchJobs and Jobs on this machine.
+def list_(url: str, as_json: bool) -> None:
+    """List the PyTorchJobs and Jobs of a cluster, this machine's by default.
 
     \b
-    Example:
+    Examples:
       podium job list
+      podium job list --cluster kubernetes://team --json
     """
     from podium.cli.model_tables import table
 
-    with open_cluster(directory) as cluster:
-        rows = [_summary(cluster, one) for kind in KINDS for one in cluster.list(kind)]
+    with open_cluster(url) as cluster:
+        rows = [_summary(cluster, manifest) for manifest in _all(cluster)]
     if as_json:
         echo(json.dumps(rows, indent=1))
         return
@@ -139,16 +142,53 @@ def list_(directory: Path | None, as_json: bool) -> None:
 
 @job.command()
 @click.argument("name")
-@directory_option
+@cluster_options
 @as_json_option
-def delete(name: str, directory: Path | None, as_json: bool) -> None:
-    """Stop a job, whichever process runs it, and remove its files.
+def stop(name: str, url: str, as_json: bool) -> None:
+    """Stop a job and keep it: on this machine it has failed then, on Kubernetes it is suspended.
+
+    \b
+    Examples:
+      podium job stop spirals
+      podium job stop spirals --cluster kubernetes://team
+    """
+    with open_cluster(url) as cluster:
+        kind = _kind_of(cluster, name)
+        cluster.stop(kind, name)
+    if as_json:
+        echo(json.dumps({"kind": kind, "name": name, "stopping": True}))
+
+
+@job.command()
+@click.argument("name")
+@cluster_options
+@as_json_option
+def resume(name: str, url: str, as_json: bool) -> None:
+    """Let a job that was stopped on Kubernetes go on with new pods; what it does about its work so far is its own.
+
+    \b
+    Example:
+      podium job resume spirals --cluster kubernetes://team
+    """
+    with open_cluster(url) as cluster:
+        kind = _kind_of(cluster, name)
+        cluster.resume(kind, name)
+    if as_json:
+        echo(json.dumps({"kind": kind, "name": name, "resumed": True}))
+
+
+@job.command()
+@click.argument("name")
+@cluster_options
+@as_json_option
+def delete(name: str, url: str, as_json: bool) -> None:
+    """Stop a job, whichever process runs it, and remove it with its logs.
 
     \b
     Example:
       podium job delete spirals
     """
-    with open_cluster(directory) as cluster:
+    with open_cluster(url) as cluster:
         kind = _kind_of(cluster, name)
         cluster.delete(kind, name)
     if as_json:
@@ -180,21 +220,19 @@ def _check_document(document: Any, number: int, file: str) -> None:
         raise InvalidInput(f"document {number} is suspended: it would wait for ever", "remove suspend: true")
 
 
-def _with_free_name(cluster: "LocalSweeps", manifest: "Manifest") -> "Manifest":
+def _with_free_name(cluster: "Cluster", manifest: "Manifest") -> "Manifest":
     metadata = manifest.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(metadata, dict) or not isinstance(name, str) or "/" in name:
-        return manifest
-    free, count = name, 1
-    while cluster.store.exists(manifest["kind"], free):
-        count += 1
-        free = f"{name}-{count}"
-    return {**manifest, "metadata": {**metadata, "name": free}}
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name or "/" in name:
+        return manifest  # for create to refuse
+    return {**manifest, "metadata": {**metadata, "name": free_name(cluster, manifest["kind"], name)}}
 
 
-def _say_where(cluster: "LocalSweeps", manifest: "Manifest") -> None:
+def _say_where(cluster: "Cluster", manifest: "Manifest") -> None:
     kind, metadata = manifest["kind"], manifest["metadata"]
-    echo(f"{kind} {metadata['name']}, everything under {cluster.store.place(kind, metadata['name'])}", err=True)
+    directory = cluster.directory(kind, metadata["name"])
+    where = f"everything under {directory}" if directory else f"at {cluster.url}"
+    echo(f"{kind} {metadata['name']}, {where}", err=True)
     if ignored := (metadata.get("annotations") or {}).get(IGNORED_FIELDS):
         echo(f"without meaning on this machine, ignored: {ignored}", err=True)
 
@@ -208,29 +246,36 @@ def _raise_for(cluster: "Cluster", ended: "list[Manifest]", shown: bool) -> None
     kind, name = bad[0]["kind"], bad[0]["metadata"]["name"]
     if not shown:
         raise cluster.failure(kind, name)
-    raise Failed(f"{kind} {name} failed: {status_of(bad[0]).message}", f"podium job status {name} shows its replicas")
+    hint = f"{next_command(f'job status {name}', cluster)} shows its replicas"
+    raise Failed(f"{kind} {name} failed: {status_of(bad[0]).message}", hint)
 
 
-def _summary(cluster: "LocalSweeps", manifest: "Manifest") -> dict[str, Any]:
-    from podium.cli.job_view import read_pods, without_living
-    from podium.manifests.conditions import status_of
+def _summary(cluster: "Cluster", manifest: "Manifest") -> dict[str, Any]:
+    from podium.cli.job_view import document
+    from podium.manifests.resource import Resource
 
-    kind, metadata, state = manifest["kind"], manifest["metadata"], status_of(manifest)
-    place = cluster.store.place(kind, metadata["name"])
-    pods = read_pods(place)
+    job = Resource.parse(manifest)
+    directory = cluster.directory(job.kind, job.name)
     return {
-        "kind": kind,
-        "name": metadata["name"],
-        "state": state.phase,
-        "message": state.message,
-        "created": metadata["creationTimestamp"],
-        "directory": str(place),
-        "replicas": pods if cluster.store.is_supervised(kind, metadata["name"]) else without_living(pods),
+        "kind": job.kind,
+        "name": job.name,
+        "state": job.state.phase,
+        "message": job.state.message,
+        "created": job.created,
+        "directory": None if directory is None else str(directory),
+        "replicas": [document(replica) for replica in cluster.replicas(job.kind, job.name)],
     }
 
 
-def _kind_of(cluster: "LocalSweeps", name: str, kinds: tuple[str, ...] = KINDS) -> str:
+def _all(cluster: "Cluster") -> "Iterator[Manifest]":
+    for kind in KINDS:
+        with suppress(UnknownKind):  # a cluster without the training operator has Jobs all the same
+            yield from cluster.list(kind)
+
+
+def _kind_of(cluster: "Cluster", name: str, kinds: tuple[str, ...] = KINDS) -> str:
     for kind in kinds:
-        if cluster.store.exists(kind, name):
+        with suppress(NotFound, UnknownKind):
+            cluster.get(kind, name)
             return kind
-    raise NotFound(f"no PyTorchJob or Job {name} in {cluster.store.directory}", "podium job list shows what there is")
+    raise NotFound(f"no PyTorchJob or Job {name} in {cluster.url}", f"{next_command('job list', cluster)} lists them")

@@ -1,170 +1,122 @@
-"""How jobs are shown while they run: a live table on a terminal, a line at each change everywhere else."""
+"""How jobs are shown: their replicas as a table, live while they run."""
 
 import queue
-import sys
 import threading
-import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from podium.cli.live import ObjectKey, Row, View, fitted_table
 from podium.cli.model_tables import table
-from podium.cluster.local.jsonfile import read_json
-from podium.manifests.conditions import status_of
-from podium.terminal import console, echo, echo_log
+from podium.cluster.base import Cluster, ReplicaStatus
+from podium.errors import PodiumError
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from podium.sweeps.local import LocalSweeps
-
-LOOK = 0.2
-"""Seconds between two looks."""
-
-_MARKS = {
-    "Pending": "[dim]·[/]",
-    "Running": "[cyan]▸[/]",
-    "Succeeded": "[green]✓[/]",
-    "Failed": "[red]✗[/]",
-    "Stopped": "[yellow]■[/]",
-}
-
-Job = tuple[str, str]
-Pods = list[dict[str, Any]]
+_HEADS = {"name": "REPLICA", "phase": "STATE", "restarts": ">RESTARTS", "exit_code": ">EXIT CODE", "reason": "REASON",
+          "started": "STARTED", "node": "NODE", "pid": ">PID"}  # fmt: skip
+_ALWAYS = ("name", "phase", "restarts")
 
 
-def read_pods(place: Path) -> Pods:
-    """Read the records of a job's replicas."""
-    try:
-        return read_json(place / "pods.json", list)
-    except FileNotFoundError:
-        return []
+def draw_replicas(replicas: Sequence[ReplicaStatus]) -> str:
+    """Draw replicas as aligned text; columns in which nothing is known are left out."""
+    shown = [one for one in _HEADS if one in _ALWAYS or any(getattr(each, one) not in (None, "") for each in replicas)]
+    return table([_HEADS[one] for one in shown], [[_text(getattr(each, one)) for one in shown] for each in replicas])
 
 
-def without_living(pods: Pods) -> Pods:
-    """Return the records when the process that wrote them is dead: all that ran ended with it."""
-    return [{**one, "phase": "Stopped", "pid": None} if one["phase"] in ("Pending", "Running") else one for one in pods]
+def document(replica: ReplicaStatus) -> dict[str, Any]:
+    """Return a replica as JSON."""
+    names = {"name": "replica", "exit_code": "exitCode"}
+    return {names.get(one.name, one.name): getattr(replica, one.name) for one in fields(replica)}
 
 
-def draw_pods(pods: Pods) -> str:
-    """Draw replicas as aligned text."""
-    rows = [
-        [one["replica"], one["phase"], str(one["restarts"]), _text(one["exitCode"]), _text(one["pid"])] for one in pods
-    ]
-    return table(("REPLICA", "STATE", ">RESTARTS", ">EXIT CODE", ">PID"), rows)
-
-
-def follow(cluster: "LocalSweeps", jobs: Sequence[Job], logs: bool) -> None:
-    """Show jobs until all have ended; log lines go to stdout, all else to stderr."""
-    lines: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
-    threads = [threading.Thread(target=_read, args=(cluster, job, lines), daemon=True) for job in jobs]
-    for thread in threads:
-        thread.start()
-    view = _Screen(cluster, jobs) if sys.stderr.isatty() else _Lines(cluster, jobs)
-    with view:
-        while True:
-            ended = all(status_of(cluster.get(*job)).finished for job in jobs)
-            if ended:
-                for thread in threads:
-                    thread.join()
-            view.look()
-            _print(lines, view, logs, many=len(jobs) > 1)
-            if ended:
-                return
-            time.sleep(LOOK)
-
-
-def _read(cluster: "LocalSweeps", job: Job, lines: "queue.SimpleQueue[tuple[Job, str]]") -> None:
-    for line in cluster.logs(*job, follow=True):
-        lines.put((job, line))
-
-
-def _print(lines: "queue.SimpleQueue[tuple[Job, str]]", view: "_Lines", logs: bool, many: bool) -> None:
-    while not lines.empty():
-        job, line = lines.get()
-        view.last[job] = line
-        if logs:
-            view.print(f"[{job[1]}] {line}" if many else line)
-
-
-class _Lines:
-    """One line on stderr each time a job or one of its replicas changes its state."""
-
-    def __init__(self, cluster: "LocalSweeps", jobs: Sequence[Job]) -> None:
-        self.cluster, self.jobs = cluster, jobs
-        self.last: dict[Job, str] = {}
-        self.began = time.monotonic()
-        self._said: dict[Job, str] = {}
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-
-    def look(self) -> None:
-        for job in self.jobs:
-            said = self._words(job)
-            if self._said.get(job) != said:
-                self._said[job] = said
-                echo(f"[{time.monotonic() - self.began:7.1f} s] {job[1]} {said}", err=True)
-
-    def print(self, line: str) -> None:
-        echo_log(line)
-
-    def _words(self, job: Job) -> str:
-        pods = read_pods(self.cluster.store.place(*job))
-        words = []
-        for one in pods:
-            again = f" (restart {one['restarts']})" if one["restarts"] else ""
-            words.append(f"{one['replica']} {one['phase'].lower()}{again}")
-        return f"{status_of(self.cluster.get(*job)).phase}: {', '.join(words) or 'starting'}"
-
-
-class _Screen(_Lines):
-    """A table that rich draws anew several times a second, below the log."""
-
-    def __init__(self, cluster: "LocalSweeps", jobs: Sequence[Job]) -> None:
-        from rich.live import Live
-
-        super().__init__(cluster, jobs)
-        self._live = Live(self._table(), console=console(stderr=True), refresh_per_second=8)
-
-    def __enter__(self) -> None:
-        self._live.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def look(self) -> None:
-        self._live.update(self._table())
-
-    def print(self, line: str) -> None:
-        if sys.stdout.isatty():
-            self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        else:
-            echo_log(line)
-
-    def _table(self) -> "Table":
-        from rich.table import Table
-        from rich.text import Text
-
-        title = f"{time.monotonic() - self.began:.0f} s"
-        shown = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="dim")
-        for head in ("", "JOB", "REPLICA", "STATE"):
-            shown.add_column(head, no_wrap=True)
-        shown.add_column("RESTARTS", justify="right")
-        shown.add_column("LAST LINE", no_wrap=True, overflow="ellipsis", ratio=1)
-        for job in self.jobs:
-            phase = status_of(self.cluster.get(*job)).phase
-            pods = read_pods(self.cluster.store.place(*job))
-            for at, one in enumerate(pods):
-                name = f"{job[1]} ({phase})" if at == 0 else ""
-                line = Text(self.last.get(job, "") if at == 0 else "", style="dim")
-                mark = _MARKS[one["phase"]]
-                shown.add_row(mark, name, one["replica"], one["phase"], str(one["restarts"] or ""), line)
-        return shown
-
-
-def _text(value: int | None) -> str:
+def _text(value: str | int | None) -> str:
     return "" if value is None else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A job as of the last look."""
+
+    state: str
+    replicas: Sequence[ReplicaStatus]
+
+    def __str__(self) -> str:
+        words = (
+            f"{one.name} {one.phase.lower()}"
+            + (f" ({one.reason})" if one.reason else "")
+            + (f" (restart {one.restarts})" if one.restarts else "")
+            for one in self.replicas
+        )
+        return f"{self.state}: {', '.join(words) or 'starting'}"
+
+
+class JobView(View):
+    """Jobs, their replicas, and the log of the replica of each that reports metrics.
+
+    Args:
+        cluster: Runs them.
+        jobs: Kind and name of each.
+        logs: Whether their logs are printed.
+    """
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[ObjectKey], logs: bool) -> None:
+        super().__init__(cluster)
+        self._jobs, self._logs = jobs, logs
+        self._seen: dict[ObjectKey, _Seen] = {}
+        self._said: dict[ObjectKey, str] = {}
+        self._last: dict[ObjectKey, str] = {}
+        self._lines: queue.SimpleQueue[tuple[ObjectKey, str]] = queue.SimpleQueue()
+        self._readers = [threading.Thread(target=self._read, args=(job,), daemon=True) for job in jobs]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, job: ObjectKey) -> None:
+        try:
+            for line in self.cluster.logs(*job, follow=True):
+                self._lines.put((job, line))
+        except PodiumError as error:  # the job is judged by its state: a log that cannot be read is no failure
+            echo(f"the log of {' '.join(job)} breaks off: {error.message}", err=True)
+
+    def finish(self) -> None:
+        """Wait for the last lines; a log that never ends must not keep the command."""
+        for reader in self._readers:
+            reader.join(timeout=10)
+
+    def look(self) -> None:
+        """Read the state and the replicas of each job."""
+        for kind, name in self._jobs:
+            state, replicas = self.cluster.resource(kind, name).state, self.cluster.replicas(kind, name)
+            self._seen[kind, name] = _Seen(state=state.phase, replicas=replicas)
+
+    def news(self) -> Iterator[str]:
+        """Describe each job whose state or replicas changed."""
+        self.look()
+        for job, seen in self._seen.items():
+            if self._said.get(job) != str(seen):
+                self._said[job] = str(seen)
+                yield f"{job[1]} {seen}"
+
+    def output(self) -> Iterator[str]:
+        """Return new log lines; of several jobs each carries the job's name."""
+        while not self._lines.empty():
+            job, line = self._lines.get()
+            self._last[job] = line
+            if self._logs:
+                yield f"[{job[1]}] {line}" if len(self._jobs) > 1 else line
+
+    def table(self, width: int) -> "Table | str":
+        """Draw a row for each replica, with the last log line where there is room."""
+        rows = [
+            Row(
+                phase=one.phase,
+                cells=(f"{job[1]} ({seen.state})" if at == 0 else "", one.name, one.phase, str(one.restarts or "")),
+                rest=self._last.get(job, "") if at == 0 else "",
+            )
+            for job, seen in self._seen.items()
+            for at, one in enumerate(seen.replicas)
+        ]
+        title = f"{self.seconds:.0f} s"
+        return fitted_table(title, ("JOB", "REPLICA", "STATE", ">RESTARTS"), rows, drop=(3, 0), width=width)

@@ -10,6 +10,7 @@ from podium.interrupts import Background
 if TYPE_CHECKING:
     from podium.sweeps.controller import ExperimentController
 
+
 class ExperimentSupervisor:
     """An Experiment's controller, and a look at whether somebody, maybe another process, wants it deleted."""
 

@@ -1,0 +1,226 @@
+"""Following objects to their end: a live table on a terminal, a line at each change everywhere else."""
+
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from podium.cli.cluster_options import next_command
+from podium.cluster.base import Cluster
+from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
+from podium.interrupts import Background
+from podium.manifests.resource import Resource
+from podium.terminal import console, echo, echo_log
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+LOOK = 0.2
+"""Seconds between looks at least; a cluster that answers slowly is asked less often."""
+
+LONGEST_PAUSE = 2.0
+"""Seconds between looks at most."""
+
+NARROWEST_REST = 12
+"""Columns that a log line needs to be worth showing."""
+
+MARKS = {
+    "Pending": ("·", "dim"),
+    "Running": ("▸", "cyan"),
+    "Succeeded": ("✓", "green"),
+    "EarlyStopped": ("◂", "yellow"),
+    "Failed": ("✗", "red"),
+    "MetricsUnavailable": ("?", "red"),
+    "Killed": ("■", "yellow"),
+    "Stopped": ("■", "yellow"),
+}
+
+ObjectKey = tuple[str, str]
+"""Kind and name."""
+
+
+class View(ABC):
+    """What is shown of objects that run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.began = time.monotonic()
+
+    @abstractmethod
+    def look(self) -> None:
+        """Read what the table shows."""
+
+    @abstractmethod
+    def news(self) -> Iterable[str]:
+        """Read what changed since the last time and describe each change in a line."""
+
+    @abstractmethod
+    def table(self, width: int) -> "Table | str":
+        """Draw what the last look read."""
+
+    def output(self) -> Iterable[str]:
+        """Return the log lines to print that came since the last time."""
+        return ()
+
+    def finish(self) -> None:  # noqa: B027  nothing to wait for by default
+        """Wait for the last log lines: all objects have ended."""
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start."""
+        return time.monotonic() - self.began
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        yield self.table(options.max_width)
+
+
+def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
+    """Show objects until all have ended; log lines go to stdout, all else to stderr.
+
+    Raises:
+        Failed: One can never start, or was deleted.
+        Unavailable: The cluster does not answer.
+    """
+    woken = threading.Event()
+    watches = [_Watch(cluster, one, woken) for one in objects]
+    try:
+        with _live(view) as screen:
+            while True:
+                ended, started = all(watch.thread.join(0) for watch in watches), time.monotonic()
+                if ended:
+                    view.finish()
+                with suppress(NotFound, Unavailable, Denied):  # the watch decides what that means
+                    _show(view, screen)
+                if ended:
+                    break
+                woken.wait(min(LONGEST_PAUSE, max(LOOK, 20 * (time.monotonic() - started))))
+                woken.clear()
+    except KeyboardInterrupt:
+        _say_what_becomes_of(cluster, objects)
+        raise
+    for watch in watches:
+        watch.check()
+
+
+@contextmanager
+def _live(view: View) -> "Iterator[Console | None]":
+    """Keep a table at the foot of the terminal; without a terminal there is None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.live import Live
+
+    with Live(view, console=console(stderr=True), refresh_per_second=8) as live:
+        yield live.console
+
+
+def _show(view: View, screen: "Console | None") -> None:
+    if screen:
+        view.look()
+    else:
+        for line in view.news():
+            echo(f"[{view.seconds:7.1f} s] {line}", err=True)
+    for line in view.output():
+        if screen and sys.stdout.isatty():  # above the table
+            screen.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            echo_log(line)
+
+
+def _say_what_becomes_of(cluster: Cluster, objects: Sequence[ObjectKey]) -> None:
+    for kind, name in objects:
+        group = "experiment" if kind == "Experiment" else "job"
+        if cluster.remote:
+            delete = next_command(f"{group} delete {name}", cluster)
+            echo(f"{kind} {name} goes on at {cluster.url}; delete it with: {delete}", err=True)
+        elif kind == "Experiment":
+            resume = next_command(f"experiment resume {name}", cluster)
+            echo(f"Experiment {name} is stopped; resume it with: {resume}", err=True)
+
+
+class _Watch:
+    """Waits for the end of an object in a thread: the cluster may have to tell that it can never start."""
+
+    def __init__(self, cluster: Cluster, key: ObjectKey, woken: threading.Event) -> None:
+        self._cluster, self._key, self._woken = cluster, key, woken
+        self._finished = False
+        self._error: PodiumError | None = None
+        self.thread = Background(self._run, f"podium-watch-{key[1]}")
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            for manifest in self._cluster.watch(*self._key):
+                self._finished = Resource.parse(manifest).state.finished
+            if self._key[0] == "Experiment":  # trials may end after it; a job's Workers may never
+                self._cluster.join(*self._key)
+        except PodiumError as error:
+            self._error = error
+        self._woken.set()
+
+    def check(self) -> None:
+        """Raise what ended the watch before the object ended."""
+        if self._error:
+            raise self._error
+        if not self._finished:
+            raise Failed(f"{' '.join(self._key)} was deleted while it ran", "somebody else did")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of the live table."""
+
+    phase: str
+    """Chooses the mark."""
+
+    cells: Sequence[str]
+    rest: str = ""
+    """A log line, cut to what the other cells leave."""
+
+    bold: bool = False
+
+
+def fitted_table(title: str, heads: Sequence[str], rows: Sequence[Row], drop: Sequence[int], width: int) -> "Table":
+    """Draw rows so that no cell is cut: where the terminal is narrow columns are left out, the mark never.
+
+    Args:
+        title: Above the table.
+        heads: A head that begins with > is of numbers and goes to the right.
+        rows: A cell for each head.
+        drop: Columns that may be left out, in this order.
+        width: Of the terminal.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    widths = [max(map(cell_len, (head.lstrip(">"), *(row.cells[at] for row in rows)))) for at, head in enumerate(heads)]
+    shown = list(range(len(heads)))
+    for column in drop:
+        if _total(widths, shown) <= width:
+            break
+        shown.remove(column)
+    if dropped := [heads[at].lstrip(">") for at in range(len(heads)) if at not in shown]:
+        title += f" (too narrow for {', '.join(dropped)})"
+    left = width - _total(widths, shown) - 2
+    rest = left if left >= NARROWEST_REST and any(row.rest for row in rows) else 0
+    table = Table(box=None, pad_edge=False, title=Text(title), title_justify="left", title_style="bold")
+    table.add_column("")
+    for at in shown:
+        table.add_column(heads[at].lstrip(">"), justify="right" if heads[at].startswith(">") else "left", no_wrap=True)
+    if rest:
+        table.add_column("LAST LINE", no_wrap=True, overflow="ellipsis", max_width=rest)
+    for row in rows:
+        mark, style = MARKS.get(row.phase, ("·", ""))
+        cells = [Text(row.cells[at]) for at in shown] + ([Text(row.rest, style="dim")] if rest else [])
+        table.add_row(Text(mark, style=style), *cells, style="bold" if row.bold else "")
+    return table
+
+
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return 1 + sum(2 + widths[at] for at in shown)
