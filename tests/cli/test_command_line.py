@@ -46,16 +46,20 @@ def test_a_misspelt_command_is_answered_with_the_right_one(podium: Callable[...,
 @pytest.mark.parametrize(
     "words",
     [
-        ("experiment", "run", "random-job", "--data", "nowhere", "--dir", "{}"),
-        ("job", "run", "examples/spirals-pytorchjob.yaml", "--dir", "{}"),
-        ("compile", "-o", "{}/pipeline.yaml"),
+        "experiment run random-job --data nowhere --dir {}",
+        "experiment list --dir {}",
+        "job run examples/spirals-pytorchjob.yaml --dir {}",
+        "job list --dir {}",
+        "job list --cluster local://{}",
+        "models list --storage {}",
     ],
-    ids=" ".join,
 )
-def test_a_place_that_cannot_be_written_is_named_without_a_traceback(
-    words: tuple[str, ...], podium: Callable[..., str], file: Path
-) -> None:
-    said = podium(*(word.format(file) for word in words), code=1)
+def test_a_file_where_a_directory_belongs_is_refused(words: str, podium: Callable[..., str], file: Path) -> None:
+    assert f"{file} is a file" in podium(*(word.format(file) for word in words.split()), code=2)
+
+
+def test_a_place_that_cannot_be_written_is_named_without_a_traceback(podium: Callable[..., str], file: Path) -> None:
+    said = podium("compile", "-o", f"{file}/pipeline.yaml", code=1)
     assert said.startswith("error: ")
     assert str(file) in said
     assert "Not a directory" in said or "File exists" in said

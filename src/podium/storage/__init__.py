@@ -62,4 +62,6 @@ def _files(path: str) -> Storage:
     from podium.storage.files import FileStorage
 
     require(bool(path), "a storage path is not empty", "for example ./store or s3://bucket/prefix", path=path)
+    if os.path.isfile(os.path.expanduser(path)):
+        raise InvalidInput(f"a storage is a directory, but {path} is a file", "name the directory")
     return FileStorage(Path(path))
