@@ -102,9 +102,9 @@ def test_mounted_keys_are_read_again_when_they_rotate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({}, "needs credentials, but none were found"),
+        ({}, "no credentials for S3"),
         ({"AWS_ACCESS_KEY_ID": "a"}, "missing='AWS_SECRET_ACCESS_KEY'"),
-        ({"PODIUM_S3_CREDENTIALS_DIR": "/no/such"}, "/no/such/accesskey must hold a key"),
+        ({"PODIUM_S3_CREDENTIALS_DIR": "/no/such"}, "cannot read the key /no/such/accesskey"),
         ({**KEYS, "AWS_CA_BUNDLE": "/no/such.pem"}, "AWS_CA_BUNDLE is a PEM file"),
     ],
 )
@@ -175,8 +175,8 @@ def test_a_kubernetes_secret_that_does_not_help_is_named(
     kubernetes_api: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     environ = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
-    with pytest.raises(PodiumError, match="gone in namespace team-a must be readable, but: Not Found"):
+    with pytest.raises(PodiumError, match="cannot read Secret gone in namespace team-a: Not Found"):
         read_config("s3", {**environ, "PODIUM_S3_SECRET": "team-a/gone"})
     kubernetes_api["team-a/other"] = {"password": "p"}
-    with pytest.raises(InvalidInput, match="must hold accesskey and secretkey, but holds password"):
+    with pytest.raises(InvalidInput, match="has no accesskey and secretkey: its keys are password"):
         read_config("s3", {**environ, "PODIUM_S3_SECRET": "team-a/other"})

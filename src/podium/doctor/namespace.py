@@ -239,8 +239,8 @@ def examine_namespace(
         PodiumError: No cluster is configured, or it does not answer.
     """
     from podium.cluster.kubernetes.api import Api
-    from podium.cluster.kubernetes.configuration import load_configuration
     from podium.doctor.probes import see
+    from podium.kubeconfig import load_configuration
 
     configuration, _ = load_configuration(context)
     api = Api(configuration, namespace)

@@ -9,10 +9,10 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.api import Api, resource
-from podium.cluster.kubernetes.configuration import load_configuration
 from podium.cluster.kubernetes.deadlines import with_pod_deadlines
 from podium.cluster.kubernetes.defaults import with_pod_defaults
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
+from podium.kubeconfig import load_configuration
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import METRICS_INJECTION
 

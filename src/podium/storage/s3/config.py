@@ -1,4 +1,4 @@
-"""Where an S3 server is and who asks, from the environment. The first that is set decides.
+"""Address and credentials of an S3 server, from the environment. The first one that is set decides.
 
 ========== =========================================================================================================
 endpoint   ``s3://``: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, S3_ENDPOINT, MINIO_ENDPOINT, else Amazon;
@@ -8,7 +8,7 @@ identity   files ``accesskey``, ``secretkey`` (and ``sessiontoken``) in the dire
            read again for each request: mounted secrets rotate;
            AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN;
            MINIO_ACCESS_KEY, MINIO_SECRET_KEY; MINIO_ROOT_USER, MINIO_ROOT_PASSWORD;
-           PODIUM_S3_SECRET, a Kubernetes secret ``[namespace/]name`` with accesskey and secretkey;
+           PODIUM_S3_SECRET, a Kubernetes Secret ``[namespace/]name`` with accesskey and secretkey;
            AWS_SHARED_CREDENTIALS_FILE or ~/.aws/credentials, profile AWS_PROFILE;
            the role of the pod or machine, where AWS_WEB_IDENTITY_TOKEN_FILE or AWS_CONTAINER_CREDENTIALS_* is set
 region     AWS_REGION, AWS_DEFAULT_REGION; for other servers than Amazon's us-east-1
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, PodiumError, require
-from podium.pod import pod_namespace
+from podium.kubeconfig import load_configuration
 
 if TYPE_CHECKING:
     from minio.credentials import Provider
@@ -40,7 +40,7 @@ PAIRS = (
 
 @dataclass(frozen=True, kw_only=True)
 class S3Config:
-    """One server and one identity."""
+    """A server and an identity."""
 
     endpoint: str
     """host or host:port."""
@@ -49,13 +49,13 @@ class S3Config:
     """TLS."""
 
     region: str | None
-    """None: the server is asked."""
+    """None to ask the server."""
 
     ca_file: str | None
     """PEM file of trusted certificates; None for those of certifi."""
 
     provider: "Provider" = field(repr=False)
-    """Gives the credentials for each request."""
+    """Returns the credentials for each request."""
 
     source: str
     """Where the credentials came from, for messages; never the credentials."""
@@ -67,14 +67,14 @@ class S3Config:
 
 
 def read_config(scheme: str, environ: Mapping[str, str] | None = None) -> S3Config:
-    """Decide from the environment.
+    """Read the environment.
 
     Args:
         scheme: s3 or minio.
         environ: The environment; the process's own if None.
 
     Raises:
-        InvalidInput: Something is missing, half given or malformed.
+        InvalidInput: Something is missing, incomplete or malformed.
     """
     env = os.environ if environ is None else environ
     endpoint, secure = _endpoint(scheme, env)
@@ -130,7 +130,7 @@ def _provider(env: Mapping[str, str]) -> "tuple[str, Provider]":
             return access, StaticProvider(access_key=env[access], secret_key=env[secret], session_token=token)
     if name := env.get("PODIUM_S3_SECRET"):
         access_key, secret_key = _kubernetes_secret(name, env)
-        return f"secret {name}", StaticProvider(access_key=access_key, secret_key=secret_key)
+        return f"Secret {name}", StaticProvider(access_key=access_key, secret_key=secret_key)
     shared = Path(
         env.get("AWS_SHARED_CREDENTIALS_FILE") or Path(env.get("HOME") or "~").expanduser() / ".aws/credentials"
     )
@@ -139,9 +139,9 @@ def _provider(env: Mapping[str, str]) -> "tuple[str, Provider]":
     if any(name.startswith(("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_")) for name in env):
         return "the role of this pod", IamAwsProvider()
     raise InvalidInput(
-        "an S3 storage needs credentials, but none were found",
+        "no credentials for S3",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or PODIUM_S3_CREDENTIALS_DIR to a directory with the files"
-        " accesskey and secretkey, or PODIUM_S3_SECRET to a Kubernetes secret",
+        " accesskey and secretkey, or PODIUM_S3_SECRET to a Kubernetes Secret",
     )
 
 
@@ -153,52 +153,50 @@ def _mounted(directory: Path) -> "Provider":
             return (directory / name).read_text().strip()
         except OSError as error:
             raise InvalidInput(
-                f"{directory}/{name} must hold a key, but cannot be read: {error.strerror}",
-                "PODIUM_S3_CREDENTIALS_DIR names a directory with the files accesskey and secretkey",
+                f"cannot read the key {directory}/{name}: {error.strerror}",
+                "PODIUM_S3_CREDENTIALS_DIR is a directory with the files accesskey and secretkey",
             ) from None
 
     class Mounted(Provider):
-        """Reads at each request."""
+        """Reads the files again for each request."""
 
         def retrieve(self) -> Credentials:
             token = read("sessiontoken") if (directory / "sessiontoken").exists() else None
             return Credentials(access_key=read("accesskey"), secret_key=read("secretkey"), session_token=token)
 
     provider = Mounted()
-    provider.retrieve()  # complain now rather than in the middle of an upload
+    provider.retrieve()  # fail now rather than in the middle of an upload
     return provider
 
 
 def _kubernetes_secret(name: str, env: Mapping[str, str]) -> tuple[str, str]:
-    """Read a secret through the Kubernetes API, as the pod's service account or by the kubeconfig."""
-    from kubernetes import client, config
+    """Read a Secret with the kubeconfig or as the pod's service account."""
+    from kubernetes.client import ApiClient, CoreV1Api
     from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
 
+    configuration, own_namespace = load_configuration(environ=env)
     namespace, _, short = name.rpartition("/")
-    namespace = namespace or pod_namespace() or "default"
+    namespace = namespace or own_namespace
     try:
-        settings = client.Configuration()  # of our own: the process's default belongs to others
-        if "KUBERNETES_SERVICE_HOST" in env:
-            config.load_incluster_config(client_configuration=settings)
-        else:
-            config.load_kube_config(config_file=env.get("KUBECONFIG"), client_configuration=settings)
-        with client.ApiClient(configuration=settings) as api:
-            found = client.CoreV1Api(api).read_namespaced_secret(name=short, namespace=namespace, _request_timeout=10)
-        data = found.data or {}
-    except (ApiException, config.ConfigException, HTTPError) as error:
+        with ApiClient(configuration=configuration) as api:
+            data = (
+                CoreV1Api(api).read_namespaced_secret(name=short, namespace=namespace, _request_timeout=10).data or {}
+            )
+    except (ApiException, HTTPError) as error:
         reason = getattr(error, "reason", None) or error
         raise PodiumError(
-            f"the secret {short} in namespace {namespace} must be readable, but: {reason}",
+            f"cannot read Secret {short} in namespace {namespace}: {reason}",
             "PODIUM_S3_SECRET is [namespace/]name; the service account needs get on secrets",
         ) from None
+    data = secret.data or {}
     values = {key.lower().replace("_", "").replace("-", ""): b64decode(value).decode() for key, value in data.items()}
-    access, secret = (values.get(a) or values.get(b) for a, b in _SECRET_KEYS)
-    if not access or not secret:
+    access_key, secret_key = (values.get(a) or values.get(b) for a, b in _SECRET_KEYS)
+    if not access_key or not secret_key:
         raise InvalidInput(
-            f"secret {namespace}/{short} must hold accesskey and secretkey, but holds {', '.join(data) or 'nothing'}",
+            f"Secret {short} in namespace {namespace} has no accesskey and secretkey: its keys are {', '.join(data)}",
         )
-    return access, secret
+    return access_key, secret_key
 
 
 _SECRET_KEYS = (("accesskey", "awsaccesskeyid"), ("secretkey", "awssecretaccesskey"))

@@ -1,28 +1,32 @@
-"""A bucket of MinIO or any S3 as a storage, over minio-py."""
+"""A bucket of MinIO or any other S3 server as a storage."""
 
 import hashlib
 import io
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from podium.errors import Conflict, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
 from podium.storage.files import scratch
-from podium.storage.s3.bucket import Bucket, bare
+from podium.storage.s3.bucket import PART, SMALLEST_PART, Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
 from podium.storage.s3.errors import Interrupted, retried
-from podium.storage.s3.lock import honoured, locked
-from podium.storage.s3.transfer import PART, again, download, size_of
+from podium.storage.s3.lock import honored, locked
 
 _NOTES = ".podium/uploads/"
+_ATTEMPTS = 3
 _conditions: dict[tuple[str, str, bool], bool] = {}
+"""Whether a server honors conditions, by its URL, the bucket and whether the upload is in parts."""
+
+_T = TypeVar("_T")
 
 
 class S3Storage(Storage):
@@ -38,7 +42,7 @@ class S3Storage(Storage):
 
         Args:
             url: ``s3://bucket/prefix`` or ``minio://bucket/prefix``; nothing in it is percent-encoded.
-            create: Make the bucket if it is not there.
+            create: Make the bucket if it does not exist.
         """
         storage = cls(url, read_config(urlsplit(url).scheme))
         if create:
@@ -57,11 +61,11 @@ class S3Storage(Storage):
         check_key(key)
         if not if_absent and if_match is None:
             return self._put(key, source, progress)
-        size = len(source) if isinstance(source, bytes) else size_of(source)
+        size = len(source) if isinstance(source, bytes) else _size_of(source)
         if self.conditional(in_parts=size > PART):
             with self.bucket.pool.condition(if_absent, if_match):
                 return self._put(key, source, progress)
-        self._check(key, if_absent, if_match)  # who has lost already need not queue
+        self._check(key, if_absent, if_match)  # do not queue for the lock if the condition fails already
         with locked(key, self._put_plain, self._times, self.bucket.delete) as renew:
             self._check(key, if_absent, if_match)
 
@@ -73,10 +77,10 @@ class S3Storage(Storage):
             return self._put(key, source, moved)
 
     def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
-        return again(lambda: self._read(check_key(key), limit), Interrupted)
+        return _again(lambda: self._read(check_key(key), limit), Interrupted)
 
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
-        return again(lambda: self._fetch(check_key(key), target, progress), Conflict)  # replaced while we read it
+        return _again(lambda: self._fetch(check_key(key), target, progress), Conflict)  # it was replaced meanwhile
 
     def head(self, key: str) -> Entry | None:
         try:
@@ -100,7 +104,7 @@ class S3Storage(Storage):
             self.bucket.delete(key)
         elif self.head(key) is not None and self.conditional():
             self._check(key, False, if_match)
-            # Many servers check If-Match on a DELETE as well, and so close the gap between the look and the deletion.
+            # Many servers check If-Match on a DELETE as well, which closes the gap between this check and the deletion.
             with suppress(NotFound), self.bucket.pool.condition(False, if_match):
                 self.bucket.delete(key)
         elif self.head(key) is not None:
@@ -110,7 +114,7 @@ class S3Storage(Storage):
 
     def conditions(self) -> str:
         if not self.conditional():
-            return "lock objects: the server ignores them"
+            return "lock objects: the server ignores conditions"
         large = "" if self.conditional(in_parts=True) else "; lock objects for uploads in parts"
         return f"the server (If-None-Match, If-Match){large}"
 
@@ -119,7 +123,7 @@ class S3Storage(Storage):
         notes = [(note, key) for note, key in notes if key.startswith(prefix)]
         uploads = self.bucket.unfinished(check_prefix(prefix))
         for key in {key for _, key in notes}:
-            uploads |= self.bucket.unfinished(key)  # all that MinIO tells of
+            uploads |= self.bucket.unfinished(key)  # MinIO lists uploads by the whole key only
         young = {key for note, key in notes if note.modified >= before}
         for upload_id, entry in uploads.items():
             if entry.modified < before and entry.key not in young:
@@ -136,36 +140,37 @@ class S3Storage(Storage):
                 yield entry
 
     def conditional(self, *, in_parts: bool = False) -> bool:
-        """Return whether the server honours conditions on writes; found out once, by trying.
+        """Return whether the server honors conditions on writes, which is tried once.
 
         Args:
-            in_parts: On the completion of uploads in parts: some servers honour the others only.
+            in_parts: On the completion of uploads in parts, which some servers do not check.
         """
-        place = (self.bucket.config.url, self.bucket.name, in_parts)
-        if place not in _conditions:
-            _conditions[place] = honoured(
-                self.bucket.send_as_part if in_parts else lambda key, content: self._put(key, content, None),
+        server = (self.bucket.config.url, self.bucket.name, in_parts)
+        if server not in _conditions:
+            _conditions[server] = honored(
+                partial(self._put, progress=None, part=SMALLEST_PART),
                 self.bucket.pool.condition,
                 self.bucket.delete,
+                bytes(SMALLEST_PART + 1) if in_parts else b"2",
             )
-        return _conditions[place]
+        return _conditions[server]
 
     def _check(self, key: str, if_absent: bool, if_match: str | None) -> None:
         present = self.head(key)
         if (if_absent and present) or (if_match is not None and (present is None or present.etag != if_match)):
-            raise Conflict(f"{key} in {self.url} must not have been written by somebody else meanwhile, but it was")
+            raise Conflict(f"{key} in {self.url} was written by somebody else meanwhile")
 
-    def _put(self, key: str, source: bytes | Path, progress: Progress | None) -> Entry:
+    def _put(self, key: str, source: bytes | Path, progress: Progress | None, part: int = PART) -> Entry:
         from minio.error import S3Error
 
-        size = len(source) if isinstance(source, bytes) else size_of(source)
+        size = len(source) if isinstance(source, bytes) else _size_of(source)
         opened = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-        with opened as file, self._announced(key, size), self.bucket.told("write", key):
+        with opened as file, self._announced(key, size), self.bucket.translated("write", key):
             try:
-                return self.bucket.send(key, file, size, progress)
+                return self.bucket.send(key, file, size, progress, part)
             except S3Error as error:
-                if error.code == "NoSuchKey":  # what MinIO says to If-Match when there is nothing
-                    raise Conflict(f"{key} in {self.url} must still be there, but is gone") from error
+                if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
+                    raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
                 present = self._own(key, source) if error.code == "PreconditionFailed" and retried(error) else None
                 if present is None:
                     raise
@@ -173,7 +178,7 @@ class S3Storage(Storage):
 
     @contextmanager
     def _announced(self, key: str, size: int) -> Iterator[None]:
-        """Leave a note of an upload in parts as long as it lasts: if it is killed, sweep knows where to look."""
+        """Keep a note of an upload in parts while it lasts: if it is killed, sweep knows where to look."""
         if size <= PART:
             yield
             return
@@ -188,17 +193,17 @@ class S3Storage(Storage):
         try:
             return self._read(note)[0].decode()
         except NotFound:
-            return ""  # done meanwhile
+            return ""  # finished meanwhile
 
     def _own(self, key: str, source: bytes | Path) -> Entry | None:
-        """Return what is there if it is our own: the answer to the first try was lost and the second met it."""
+        """Return the object if we wrote it: the answer to the first attempt was lost and the second one met it."""
         present = self.head(key)
         if present is None or not isinstance(source, bytes):
             return None
         return present if present.etag == hashlib.md5(source, usedforsecurity=False).hexdigest() else None
 
     def _put_plain(self, key: str, content: bytes) -> None:
-        """Write one of our own helper objects, whatever condition holds for this thread just now."""
+        """Write a helper object without the condition that this thread's writes may have."""
         with self.bucket.pool.condition(False, None):
             self._put(key, content, None)
 
@@ -218,8 +223,35 @@ class S3Storage(Storage):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with scratch(target) as temporary:
-                download(partial(self.bucket.part, entry), entry.size, temporary, progress)
+                with temporary.open("wb") as sink:
+                    self._download(entry, sink, progress)
                 os.replace(temporary, target)
         except OSError as error:
             raise PodiumError(f"cannot write {target}: {error.strerror or error}", "is the disk full?") from error
         return entry
+
+    def _download(self, entry: Entry, sink: BinaryIO, progress: Progress | None) -> None:
+        """Read an object into a file; resume after broken connections as long as each attempt gets further."""
+        failures = 0
+        while (start := sink.tell()) < entry.size:
+            try:
+                self.bucket.download(entry, sink, progress)
+            except Interrupted:
+                failures = 1 if sink.tell() > start else failures + 1
+                if failures == _ATTEMPTS:
+                    raise
+
+
+def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
+    """Call work up to three times, again after each error of this kind."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(kind):
+            return work()
+    return work()
+
+
+def _size_of(source: Path) -> int:
+    try:
+        return source.stat().st_size
+    except OSError as error:
+        raise PodiumError(f"cannot read {source}: {error.strerror}") from error

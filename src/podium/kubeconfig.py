@@ -1,6 +1,7 @@
-"""Address and credentials of the API server."""
+"""Address and credentials of the Kubernetes API server: the one way to a client."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from podium.errors import PodiumError
@@ -10,11 +11,14 @@ if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
 
-def load_configuration(context: str | None = None) -> "tuple[Configuration, str]":
+def load_configuration(
+    context: str | None = None, environ: Mapping[str, str] | None = None
+) -> "tuple[Configuration, str]":
     """Find address, credentials and namespace: KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
     Args:
         context: Of the kubeconfig; its current one if None.
+        environ: The environment; the process's own if None.
 
     Raises:
         PodiumError: None of them can be read.
@@ -22,8 +26,8 @@ def load_configuration(context: str | None = None) -> "tuple[Configuration, str]
     from kubernetes import client, config
 
     configuration = client.Configuration()
-    # The client reads KUBECONFIG once, when it is imported: say it again.
-    files = os.environ.get("KUBECONFIG") or None
+    # The client reads KUBECONFIG once, when it is imported, so it is passed explicitly.
+    files = (os.environ if environ is None else environ).get("KUBECONFIG") or None
     try:
         if (SERVICE_ACCOUNT / "token").exists() and not files and not context:
             config.load_incluster_config(client_configuration=configuration)
@@ -34,5 +38,5 @@ def load_configuration(context: str | None = None) -> "tuple[Configuration, str]
         raise PodiumError(
             f"no cluster is configured: {error}", "set KUBECONFIG; podium run needs no cluster"
         ) from error
-    chosen = next((one for one in contexts if one["name"] == context), active)
+    chosen = next((entry for entry in contexts if entry["name"] == context), active)
     return configuration, chosen["context"].get("namespace") or "default"
