@@ -20,6 +20,7 @@ BASE = {
     "yaml_loader",
     "settings",
     "interrupts",
+    "kubeconfig",
     "machine",
     "onnx_files",
     "pod",

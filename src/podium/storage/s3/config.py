@@ -180,9 +180,7 @@ def _kubernetes_secret(name: str, env: Mapping[str, str]) -> tuple[str, str]:
     namespace = namespace or own_namespace
     try:
         with ApiClient(configuration=configuration) as api:
-            data = (
-                CoreV1Api(api).read_namespaced_secret(name=short, namespace=namespace, _request_timeout=10).data or {}
-            )
+            secret = CoreV1Api(api).read_namespaced_secret(name=short, namespace=namespace, _request_timeout=10)
     except (ApiException, HTTPError) as error:
         reason = getattr(error, "reason", None) or error
         raise PodiumError(
