@@ -24,7 +24,7 @@ from minio import Minio
 
 from podium.registry import open_registry
 from podium.registry.document import seal
-from podium.registry.version import FileRecord, Version
+from podium.registry.version import FileRecord, Version, check_metadata
 from podium.storage import Storage, connect
 from podium.storage.s3.storage import S3Storage
 
@@ -44,10 +44,12 @@ def fill(storage: Storage, count: int) -> None:
     """Write metadata as so many uploads would have."""
 
     def one(number: int) -> None:
+        metadata, facts = check_metadata(
+            {"run_id": f"run-{number:05d}", "metrics": {"accuracy": 0.99}, "dataset": {"digest": "d" * 64}}
+        )
         version = Version(
             name="many", version=f"run-{number:05d}", created=datetime.now(UTC),
-            files={"model.onnx": FileRecord(sha256="0" * 64, size=5_000_000)},
-            metadata={"run_id": f"run-{number:05d}", "metrics": {"accuracy": 0.99}, "dataset": {"digest": "d" * 64}},
+            files={"model.onnx": FileRecord(sha256="0" * 64, size=5_000_000)}, metadata=metadata, facts=facts,
         )  # fmt: skip
         storage.put(f"{version.prefix}/metadata.json", seal(version.document()))
 
@@ -59,16 +61,16 @@ def clients(
     storage: Storage, source: Path, target: Path
 ) -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
     """Return upload and download of one file: podium's, and for a bucket those of MinIO's own clients."""
-    registry = open_registry(storage.url)
+    model = open_registry(storage.url)["big"]
     numbers = itertools.count()
     last: list[str] = []
 
     def upload() -> None:
-        last[:] = [registry.upload("big", {"model.bin": source}, {}, f"v{next(numbers)}").version]
+        last[:] = [model.upload({"model.bin": source}, {}, f"v{next(numbers)}").version]
 
     def fetch() -> None:
         shutil.rmtree(target, ignore_errors=True)
-        registry.fetch("big", last[0], target)
+        model.fetch(last[0], target)
 
     found: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "podium.storage": (lambda: storage.put("big", source), lambda: storage.fetch("big", target.with_suffix(".1"))),
@@ -123,10 +125,10 @@ def transfers(storage: Storage, megabytes: int, repeat: int) -> dict[str, dict[s
 
 def listings(storage: Storage, count: int) -> dict[str, float]:
     """Return how long a listing takes, without an index and with it."""
-    registry = open_registry(storage.url)
+    model = open_registry(storage.url)["many"]
     fill(storage, count)
-    first = seconds(lambda: registry.versions("many"), repeat=1)
-    again = seconds(lambda: registry.versions("many"))
+    first = seconds(lambda: model.versions(), repeat=1)
+    again = seconds(lambda: model.versions())
     remove = lambda entry: storage.delete(entry.key)  # noqa: E731
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(remove, list(storage.list())))

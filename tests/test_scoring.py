@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
 from podium.registry import open_registry
-from podium.scoring import Model, probabilities, score
+from podium.scoring import OnnxModel, probabilities, score
 
 
 def linear_model(weights: np.ndarray, *, kind: int = TensorProto.UINT8, side: int = 28) -> bytes:
@@ -102,12 +102,12 @@ def test_a_model_of_other_classes_than_the_data_is_refused(
 )
 def test_a_model_that_takes_other_pictures_is_refused(options: dict[str, int], found: str) -> None:
     side = options.get("side", 28)
-    with pytest.raises(InvalidInput, match=rf"(?s)takes .*{found}.*hint: a model takes one input of uint8"):
-        Model(linear_model(np.zeros((side * side, 10)), **options))
+    with pytest.raises(InvalidInput, match=rf"(?s)takes .*{found}.*hint: a model takes one input, uint8"):
+        OnnxModel(linear_model(np.zeros((side * side, 10)), **options))
 
 
 def test_images_that_do_not_fit_are_refused(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
-    model = Model(three_classes[0])
+    model = OnnxModel(three_classes[0])
     with pytest.raises(InvalidInput, match="uint8"):
         model.logits(np.zeros((1, 28, 28), np.float32))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"\[n, 28, 28\]"):
@@ -118,7 +118,7 @@ def test_images_that_do_not_fit_are_refused(three_classes: tuple[bytes, np.ndarr
 
 def test_a_model_that_answers_nan_fails() -> None:
     with pytest.raises(Failed, match="not finite for 4 of 4 images"):
-        Model(linear_model(np.full((784, 10), np.nan))).logits(np.ones((4, 28, 28), np.uint8))
+        OnnxModel(linear_model(np.full((784, 10), np.nan))).logits(np.ones((4, 28, 28), np.uint8))
 
 
 def test_bytes_that_are_no_model_are_called_damaged(
@@ -126,9 +126,9 @@ def test_bytes_that_are_no_model_are_called_damaged(
 ) -> None:
     for data in (b"not a model", three_classes[0][: len(three_classes[0]) // 2], b""):
         with pytest.raises(Damaged, match="ONNX model"):
-            Model(data)
+            OnnxModel(data)
     with pytest.raises(NotFound, match=r"no model file .*nowhere\.onnx"):
-        Model(tmp_path / "nowhere.onnx")
+        OnnxModel(tmp_path / "nowhere.onnx")
     assert capfd.readouterr() == ("", "")
 
 
@@ -161,7 +161,7 @@ def test_weights_outside_the_model_are_refused(
     monkeypatch.chdir(tmp_path)
     for given in (model, tmp_path / "model.onnx"):
         with pytest.raises(InvalidInput, match="which no checksum covers"):
-            Model(given)
+            OnnxModel(given)
     with pytest.raises(InvalidInput, match="which no checksum covers"):
-        open_registry(tmp_path / "store").upload("tiny", {"model.onnx": tmp_path / "model.onnx"}, {}, "v1")
+        open_registry(tmp_path / "store")["tiny"].upload({"model.onnx": tmp_path / "model.onnx"}, {}, "v1")
     assert not list((tmp_path / "store").rglob("metadata.json"))

@@ -1,6 +1,7 @@
-"""Measure any model on any images through its ``model.onnx``: no torch, no trainer, one way for everybody.
+"""Measure a model on labelled images through its ``model.onnx``, without torch or the trainer.
 
-The contract: one input of uint8 ``[n, 28, 28]`` (normalisation is inside the graph), first output ``[n, classes]``.
+A model takes one input, uint8 ``[n, 28, 28]`` (normalization is part of the graph), and returns ``[n, classes]`` as its
+first output.
 """
 
 import os
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-CONTRACT = "a model takes one input of uint8 [n, 28, 28] and gives logits [n, classes]; see docs/architecture.md"
+CONTRACT = "a model takes one input, uint8 [n, 28, 28], and returns logits [n, classes]; see docs/architecture.md"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What a model does on labelled images."""
+    """Results of a model on labelled images."""
 
     accuracy: float
-    """Share of images whose class was found."""
+    """Share of images classified correctly."""
 
     loss: float
     """Mean cross-entropy in nats."""
@@ -42,7 +43,7 @@ class Scores:
     """[n, classes], rows sum to 1."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but what is known of single images."""
+        """Return everything except per-image results."""
         return {
             "accuracy": self.accuracy,
             "loss": self.loss,
@@ -52,17 +53,17 @@ class Scores:
         }
 
 
-class Model:
-    """A ``model.onnx`` ready to run.
+class OnnxModel:
+    """A loaded ``model.onnx``.
 
     Args:
         model: The file or its bytes.
-        threads: Processor threads; all this process may use if None.
+        threads: CPU threads; None for all this process may use.
 
     Raises:
         NotFound: There is no such file.
-        Damaged: It is no ONNX model.
-        InvalidInput: It does not keep the contract, or keeps weights outside itself.
+        Damaged: It is not an ONNX model.
+        InvalidInput: Its inputs do not fit, or its weights are in another file.
     """
 
     def __init__(self, model: bytes | Path, *, threads: int | None = None) -> None:
@@ -78,14 +79,14 @@ class Model:
 
         Args:
             images: uint8 [n, 28, 28].
-            batch: How many at a time; changes memory and speed, not results.
+            batch: Images at a time; affects memory and speed, not results.
 
         Returns:
             float32 [n, classes].
 
         Raises:
-            InvalidInput: The images or the model's output do not keep the contract.
-            Failed: The model fails on these images, or answers with numbers that are not finite.
+            InvalidInput: The images or the model's output have another shape or type.
+            Failed: The model fails on these images, or its logits are not finite.
         """
         import numpy as np
 
@@ -96,7 +97,7 @@ class Model:
         logits = np.concatenate([self._run(images[at : at + batch]) for at in range(0, len(images), batch)])
         bad = np.flatnonzero(~np.isfinite(logits).all(1))
         if len(bad):
-            raise Failed(f"{self.name} gives logits that are not finite for {len(bad)} of {len(images)} images")
+            raise Failed(f"{self.name} returns logits that are not finite for {len(bad)} of {len(images)} images")
         return logits
 
     def _run(self, images: "NDArray[np.uint8]") -> "NDArray[np.float32]":
@@ -106,10 +107,10 @@ class Model:
             (output, *_) = self._session.run(None, {self._session.get_inputs()[0].name: images})
         except Exception as error:  # onnxruntime raises classes of its own without a common base
             raise Failed(f"{self.name} failed on {len(images)} images: {_first_line(error)}", CONTRACT) from error
-        found = np.asarray(output, np.float32)
-        if found.ndim != 2 or len(found) != len(images) or found.shape[1] < 2:
-            raise InvalidInput(f"{self.name} gives {list(found.shape)} for {len(images)} images", CONTRACT)
-        return found
+        logits = np.asarray(output, np.float32)
+        if logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
+            raise InvalidInput(f"{self.name} returns {list(logits.shape)} for {len(images)} images", CONTRACT)
+        return logits
 
 
 def score(
@@ -129,32 +130,32 @@ def score(
         labels: uint8 [n].
         classes: How many classes the dataset has; if given, the model must have as many.
         batch: Images at a time.
-        threads: Processor threads; all this process may use if None.
+        threads: CPU threads; None for all this process may use.
 
     Raises:
-        NotFound, Damaged, InvalidInput, Failed: As Model and Model.logits; InvalidInput also if the model has other
-            classes than the data.
+        NotFound, Damaged, InvalidInput, Failed: As OnnxModel and OnnxModel.logits; InvalidInput also if the model has
+            other classes than the data.
     """
     import numpy as np
 
-    require(labels.shape == images.shape[:1], "one label an image", images=images.shape, labels=labels.shape)
-    opened = Model(model, threads=threads)
+    require(labels.shape == images.shape[:1], "len(labels) == len(images)", images=images.shape, labels=labels.shape)
+    opened = OnnxModel(model, threads=threads)
     logits = opened.logits(images, batch=batch)
-    found = logits.shape[1]
+    count = logits.shape[1]
     needed = classes or int(labels.max()) + 1
-    if found < needed or (classes is not None and found != classes):
+    if count < needed or (classes is not None and count != classes):
         hint = "was it trained on another dataset?"
-        raise InvalidInput(f"{opened.name} has {found} classes, but the data has {needed}", hint)
+        raise InvalidInput(f"{opened.name} has {count} classes, but the data has {needed}", hint)
     probable = probabilities(logits)
     predictions = logits.argmax(1).astype(np.uint8)
-    pairs = np.bincount(labels.astype(np.int64) * found + predictions, minlength=found * found)
-    confusion = pairs.reshape(found, found)
-    counts = confusion.sum(1).tolist()
+    pairs = np.bincount(labels.astype(np.int64) * count + predictions, minlength=count * count)
+    confusion = pairs.reshape(count, count)
+    totals = confusion.sum(1).tolist()
     hits = confusion.diagonal().tolist()
     return Scores(
         accuracy=sum(hits) / len(labels),
         loss=cross_entropy(logits, labels),
-        per_class=tuple(hit / count if count else None for hit, count in zip(hits, counts, strict=True)),
+        per_class=tuple(hit / total if total else None for hit, total in zip(hits, totals, strict=True)),
         confusion=confusion,
         predictions=predictions,
         probabilities=probable,
@@ -184,27 +185,31 @@ def _log_softmax(logits: "NDArray[np.float32]") -> "NDArray[np.float64]":
 
 
 def _open(model: bytes | Path, name: str, threads: int) -> Any:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it is read at the import; else its events go to its makers
+    os.environ.setdefault(
+        "ORT_DISABLE_TELEMETRY", "1"
+    )  # read at import; without it usage events are sent to the vendor
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads  # unset, onnxruntime pins threads to cores it may not own
+    options.intra_op_num_threads = threads  # by default onnxruntime pins threads to cores it may not use
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # errors are raised; do not print them as well
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # its own format was not checked
+    options.log_severity_level = 4  # errors are raised, not printed as well
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # read_model checked only this format
     content = read_model(model, name)
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own without a common base
-        raise Damaged(f"{name} is no ONNX model this version can run: {_first_line(error)}", CONTRACT) from error
+        raise Damaged(
+            f"{name} is not an ONNX model that onnxruntime can run: {_first_line(error)}", CONTRACT
+        ) from error
 
 
 def _check_input(inputs: list[Any], name: str) -> None:
-    found = ", ".join(f"{item.type} {item.shape}" for item in inputs)
+    given = ", ".join(f"{item.type} {item.shape}" for item in inputs)
     fits = len(inputs) == 1 and inputs[0].type == "tensor(uint8)" and len(inputs[0].shape) == 3
     sides = inputs[0].shape[1:] if fits else []
     if not fits or any(isinstance(side, int) and side != 28 for side in sides):
-        raise InvalidInput(f"{name} takes {found or 'no input'}", CONTRACT)
+        raise InvalidInput(f"{name} takes {given or 'no input'}", CONTRACT)
 
 
 def _first_line(error: Exception) -> str:

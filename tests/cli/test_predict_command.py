@@ -46,10 +46,10 @@ def pictures(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(tmp_path: Path, model: bytes) -> str:
     """A registry whose champion is the model."""
-    registry = open_registry(tmp_path / "store")
+    registered = open_registry(tmp_path / "store")["shapes"]
     metadata = {"dataset": {"name": "shapes", "classes": ["wide", "tall"]}}
-    version = registry.upload("shapes", {"model.onnx": model}, metadata, "first")
-    registry.promote("shapes", version.version, {}, None)
+    version = registered.upload({"model.onnx": model}, metadata, "first")
+    registered.promote(version.version, {}, None)
     return str(tmp_path / "store")
 
 

@@ -17,7 +17,6 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
         "pytest",
         "minio",
         "podium.registry",
-        "podium.registry.rule",
         "podium.storage.files",
         "podium.storage.s3.storage",
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from podium.errors import Conflict
-from podium.registry import Registry
+from podium.registry import Model, Registry
 from podium.storage import Entry, Storage
 
 NOW = timedelta(0)
@@ -50,66 +50,66 @@ def leave_half(storage: Storage) -> None:
     storage.put(f"{VERSION}/x.json", b"{}")
 
 
-def upload(registry: Registry) -> None:
-    registry.upload("mnist", {"model.onnx": b"model", "x.json": b"{}"}, {}, "v")
-    registry.promote("mnist", "v", {}, expect=None)
+def upload(model: Model) -> None:
+    model.upload({"model.onnx": b"model", "x.json": b"{}"}, {}, "v")
+    model.promote("v", {}, expect=None)
 
 
-def intact(registry: Registry) -> None:
-    assert registry.resolve("mnist").version == "v"
-    assert list(registry.verify("mnist")) == []
+def intact(model: Model) -> None:
+    assert model.version().version == "v"
+    assert list(model.verify()) == []
 
 
 # gc lists a version to judge it, again under its tombstone to see that nobody writes, and last what it deletes.
 @pytest.mark.parametrize("listing", [2, 3])
 def test_a_version_uploaded_again_survives_a_sleeping_collector(storage: Storage, listing: int) -> None:
-    registry = Registry(storage)
+    model = Registry(storage)["mnist"]
     leave_half(storage)
     tick(storage)
 
     def others_finish_and_upload() -> None:
         tick(storage)
-        assert [one.version for one in registry.gc("mnist", grace=NOW, delete=True)] == ["v"]
-        upload(registry)
+        assert [one.version for one in model.gc(grace=NOW, delete=True)] == ["v"]
+        upload(model)
 
     sleepy = Sleepy(storage, "list", others_finish_and_upload, listing)
-    assert Registry(sleepy).gc("mnist", grace=NOW, delete=True) == []  # type: ignore[arg-type]
-    intact(registry)
+    assert Registry(sleepy)["mnist"].gc(grace=NOW, delete=True) == []  # type: ignore[arg-type]
+    intact(model)
 
 
 def test_an_upload_takes_a_deletion_over(storage: Storage) -> None:
-    registry = Registry(storage)
+    model = Registry(storage)["mnist"]
     leave_half(storage)
     storage.put(f"{VERSION}/of-the-old-one", b"")
     tick(storage)
-    sleepy = Sleepy(storage, "list", lambda: upload(registry), 3)
-    assert Registry(sleepy).gc("mnist", grace=NOW, delete=True) == []  # type: ignore[arg-type]
-    intact(registry)
+    sleepy = Sleepy(storage, "list", lambda: upload(model), 3)
+    assert Registry(sleepy)["mnist"].gc(grace=NOW, delete=True) == []  # type: ignore[arg-type]
+    intact(model)
 
 
 def test_a_version_removed_halfway_can_be_uploaded_again(storage: Storage) -> None:
-    registry = Registry(storage)
-    registry.upload("mnist", {"model.onnx": b"old", "old": b""}, {}, "v")
+    model = Registry(storage)["mnist"]
+    model.upload({"model.onnx": b"old", "old": b""}, {}, "v")
 
     def die() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Registry(Sleepy(storage, "delete", die)).remove("mnist", "v")  # type: ignore[arg-type]
-    upload(registry)
-    intact(registry)
-    assert [event.event for event in registry.history("mnist")] == ["deletion", "promotion"]
+        Registry(Sleepy(storage, "delete", die))["mnist"].delete("v")  # type: ignore[arg-type]
+    upload(model)
+    intact(model)
+    assert [event.event for event in model.history()] == ["deletion", "promotion"]
 
 
 def test_a_removal_that_sleeps_does_not_delete_a_new_upload(storage: Storage) -> None:
-    registry = Registry(storage)
-    registry.upload("mnist", {"model.onnx": b"old"}, {}, "v")
-    Registry(Sleepy(storage, "list", lambda: upload(registry))).remove("mnist", "v")  # type: ignore[arg-type]
-    intact(registry)
+    model = Registry(storage)["mnist"]
+    model.upload({"model.onnx": b"old"}, {}, "v")
+    Registry(Sleepy(storage, "list", lambda: upload(model)))["mnist"].delete("v")  # type: ignore[arg-type]
+    intact(model)
 
 
 def test_two_uploads_of_different_content_make_one_whole_version(storage: Storage) -> None:
-    registry = Registry(storage)
+    model = Registry(storage)["mnist"]
 
     class Late(Sleepy):
         def put(self, key: str, *args: Any, **options: Any) -> Entry:
@@ -117,9 +117,9 @@ def test_two_uploads_of_different_content_make_one_whole_version(storage: Storag
             return self._storage.put(key, *args, **options)
 
     def other() -> None:
-        registry.upload("mnist", {"other": b"other"}, {"run_id": "v"})
+        model.upload({"other": b"other"}, {"run_id": "v"})
 
     late = Late(storage, "put", other, 2)  # just before its metadata.json
     with pytest.raises(Conflict, match="other content"):
-        Registry(late).upload("mnist", {"model.onnx": b"model"}, {"run_id": "v"})  # type: ignore[arg-type]
-    assert set(registry.resolve("mnist", "v").files) == {"other"}
+        Registry(late)["mnist"].upload({"model.onnx": b"model"}, {"run_id": "v"})  # type: ignore[arg-type]
+    assert set(model.version("v").files) == {"other"}

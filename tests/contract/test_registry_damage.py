@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from podium.errors import Conflict, Damaged, NotFound
-from podium.registry import PromotionRule, Registry, challenge
+from podium.registry import Model, PromotionRule, Registry
 from podium.registry.document import seal
 from podium.storage import Storage
 
@@ -16,14 +16,14 @@ CHAMPION = "models/mnist/aliases/champion.json"
 
 
 @pytest.fixture
-def registry(storage: Storage) -> Registry:
+def model(storage: Storage) -> Model:
     """Versions a, b and c; b is champion after a."""
-    registry = Registry(storage)
+    model = Registry(storage)["mnist"]
     for version in "abc":
-        registry.upload("mnist", {"model.onnx": version.encode() * 9, "x.json": b"{}"}, {"run_id": version})
-    registry.promote("mnist", "a", {}, expect=None)
-    registry.promote("mnist", "b", {"reason": "better"}, expect="a")
-    return registry
+        model.upload({"model.onnx": version.encode() * 9, "x.json": b"{}"}, {"run_id": version})
+    model.promote("a", {}, expect=None)
+    model.promote("b", {"reason": "better"}, expect="a")
+    return model
 
 
 def flip(storage: Storage, key: str) -> None:
@@ -37,126 +37,126 @@ def lose(storage: Storage, key: str) -> None:
     storage.delete(key)
 
 
-def last_move(registry: Registry) -> str:
-    return registry.history("mnist")[-1].key
+def last_move(model: Model) -> str:
+    return model.history()[-1].key
 
 
-def works(registry: Registry) -> None:
+def works(model: Model) -> None:
     """The registry is read, promoted in and rolled back in as if nothing had happened."""
-    assert registry.resolve("mnist").version == "b"
-    assert registry.aliases("mnist")["champion"].evidence == {"reason": "better"}
-    assert [event.version for event in registry.history("mnist")] == ["a", "b"]
-    assert len(registry.versions("mnist")) == 3
-    assert registry.promote("mnist", "c", {}, expect="b").sequence == 3
-    assert registry.rollback("mnist").version == "b"
-    assert [event.version for event in registry.history("mnist")] == ["a", "b", "c", "b"]
-    assert list(registry.verify("mnist")) == []
+    assert model.version().version == "b"
+    assert model.aliases()["champion"].evidence == {"reason": "better"}
+    assert [event.version for event in model.history()] == ["a", "b"]
+    assert len(model.versions()) == 3
+    assert model.promote("c", {}, expect="b").sequence == 3
+    assert model.rollback().version == "b"
+    assert [event.version for event in model.history()] == ["a", "b", "c", "b"]
+    assert list(model.verify()) == []
 
 
-def test_a_damaged_champion_is_read_from_the_history(registry: Registry) -> None:
-    flip(registry.storage, CHAMPION)
-    works(registry)
+def test_a_damaged_champion_is_read_from_the_history(model: Model) -> None:
+    flip(model.storage, CHAMPION)
+    works(model)
 
 
-def test_a_damaged_last_move_is_read_from_the_champion(registry: Registry) -> None:
-    flip(registry.storage, last_move(registry))
-    works(registry)
+def test_a_damaged_last_move_is_read_from_the_champion(model: Model) -> None:
+    flip(model.storage, last_move(model))
+    works(model)
 
 
-def test_repair_restores_the_champion_from_the_history(registry: Registry) -> None:
-    before = registry.storage.get(CHAMPION)
+def test_repair_restores_the_champion_from_the_history(model: Model) -> None:
+    before = model.storage.get(CHAMPION)
     for damage in (flip, lose):
-        damage(registry.storage, CHAMPION)
-        (finding,) = registry.verify("mnist")
+        damage(model.storage, CHAMPION)
+        (finding,) = model.verify()
         assert finding.where == CHAMPION
-        (repaired,) = registry.repair("mnist")
+        (repaired,) = model.repair()
         assert (repaired.where, repaired.restored) == (CHAMPION, True)
         assert "points at b" in repaired.what
-        assert registry.storage.get(CHAMPION) == before
-    assert registry.repair("mnist") == []
-    works(registry)
+        assert model.storage.get(CHAMPION) == before
+    assert model.repair() == []
+    works(model)
 
 
-def test_repair_restores_the_history_from_the_champion(registry: Registry) -> None:
-    key = last_move(registry)
-    before = registry.storage.get(key)
+def test_repair_restores_the_history_from_the_champion(model: Model) -> None:
+    key = last_move(model)
+    before = model.storage.get(key)
     for damage in (flip, lose):
-        damage(registry.storage, key)
-        (repaired,) = registry.repair("mnist")
+        damage(model.storage, key)
+        (repaired,) = model.repair()
         assert (repaired.where, repaired.restored) == (key, True)
-        assert registry.storage.get(key) == before
-    works(registry)
+        assert model.storage.get(key) == before
+    works(model)
 
 
-def test_with_both_copies_gone_repair_refuses_and_promotion_goes_on(registry: Registry) -> None:
-    key = last_move(registry)
-    flip(registry.storage, CHAMPION)
-    flip(registry.storage, key)
-    assert {(one.where, one.restored) for one in registry.repair("mnist")} == {(CHAMPION, False), (key, False)}
+def test_with_both_copies_gone_repair_refuses_and_promotion_goes_on(model: Model) -> None:
+    key = last_move(model)
+    flip(model.storage, CHAMPION)
+    flip(model.storage, key)
+    assert {(one.where, one.restored) for one in model.repair()} == {(CHAMPION, False), (key, False)}
     for read in (
-        lambda: registry.resolve("mnist"),
-        lambda: registry.rollback("mnist"),
-        lambda: registry.remove("mnist", "c"),
+        lambda: model.version(),
+        lambda: model.rollback(),
+        lambda: model.delete("c"),
     ):
         with pytest.raises(Damaged, match=r"champion\.json is damaged.*so is models/mnist/history"):
             read()
-    assert registry.aliases("mnist") == {}
-    assert registry.promote("mnist", "c", {}, expect=None).sequence == 3
-    assert registry.resolve("mnist").version == "c"
-    assert {finding.where: finding.what for finding in registry.verify("mnist")}.keys() == {key, "models/mnist/history"}
-    assert "moves of champion are missing: [2]" in [finding.what for finding in registry.verify("mnist")]
+    assert model.aliases() == {}
+    assert model.promote("c", {}, expect=None).sequence == 3
+    assert model.version().version == "c"
+    assert {finding.where: finding.what for finding in model.verify()}.keys() == {key, "models/mnist/history"}
+    assert "moves of champion are missing: [2]" in [finding.what for finding in model.verify()]
 
 
-def test_no_comparison_replaces_a_champion_that_cannot_be_read(registry: Registry) -> None:
-    flip(registry.storage, last_move(registry))
-    flip(registry.storage, CHAMPION)
+def test_no_comparison_replaces_a_champion_that_cannot_be_read(model: Model) -> None:
+    flip(model.storage, last_move(model))
+    flip(model.storage, CHAMPION)
     labels = np.arange(10)
     with pytest.raises(Damaged, match="champion") as raised:
-        challenge(registry, "mnist", "c", PromotionRule(), lambda version: labels, labels)
+        model.challenge("c", PromotionRule(), lambda version: labels, labels)
     assert "podium models promote" in (raised.value.hint or "")
-    assert [event.version for event in registry.history("mnist")] == ["a"]
+    assert [event.version for event in model.history()] == ["a"]
 
 
-def test_rollback_to_a_version_leaves_an_unreadable_champion(registry: Registry) -> None:
-    flip(registry.storage, last_move(registry))
-    registry.storage.put(CHAMPION, b"")
-    assert registry.rollback("mnist", to="a").version == "a"
-    assert registry.resolve("mnist").version == "a"
+def test_rollback_to_a_version_leaves_an_unreadable_champion(model: Model) -> None:
+    flip(model.storage, last_move(model))
+    model.storage.put(CHAMPION, b"")
+    assert model.rollback(to="a").version == "a"
+    assert model.version().version == "a"
 
 
-def test_a_lost_champion_does_not_start_the_numbers_again(registry: Registry) -> None:
-    registry.storage.delete(CHAMPION)
-    assert registry.promote("mnist", "c", {}, expect=None).sequence == 3
-    assert list(registry.verify("mnist")) == []
+def test_a_lost_champion_does_not_start_the_numbers_again(model: Model) -> None:
+    model.storage.delete(CHAMPION)
+    assert model.promote("c", {}, expect=None).sequence == 3
+    assert list(model.verify()) == []
 
 
-def test_moves_of_the_same_number_are_named(registry: Registry) -> None:
-    first, second = registry.history("mnist")
+def test_moves_of_the_same_number_are_named(model: Model) -> None:
+    first, second = model.history()
     document = {**second.document(), "sequence": 1, "id": "0123"}
     twin = second.key.replace(second.id, "0123")
-    registry.storage.put(twin, seal(document))
-    (finding,) = registry.verify("mnist")
-    assert "2 moves of champion bear the number 1" in finding.what
+    model.storage.put(twin, seal(document))
+    (finding,) = model.verify()
+    assert "2 moves of champion have the number 1" in finding.what
     assert first.key in finding.what
     assert twin in finding.what
 
 
 @pytest.mark.parametrize("damage", [lose, flip])
-def test_a_damaged_version_is_not_promoted(registry: Registry, damage: Callable[[Storage, str], None]) -> None:
-    damage(registry.storage, "models/mnist/versions/c/x.json")
+def test_a_damaged_version_is_not_promoted(model: Model, damage: Callable[[Storage, str], None]) -> None:
+    damage(model.storage, "models/mnist/versions/c/x.json")
     with pytest.raises(Damaged, match=r"c/x\.json"):
-        registry.promote("mnist", "c", {}, expect="b")
-    assert registry.resolve("mnist").version == "b"
-    assert len(registry.history("mnist")) == 2
+        model.promote("c", {}, expect="b")
+    assert model.version().version == "b"
+    assert len(model.history()) == 2
 
 
-def test_metadata_of_another_version_is_recognized(registry: Registry) -> None:
-    stolen = registry.storage.get("models/mnist/versions/a/metadata.json")
-    registry.storage.put("models/mnist/versions/c/metadata.json", stolen)
+def test_metadata_of_another_version_is_recognized(model: Model) -> None:
+    stolen = model.storage.get("models/mnist/versions/a/metadata.json")
+    model.storage.put("models/mnist/versions/c/metadata.json", stolen)
     with pytest.raises(Damaged, match="belongs to mnist a, not to mnist c"):
-        registry.promote("mnist", "c", {}, expect="b")
-    assert [one.version for one in registry.versions("mnist")] == ["a", "b"]
-    assert any("belongs to mnist a" in finding.what for finding in registry.verify("mnist"))
+        model.promote("c", {}, expect="b")
+    assert [one.version for one in model.versions()] == ["a", "b"]
+    assert any("belongs to mnist a" in finding.what for finding in model.verify())
 
 
 class Interposed:
@@ -176,40 +176,40 @@ class Interposed:
 
 
 def test_the_first_champion_is_withdrawn_if_deleted_meanwhile(storage: Storage) -> None:
-    registry = Registry(storage)
+    model = Registry(storage)["mnist"]
     for version in "abc":
-        registry.upload("mnist", {"model.onnx": version.encode()}, {"run_id": version})
-    racing = Interposed(storage, CHAMPION, lambda: registry.remove("mnist", "a"))
+        model.upload({"model.onnx": version.encode()}, {"run_id": version})
+    racing = Interposed(storage, CHAMPION, lambda: model.delete("a"))
     with pytest.raises(NotFound, match="being deleted"):
-        Registry(racing).promote("mnist", "a", {}, expect=None)  # type: ignore[arg-type]
-    assert registry.champion("mnist") is None
-    assert registry.aliases("mnist") == {}
-    assert list(registry.verify("mnist")) == []
-    assert registry.promote("mnist", "b", {}, expect=None).replaced is None
-    registry.promote("mnist", "c", {}, expect="b")
-    assert registry.rollback("mnist").version == "b"
-    assert [event.event for event in registry.history("mnist") if event.alias] == [
+        Registry(racing)["mnist"].promote("a", {}, expect=None)  # type: ignore[arg-type]
+    assert model.champion() is None
+    assert model.aliases() == {}
+    assert list(model.verify()) == []
+    assert model.promote("b", {}, expect=None).replaced is None
+    model.promote("c", {}, expect="b")
+    assert model.rollback().version == "b"
+    assert [event.event for event in model.history() if event.alias] == [
         "promotion", "withdrawal", "promotion", "promotion", "rollback",
     ]  # fmt: skip
 
 
-def test_a_champion_that_is_gone_blocks_nobody(registry: Registry) -> None:
+def test_a_champion_that_is_gone_blocks_nobody(model: Model) -> None:
     for file in ("metadata.json", "model.onnx", "x.json"):
-        registry.storage.delete(f"models/mnist/versions/b/{file}")
-    assert registry.champion("mnist") is None
+        model.storage.delete(f"models/mnist/versions/b/{file}")
+    assert model.champion() is None
     with pytest.raises(NotFound, match="was b, which is gone"):
-        registry.resolve("mnist")
+        model.version()
     with pytest.raises(Conflict):
-        registry.promote("mnist", "c", {}, expect="a")
-    assert registry.promote("mnist", "c", {}, expect=None).replaced == "b"
-    assert registry.resolve("mnist").version == "c"
+        model.promote("c", {}, expect="a")
+    assert model.promote("c", {}, expect=None).replaced == "b"
+    assert model.version().version == "c"
 
 
-def test_a_retirement_that_cannot_know_the_champion_deletes_nothing(registry: Registry) -> None:
-    flip(registry.storage, last_move(registry))
-    flip(registry.storage, CHAMPION)
-    assert registry.retire("mnist", keep=1, grace=timedelta(0), delete=True) == []
-    assert len(registry.versions("mnist")) == 3
+def test_a_retirement_that_cannot_know_the_champion_deletes_nothing(model: Model) -> None:
+    flip(model.storage, last_move(model))
+    flip(model.storage, CHAMPION)
+    assert model.retire(keep=1, grace=timedelta(0), delete=True) == []
+    assert len(model.versions()) == 3
 
 
 BAD: dict[str, bytes] = {
@@ -227,21 +227,21 @@ BAD: dict[str, bytes] = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_object_costs_one_line_and_nothing_else(
-    registry: Registry, kind: str, caplog: pytest.LogCaptureFixture
+    model: Model, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    storage = registry.storage
+    storage = model.storage
     stray = "models/mnist/history/20200102T030405.000000Z-refusal-0.json"
     bad = {"models/mnist/versions/c/metadata.json", stray}
     for key in bad:
         storage.put(key, BAD[kind])
     for _ in range(2):
-        assert [one.version for one in registry.versions("mnist")] == ["a", "b"]
-        assert [event.version for event in registry.history("mnist")] == ["a", "b"]
+        assert [one.version for one in model.versions()] == ["a", "b"]
+        assert [event.version for event in model.history()] == ["a", "b"]
     assert sorted(record.getMessage().split(" ")[0].removesuffix(":") for record in caplog.records) == sorted(
         storage.join(key) for key in bad
     )
-    assert {finding.where for finding in registry.verify("mnist")} == bad
+    assert {finding.where for finding in model.verify()} == bad
     with pytest.raises(Damaged, match="c/metadata"):
-        registry.resolve("mnist", "c")
-    assert registry.gc("mnist", grace=timedelta(0), delete=True) == []
-    assert registry.promote("mnist", "a", {}, expect="b").sequence == 3
+        model.version("c")
+    assert model.gc(grace=timedelta(0), delete=True) == []
+    assert model.promote("a", {}, expect="b").sequence == 3

@@ -17,22 +17,22 @@ from podium.storage.s3 import lock as s3lock
 
 
 def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> None:
-    registry, now = Registry(storage), timedelta(0)
+    model, now = Registry(storage)["mnist"], timedelta(0)
     for version in "abc":
-        registry.upload("mnist", {"model.onnx": version.encode() * 100}, {"run_id": version})
-    assert registry.upload("mnist", {"model.onnx": b"a" * 100}, {"run_id": "a"}).version == "a"
-    registry.promote("mnist", "a", {}, expect=None)
-    registry.promote("mnist", "b", {"why": "better"}, expect="a")
-    assert registry.rollback("mnist", reason="not really").version == "a"
-    registry.fetch("mnist", "champion", tmp_path / "out")
+        model.upload({"model.onnx": version.encode() * 100}, {"run_id": version})
+    assert model.upload({"model.onnx": b"a" * 100}, {"run_id": "a"}).version == "a"
+    model.promote("a", {}, expect=None)
+    model.promote("b", {"why": "better"}, expect="a")
+    assert model.rollback(reason="not really").version == "a"
+    model.fetch("champion", tmp_path / "out")
     assert (tmp_path / "out/model.onnx").read_bytes() == b"a" * 100
-    assert [one.version for one in registry.versions("mnist")] == ["a", "b", "c"]
+    assert [one.version for one in model.versions()] == ["a", "b", "c"]
     storage.put("models/mnist/versions/half/model.onnx", b"never finished")
     time.sleep(1.1)  # servers tell times in whole seconds
-    assert [one.version for one in registry.gc("mnist", grace=now, delete=True)] == ["half"]
-    registry.remove("mnist", "c", "unused")
-    assert [event.event for event in registry.history("mnist")] == ["promotion", "promotion", "rollback", "deletion"]
-    assert list(registry.verify("mnist")) == []
+    assert [one.version for one in model.gc(grace=now, delete=True)] == ["half"]
+    model.delete("c", "unused")
+    assert [event.event for event in model.history()] == ["promotion", "promotion", "rollback", "deletion"]
+    assert list(model.verify()) == []
     assert list(storage.list("models/mnist/versions/c")) == []
 
 
@@ -52,7 +52,7 @@ def _upload_and_die(url: str, environ: dict[str, str], weights: Path) -> None:
         if seen[0] > 8 << 20:  # in the second part of b.bin
             os.kill(os.getpid(), signal.SIGKILL)
 
-    open_registry(url).upload("mnist", {"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"}, progress=moved)
+    open_registry(url)["mnist"].upload({"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"}, progress=moved)
 
 
 def _die_uploading(storage: Storage, weights: Path) -> None:
@@ -66,23 +66,23 @@ def _die_uploading(storage: Storage, weights: Path) -> None:
 def test_an_upload_killed_half_way_is_nothing_but_garbage(storage: Storage, tmp_path: Path) -> None:
     weights = tmp_path / "weights"
     weights.write_bytes(b"w" * (9 << 20))
-    registry, now = Registry(storage), timedelta(0)
-    registry.upload("mnist", {"b.bin": b"b"}, {"run_id": "other"})
-    registry.promote("mnist", "other", {}, expect=None)
+    model, now = Registry(storage)["mnist"], timedelta(0)
+    model.upload({"b.bin": b"b"}, {"run_id": "other"})
+    model.promote("other", {}, expect=None)
     before = {entry.key for entry in storage.list()}
     _die_uploading(storage, weights)
-    assert [one.version for one in registry.versions("mnist")] == ["other"]
+    assert [one.version for one in model.versions()] == ["other"]
     with pytest.raises(NotFound):
-        registry.resolve("mnist", "dying")
-    assert registry.gc("mnist") == [], "young: it may still be in the making"
+        model.version("dying")
+    assert model.gc() == [], "young: it may still be in the making"
     time.sleep(1.1)  # servers tell times in whole seconds
-    found = registry.gc("mnist", grace=now)
+    found = model.gc(grace=now)
     assert sum(one.size for one in found) >= 200
-    assert registry.gc("mnist", grace=now) == found, "a dry run deletes nothing"
-    assert len(registry.gc("mnist", grace=now, delete=True)) == len(found)
-    assert registry.gc("mnist", grace=now) == []
+    assert model.gc(grace=now) == found, "a dry run deletes nothing"
+    assert len(model.gc(grace=now, delete=True)) == len(found)
+    assert model.gc(grace=now) == []
     assert {entry.key for entry in storage.list()} - before <= {"models/mnist/index.json"}
-    assert list(registry.verify("mnist")) == []
+    assert list(model.verify()) == []
 
 
 def test_an_upload_killed_half_way_can_be_repeated(
@@ -92,7 +92,7 @@ def test_an_upload_killed_half_way_can_be_repeated(
     weights = tmp_path / "weights"
     weights.write_bytes(b"w" * (9 << 20))
     _die_uploading(storage, weights)
-    registry = Registry(storage)
-    again = registry.upload("mnist", {"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"})
-    assert [one.version for one in registry.versions("mnist")] == [again.version]
-    assert list(registry.verify("mnist")) == []
+    model = Registry(storage)["mnist"]
+    again = model.upload({"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"})
+    assert [one.version for one in model.versions()] == [again.version]
+    assert list(model.verify()) == []

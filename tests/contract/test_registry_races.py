@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium.registry import PromotionRule, Registry, challenge, open_registry
+from podium.registry import Model, PromotionRule, Registry, open_registry
 from podium.storage import Storage
 
 LABELS = np.arange(500) % 10
@@ -22,23 +22,23 @@ def predictions(version: str) -> np.ndarray:
 
 def run(url: str, environ: dict[str, str], number: int, barrier: Any) -> None:
     os.environ.update(environ)
-    registry, name = open_registry(url), f"runner-{number}"
+    model, name = open_registry(url)["mnist"], f"runner-{number}"
     barrier.wait(120)
-    registry.upload("mnist", {"model.onnx": name.encode() * 1000}, {"run_id": name})
-    challenge(registry, "mnist", name, PromotionRule(), lambda one: predictions(one.version), LABELS)
+    model.upload({"model.onnx": name.encode() * 1000}, {"run_id": name})
+    model.challenge(name, PromotionRule(), lambda one: predictions(one.version), LABELS)
 
 
 def look_on(url: str, environ: dict[str, str], stop: Any, seen: Any) -> None:
     os.environ.update(environ)
-    registry, best = open_registry(url), 0
+    model, best = open_registry(url)["mnist"], 0
     while not stop.is_set():
-        if champion := registry.champion("mnist"):
-            assert registry.read(champion, "model.onnx") == champion.version.encode() * 1000
+        if champion := model.champion():
+            assert model.read(champion, "model.onnx") == champion.version.encode() * 1000
             best = max(best, int(champion.version.removeprefix("runner-")) + 1)
     seen.value = best
 
 
-def race(storage: Storage, runners: int) -> Registry:
+def race(storage: Storage, runners: int) -> Model:
     spawn = multiprocessing.get_context("forkserver")
     stop, seen, barrier = spawn.Event(), spawn.Value("i", 0), spawn.Barrier(runners)
     reader = spawn.Process(target=look_on, args=(storage.url, dict(os.environ), stop, seen))
@@ -53,14 +53,14 @@ def race(storage: Storage, runners: int) -> Registry:
     stop.set()
     reader.join(60)
     assert [process.exitcode for process in [*processes, reader]] == [0] * (runners + 1)
-    return Registry(storage)
+    return Registry(storage)["mnist"]
 
 
-def check(registry: Registry, runners: int) -> None:
+def check(model: Model, runners: int) -> None:
     """One winner at a time, every move of it in the history, nothing lost, the best on top."""
-    assert registry.resolve("mnist").version == f"runner-{runners - 1}"
-    assert len(registry.versions("mnist")) == runners
-    events = registry.history("mnist")
+    assert model.version().version == f"runner-{runners - 1}"
+    assert len(model.versions()) == runners
+    events = model.history()
     history = [event for event in events if event.event == "promotion"]
     assert {event.version for event in events} == {f"runner-{number}" for number in range(runners)}
     assert [event.sequence for event in history] == list(range(1, len(history) + 1))
@@ -68,7 +68,7 @@ def check(registry: Registry, runners: int) -> None:
     for before, after in itertools.pairwise(history):
         assert after.replaced == before.version
         assert after.evidence["only_challenger_right"] > after.evidence["only_champion_right"]
-    stored = {entry.key for entry in registry.storage.list("models/mnist/history/")}
+    stored = {entry.key for entry in model.storage.list("models/mnist/history/")}
     assert stored == {event.key for event in events}
 
 

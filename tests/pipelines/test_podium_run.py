@@ -66,7 +66,7 @@ def test_a_run_ends_with_a_champion_and_everything_in_one_place(home: Path, tiny
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["decision"]["outcome"] == "promoted"
-    champion = open_registry(home / "store").champion("mnist")
+    champion = open_registry(home / "store")["mnist"].champion()
     assert champion is not None
     assert champion.version == outcome["run"]
     assert champion.metadata["hyperparameters"]["batch-size"] == 32

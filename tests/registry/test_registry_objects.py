@@ -9,10 +9,9 @@ import pytest
 
 from podium.cli import model_tables, model_view
 from podium.errors import Damaged, InvalidInput
-from podium.registry import Registry, open_registry
-from podium.registry import record as records
+from podium.registry import Model, Record, Registry, open_registry
 from podium.registry import version as versions
-from podium.registry.difference import confused_pairs
+from podium.registry.comparison import confused_pairs
 from podium.registry.document import MAX_BYTES, seal
 
 NONSENSE: list[Any] = [5, -1, 1e308, 10**400, True, "x", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", [],
@@ -66,11 +65,11 @@ def test_nonsense_in_metadata_is_damage_or_can_be_shown() -> None:
 
 @pytest.mark.parametrize("event", ["promotion", "refusal"])
 def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
-    made = records.record(event, "mnist", "c", alias="champion" if event == "promotion" else None, evidence=EVIDENCE)
+    made = Record.new(event, "mnist", "c", alias="champion" if event == "promotion" else None, evidence=EVIDENCE)
     shown = 0
     for document in spoiled(made.document()):
         try:
-            record = records.parse(seal(document), "champion.json", "mnist")
+            record = Record.unseal(seal(document), "champion.json", "mnist")
         except Damaged:
             continue
         model_tables.paint(model_tables.history([record]))
@@ -80,7 +79,7 @@ def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
 
 
 def test_nonsense_in_a_tombstone_is_damage() -> None:
-    stone = versions.Tombstone(name="mnist", version="c", event=records.record("deletion", "mnist", "c"))
+    stone = versions.Tombstone(name="mnist", version="c", event=Record.new("deletion", "mnist", "c"))
     document = json.loads(stone.seal())
     del document["sha256"]
     for bad in spoiled(document):
@@ -92,8 +91,8 @@ def test_nonsense_in_a_tombstone_is_damage() -> None:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return open_registry(tmp_path / "store")
+def model(tmp_path: Path) -> Model:
+    return open_registry(tmp_path / "store")["mnist"]
 
 
 def nested(depth: int) -> Any:
@@ -119,39 +118,37 @@ def nested(depth: int) -> Any:
         ({"hyperparameters": [1]}, "hyperparameters must be an object"),
     ],
 )
-def test_metadata_that_no_reader_could_read_is_not_uploaded(
-    registry: Registry, metadata: dict[str, Any], said: str
-) -> None:
+def test_metadata_that_no_reader_could_read_is_not_uploaded(model: Model, metadata: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        registry.upload("mnist", {"model.onnx": b"m"}, metadata, "v")
-    assert list(registry.storage.list()) == []
+        model.upload({"model.onnx": b"m"}, metadata, "v")
+    assert list(model.storage.list()) == []
 
 
-def test_evidence_that_no_reader_could_read_is_not_written(registry: Registry) -> None:
-    registry.upload("mnist", {"model.onnx": b"m"}, {}, "v")
+def test_evidence_that_no_reader_could_read_is_not_written(model: Model) -> None:
+    model.upload({"model.onnx": b"m"}, {}, "v")
     with pytest.raises(InvalidInput, match="accuracy must be a number"):
-        registry.promote("mnist", "v", {"accuracy": "high"}, expect=None)
-    assert registry.champion("mnist") is None
+        model.promote("v", {"accuracy": "high"}, expect=None)
+    assert model.champion() is None
 
 
 @pytest.mark.parametrize("index", [b"[" * 100_000, b'{"versions": 5}', b'{"format": "podium.index/1", "versions": '
                                    b'{"v": {"created": "2026-01-02T03:04:05", "size": "x", "accuracy": []}}}'])  # fmt: skip
-def test_an_index_of_nonsense_is_made_again(registry: Registry, index: bytes) -> None:
-    registry.upload("mnist", {"model.onnx": b"m"}, {}, "v")
-    listed = registry.versions("mnist")
-    registry.storage.put("models/mnist/index.json", index)
-    assert registry.versions("mnist") == listed
+def test_an_index_of_nonsense_is_made_again(model: Model, index: bytes) -> None:
+    model.upload({"model.onnx": b"m"}, {}, "v")
+    listed = model.versions()
+    model.storage.put("models/mnist/index.json", index)
+    assert model.versions() == listed
     assert [one.size for one in listed] == [1]
 
 
-def test_names_nobody_can_have_given_are_left_out(registry: Registry, tmp_path: Path) -> None:
-    registry.upload("mnist", {"model.onnx": b"m"}, {}, "v")
+def test_names_nobody_can_have_given_are_left_out(model: Model, tmp_path: Path) -> None:
+    model.upload({"model.onnx": b"m"}, {}, "v")
     for place in ("models/b\nd/x", "models/mnist/versions/b\nd/metadata.json", "models/mnist/aliases/b\nd.json",
                   "models/mnist/history/b\nd.json"):  # fmt: skip
         (tmp_path / "store" / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "store" / place).write_text("{}")
-    assert registry.models() == ["mnist"]
-    assert [one.version for one in registry.versions("mnist")] == ["v"]
-    assert registry.aliases("mnist") == {}
-    assert registry.history("mnist") == []
-    assert len(list(registry.verify("mnist"))) == 1
+    assert Registry(model.storage).models() == ["mnist"]
+    assert [one.version for one in model.versions()] == ["v"]
+    assert model.aliases() == {}
+    assert model.history() == []
+    assert len(list(model.verify())) == 1

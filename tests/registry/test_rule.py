@@ -5,7 +5,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.registry import PromotionRule, decide
-from podium.registry.rule import mcnemar
+from podium.registry.comparison import mcnemar
 
 N = 1000
 LABELS = np.arange(N) % 10

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from podium.errors import Conflict, NotFound
-from podium.registry import Registry, open_registry
+from podium.registry import Model, Registry, open_registry
 from podium.storage import Storage
 
 NOW = timedelta(0)
@@ -17,25 +17,25 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
+def model(tmp_path: Path) -> Model:
     """Four versions; b is champion after a."""
-    registry = open_registry(tmp_path / "store")
+    model = open_registry(tmp_path / "store")["mnist"]
     for version in "abcd":
-        registry.upload("mnist", {"model.onnx": version.encode() * 100, "extra.json": b"{}"}, {"run_id": version})
-    registry.promote("mnist", "a", {}, expect=None)
-    registry.promote("mnist", "b", {}, expect="a")
-    return registry
+        model.upload({"model.onnx": version.encode() * 100, "extra.json": b"{}"}, {"run_id": version})
+    model.promote("a", {}, expect=None)
+    model.promote("b", {}, expect="a")
+    return model
 
 
-def everything(registry: Registry) -> dict[str, bytes]:
-    return {entry.key: registry.storage.get(entry.key) for entry in registry.storage.list()}
+def everything(model: Model) -> dict[str, bytes]:
+    return {entry.key: model.storage.get(entry.key) for entry in model.storage.list()}
 
 
-def age(registry: Registry, prefix: str, hours: float = 48) -> None:
+def age(model: Model, prefix: str, hours: float = 48) -> None:
     """Make files as old as if they had been written then."""
-    for entry in registry.storage.list(prefix):
+    for entry in model.storage.list(prefix):
         then = time.time() - hours * 3600
-        os.utime(registry.storage.root / entry.key, (then, then))  # type: ignore[attr-defined]
+        os.utime(model.storage.root / entry.key, (then, then))  # type: ignore[attr-defined]
 
 
 class Killed(BaseException):
@@ -65,9 +65,9 @@ class Dying:
         self._storage.delete(key, **options)
 
 
-def test_a_sound_registry_verifies_without_findings(registry: Registry) -> None:
+def test_a_sound_registry_verifies_without_findings(model: Model) -> None:
     read: list[int] = []
-    assert list(registry.verify("mnist", read.append)) == []
+    assert list(model.verify(read.append)) == []
     assert sorted(read) == [2, 2, 2, 2, 100, 100, 100, 100]
 
 
@@ -82,160 +82,156 @@ def test_a_sound_registry_verifies_without_findings(registry: Registry) -> None:
         ("versions/b/metadata.json", None, "points at b"),
     ],
 )
-def test_each_kind_of_damage_is_found_where_it_is(
-    registry: Registry, key: str, content: bytes | None, words: str
-) -> None:
+def test_each_kind_of_damage_is_found_where_it_is(model: Model, key: str, content: bytes | None, words: str) -> None:
     if content is None:
-        registry.storage.delete(f"models/mnist/{key}")
+        model.storage.delete(f"models/mnist/{key}")
     else:
-        registry.storage.put(f"models/mnist/{key}", content)
-    findings = list(registry.verify("mnist"))
+        model.storage.put(f"models/mnist/{key}", content)
+    findings = list(model.verify())
     (finding,) = [one for one in findings if words in one.what]
     assert finding.where == ("models/mnist/aliases/champion.json" if words == "points at b" else f"models/mnist/{key}")
 
 
-def test_a_lost_move_in_the_history_is_found(registry: Registry) -> None:
-    first = registry.history("mnist")[0]
-    registry.storage.delete(first.key)
-    assert [finding.what for finding in registry.verify("mnist")] == ["moves of champion are missing: [1]"]
+def test_a_lost_move_in_the_history_is_found(model: Model) -> None:
+    first = model.history()[0]
+    model.storage.delete(first.key)
+    assert [finding.what for finding in model.verify()] == ["moves of champion are missing: [1]"]
 
 
-def test_an_index_that_lies_is_found(registry: Registry) -> None:
-    registry.versions("mnist")
+def test_an_index_that_lies_is_found(model: Model) -> None:
+    model.versions()
     key = "models/mnist/index.json"
-    registry.storage.put(key, registry.storage.get(key).replace(b'"size":102', b'"size":103', 1))
-    (finding,) = registry.verify("mnist")
+    model.storage.put(key, model.storage.get(key).replace(b'"size":102', b'"size":103', 1))
+    (finding,) = model.verify()
     assert finding.where == key
 
 
-def test_an_unfinished_upload_is_garbage_after_the_grace_period_only(registry: Registry) -> None:
-    registry.storage.put("models/mnist/versions/half/model.onnx", b"x" * 10)
-    assert registry.gc("mnist") == []
-    age(registry, "models/mnist/versions/half")
-    (found,) = registry.gc("mnist")
+def test_an_unfinished_upload_is_garbage_after_the_grace_period_only(model: Model) -> None:
+    model.storage.put("models/mnist/versions/half/model.onnx", b"x" * 10)
+    assert model.gc() == []
+    age(model, "models/mnist/versions/half")
+    (found,) = model.gc()
     assert (found.version, found.why, found.size) == ("half", "unfinished upload", 10)
-    assert registry.storage.head("models/mnist/versions/half/model.onnx"), "a dry run deletes nothing"
-    registry.gc("mnist", delete=True)
-    assert list(registry.storage.list("models/mnist/versions/half")) == []
+    assert model.storage.head("models/mnist/versions/half/model.onnx"), "a dry run deletes nothing"
+    model.gc(delete=True)
+    assert list(model.storage.list("models/mnist/versions/half")) == []
 
 
-def test_collecting_never_touches_a_complete_version(registry: Registry) -> None:
-    age(registry, "models/")
-    before = everything(registry)
-    assert registry.gc("mnist", grace=NOW, delete=True) == []
-    assert everything(registry) == before
+def test_collecting_never_touches_a_complete_version(model: Model) -> None:
+    age(model, "models/")
+    before = everything(model)
+    assert model.gc(grace=NOW, delete=True) == []
+    assert everything(model) == before
 
 
-def test_an_upload_that_goes_on_while_it_is_collected_stays(registry: Registry) -> None:
-    registry.storage.put("models/mnist/versions/half/model.onnx", b"x")
-    age(registry, "models/mnist/versions/half")
+def test_an_upload_that_goes_on_while_it_is_collected_stays(model: Model) -> None:
+    model.storage.put("models/mnist/versions/half/model.onnx", b"x")
+    age(model, "models/mnist/versions/half")
 
     class Racing(Dying):
         def put(self, *args: object, **options: object) -> object:
-            registry.storage.put("models/mnist/versions/half/model.onnx", b"x")  # its uploader came back
+            model.storage.put("models/mnist/versions/half/model.onnx", b"x")  # its uploader came back
             return super().put(*args, **options)
 
-    assert Registry(Racing(registry.storage, 99)).gc("mnist", delete=True) == []  # type: ignore[arg-type]
-    keys = [entry.key for entry in registry.storage.list("models/mnist/versions/half")]
+    assert Registry(Racing(model.storage, 99))["mnist"].gc(delete=True) == []  # type: ignore[arg-type]
+    keys = [entry.key for entry in model.storage.list("models/mnist/versions/half")]
     assert keys == ["models/mnist/versions/half/model.onnx"]
 
 
-def test_a_temporary_file_of_a_killed_writer_is_collected(registry: Registry) -> None:
-    root = registry.storage.root  # type: ignore[attr-defined]
+def test_a_temporary_file_of_a_killed_writer_is_collected(model: Model) -> None:
+    root = model.storage.root  # type: ignore[attr-defined]
     left = root / "models/mnist/versions/a/.podium-0123.tmp"
     left.write_bytes(b"half")
-    assert registry.gc("mnist") == []
+    assert model.gc() == []
     then = time.time() - 48 * 3600
     os.utime(left, (then, then))
-    assert [found.why for found in registry.gc("mnist", delete=True)] == ["interrupted write"]
+    assert [found.why for found in model.gc(delete=True)] == ["interrupted write"]
     assert not left.exists()
-    assert list(registry.verify("mnist")) == []
+    assert list(model.verify()) == []
 
 
-def test_removing_a_version_leaves_a_record_and_nothing_else(registry: Registry) -> None:
-    registry.versions("mnist")
-    record = registry.remove("mnist", "c", reason="never used")
-    assert list(registry.storage.list("models/mnist/versions/c")) == []
-    assert [one.version for one in registry.versions("mnist")] == ["a", "b", "d"]
-    assert registry.history("mnist")[-1] == record
+def test_removing_a_version_leaves_a_record_and_nothing_else(model: Model) -> None:
+    model.versions()
+    record = model.delete("c", reason="never used")
+    assert list(model.storage.list("models/mnist/versions/c")) == []
+    assert [one.version for one in model.versions()] == ["a", "b", "d"]
+    assert model.history()[-1] == record
     assert (record.event, record.evidence["reason"]) == ("deletion", "never used")
-    assert list(registry.verify("mnist")) == []
+    assert list(model.verify()) == []
 
 
 @pytest.mark.parametrize("version", ["a", "b"])
-def test_the_champion_and_where_it_would_roll_back_to_cannot_be_removed(registry: Registry, version: str) -> None:
-    before = everything(registry)
+def test_the_champion_and_where_it_would_roll_back_to_cannot_be_removed(model: Model, version: str) -> None:
+    before = everything(model)
     with pytest.raises(Conflict, match="needed by an alias"):
-        registry.remove("mnist", version)
-    assert everything(registry) == before
+        model.delete(version)
+    assert everything(model) == before
 
 
 @pytest.mark.parametrize("changes", range(7))
-def test_a_removal_killed_at_any_step_is_finished_by_the_next_collection(registry: Registry, changes: int) -> None:
-    registry.versions("mnist")
+def test_a_removal_killed_at_any_step_is_finished_by_the_next_collection(model: Model, changes: int) -> None:
+    model.versions()
     with suppress(Killed):
-        Registry(Dying(registry.storage, changes)).remove("mnist", "c")  # type: ignore[arg-type]
+        Registry(Dying(model.storage, changes))["mnist"].delete("c")  # type: ignore[arg-type]
     begun = changes > 0
     if begun:
         with pytest.raises(NotFound):
-            registry.resolve("mnist", "c")
-    registry.gc("mnist", grace=NOW, delete=True)
-    assert [one.version for one in registry.versions("mnist")] == (["a", "b", "d"] if begun else ["a", "b", "c", "d"])
-    assert [event.version for event in registry.history("mnist") if event.event == "deletion"] == (
-        ["c"] if begun else []
-    )
-    assert list(registry.verify("mnist")) == []
+            model.version("c")
+    model.gc(grace=NOW, delete=True)
+    assert [one.version for one in model.versions()] == (["a", "b", "d"] if begun else ["a", "b", "c", "d"])
+    assert [event.version for event in model.history() if event.event == "deletion"] == (["c"] if begun else [])
+    assert list(model.verify()) == []
 
 
-def test_a_version_promoted_while_it_is_removed_stays(registry: Registry) -> None:
+def test_a_version_promoted_while_it_is_removed_stays(model: Model) -> None:
     class Racing(Dying):
         def put(self, *args: object, **options: object) -> object:
             if self._left == 5:  # just before the tombstone is written
-                registry.promote("mnist", "c", {}, expect="b")
+                model.promote("c", {}, expect="b")
             return super().put(*args, **options)
 
     with pytest.raises(Conflict):
-        Registry(Racing(registry.storage, 5)).remove("mnist", "c")  # type: ignore[arg-type]
-    assert registry.resolve("mnist").version == "c"
-    assert list(registry.verify("mnist")) == []
+        Registry(Racing(model.storage, 5))["mnist"].delete("c")  # type: ignore[arg-type]
+    assert model.version().version == "c"
+    assert list(model.verify()) == []
 
 
-def test_a_promotion_to_a_version_that_is_just_removed_is_undone(registry: Registry) -> None:
+def test_a_promotion_to_a_version_that_is_just_removed_is_undone(model: Model) -> None:
     class Racing(Dying):
         def put(self, *args: object, **options: object) -> object:
             if self._left == 9:
-                registry.remove("mnist", "c")
+                model.delete("c")
             return super().put(*args, **options)
 
     with pytest.raises(NotFound, match="being deleted"):
-        Registry(Racing(registry.storage, 9)).promote("mnist", "c", {}, expect="b")  # type: ignore[arg-type]
-    assert registry.resolve("mnist").version == "b"
-    assert list(registry.verify("mnist")) == []
-    assert registry.rollback("mnist").version == "a"
+        Registry(Racing(model.storage, 9))["mnist"].promote("c", {}, expect="b")  # type: ignore[arg-type]
+    assert model.version().version == "b"
+    assert list(model.verify()) == []
+    assert model.rollback().version == "a"
 
 
-def test_retiring_keeps_the_newest_and_everything_an_alias_needs(registry: Registry) -> None:
-    registry.alias("mnist", "staging", "c")
-    registry.upload("mnist", {"model.onnx": b"e"}, {"run_id": "e"})
-    registry.upload("mnist", {"model.onnx": b"f"}, {"run_id": "f"})
-    assert registry.retire("mnist", keep=1) == [], "all are young"
-    assert [found.version for found in registry.retire("mnist", keep=1, grace=NOW)] == ["d", "e"]
-    assert len(registry.versions("mnist")) == 6, "a dry run deletes nothing"
-    assert [found.version for found in registry.retire("mnist", keep=2, grace=NOW, delete=True)] == ["d"]
-    assert [one.version for one in registry.versions("mnist")] == ["a", "b", "c", "e", "f"]
-    assert registry.rollback("mnist").version == "a"
+def test_retiring_keeps_the_newest_and_everything_an_alias_needs(model: Model) -> None:
+    model.alias("staging", "c")
+    model.upload({"model.onnx": b"e"}, {"run_id": "e"})
+    model.upload({"model.onnx": b"f"}, {"run_id": "f"})
+    assert model.retire(keep=1) == [], "all are young"
+    assert [found.version for found in model.retire(keep=1, grace=NOW)] == ["d", "e"]
+    assert len(model.versions()) == 6, "a dry run deletes nothing"
+    assert [found.version for found in model.retire(keep=2, grace=NOW, delete=True)] == ["d"]
+    assert [one.version for one in model.versions()] == ["a", "b", "c", "e", "f"]
+    assert model.rollback().version == "a"
 
 
-def test_what_left_an_alias_in_the_grace_period_is_not_retired(registry: Registry) -> None:
+def test_what_left_an_alias_in_the_grace_period_is_not_retired(model: Model) -> None:
     for version, before in (("c", "b"), ("d", "c")):
-        registry.promote("mnist", version, {}, expect=before)
-    registry.upload("mnist", {"model.onnx": b"e"}, {"run_id": "e"})
-    assert registry.retire("mnist", keep=1, grace=timedelta(minutes=1)) == []
-    assert [found.version for found in registry.retire("mnist", keep=1, grace=NOW)] == ["a", "b"]
+        model.promote(version, {}, expect=before)
+    model.upload({"model.onnx": b"e"}, {"run_id": "e"})
+    assert model.retire(keep=1, grace=timedelta(minutes=1)) == []
+    assert [found.version for found in model.retire(keep=1, grace=NOW)] == ["a", "b"]
 
 
-def test_collecting_never_reaches_behind_a_link(registry: Registry, tmp_path: Path) -> None:
-    root = registry.storage.root  # type: ignore[attr-defined]
+def test_collecting_never_reaches_behind_a_link(model: Model, tmp_path: Path) -> None:
+    root = model.storage.root  # type: ignore[attr-defined]
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "theirs").write_bytes(b"theirs")
@@ -246,28 +242,28 @@ def test_collecting_never_reaches_behind_a_link(registry: Registry, tmp_path: Pa
     (half / "file").symlink_to(outside / "theirs")
     (root / "models/mnist/versions/whole").symlink_to(outside)
     (root / "models/linked").symlink_to(outside)
-    age(registry, "models/mnist/versions/half")
-    assert [found.version for found in registry.gc("mnist", grace=NOW, delete=True)] == ["half"]
+    age(model, "models/mnist/versions/half")
+    assert [found.version for found in model.gc(grace=NOW, delete=True)] == ["half"]
     assert (outside / "theirs").read_bytes() == b"theirs"
-    assert registry.models() == ["mnist"]
-    assert [finding.where for finding in registry.verify("mnist") if "symbolic link" in finding.what] == [
+    assert Registry(model.storage).models() == ["mnist"]
+    assert [finding.where for finding in model.verify() if "symbolic link" in finding.what] == [
         "models/mnist/versions/half/file", "models/mnist/versions/half/folder", "models/mnist/versions/whole",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("file", ["model.onnx", "metadata.json"])
-def test_a_collector_asleep_before_a_deletion_deletes_nothing_new(registry: Registry, file: str) -> None:
-    registry.storage.put("models/mnist/versions/half/model.onnx", b"model")
-    age(registry, "models/mnist/versions/half")
+def test_a_collector_asleep_before_a_deletion_deletes_nothing_new(model: Model, file: str) -> None:
+    model.storage.put("models/mnist/versions/half/model.onnx", b"model")
+    age(model, "models/mnist/versions/half")
 
     class Sleepy(Dying):
         def delete(self, key: str, **options: str | None) -> None:
             if key.endswith(file):
-                registry.gc("mnist", grace=NOW, delete=True)
-                registry.upload("mnist", {"model.onnx": b"model"}, {}, "half")
-                registry.promote("mnist", "half", {}, expect="b")
+                model.gc(grace=NOW, delete=True)
+                model.upload({"model.onnx": b"model"}, {}, "half")
+                model.promote("half", {}, expect="b")
             super().delete(key, **options)
 
-    assert Registry(Sleepy(registry.storage, 99)).gc("mnist", delete=True) == []  # type: ignore[arg-type]
-    assert registry.resolve("mnist").version == "half"
-    assert list(registry.verify("mnist")) == []
+    assert Registry(Sleepy(model.storage, 99))["mnist"].gc(delete=True) == []  # type: ignore[arg-type]
+    assert model.version().version == "half"
+    assert list(model.verify()) == []

@@ -10,7 +10,7 @@ from PIL import Image
 
 from podium.data import artifact
 from podium.data.pictures import prepare_picture
-from podium.scoring import Model
+from podium.scoring import OnnxModel
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
 from drawing import FONTS, as_jpeg, draw, in_uneven_light, tight
@@ -19,19 +19,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def model(mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
+def model(mnist: Path, tmp_path_factory: pytest.TempPathFactory) -> OnnxModel:
     target = tmp_path_factory.mktemp("model")
     command = [sys.executable, "-m", "podium.trainer", "--data", str(mnist), "--output", str(target), "--model", "fast"]
     subprocess.run([*command, "--epochs", "2"], check=True, timeout=800, capture_output=True)
-    return Model(target / "model.onnx")
+    return OnnxModel(target / "model.onnx")
 
 
-def share_read(model: Model, pictures: list[Image.Image], labels: list[int]) -> float:
+def share_read(model: OnnxModel, pictures: list[Image.Image], labels: list[int]) -> float:
     images = np.stack([prepare_picture(picture) for picture in pictures])
     return float((model.logits(images).argmax(1) == labels).mean())
 
 
-def test_handwriting_saved_as_pictures_is_read_as_well_as_the_images_themselves(model: Model, mnist: Path) -> None:
+def test_handwriting_saved_as_pictures_is_read_as_well_as_the_images_themselves(model: OnnxModel, mnist: Path) -> None:
     part = artifact.load(mnist, "validation")
     images, labels = part.images[::12], part.labels[::12].tolist()
     before = float((model.logits(images).argmax(1) == labels).mean())
@@ -40,7 +40,7 @@ def test_handwriting_saved_as_pictures_is_read_as_well_as_the_images_themselves(
     assert share_read(model, [Image.fromarray(image) for image in images], labels) >= before - 0.01
 
 
-def test_printed_digits_are_read_in_every_font_and_light(model: Model) -> None:
+def test_printed_digits_are_read_in_every_font_and_light(model: OnnxModel) -> None:
     drawn = [(draw(digit, font), digit) for font in FONTS for digit in range(10)]
     inverted = [
         (draw(digit, font, ink=(255, 255, 255), paper=(0, 40, 0)), digit) for font in FONTS for digit in range(10)

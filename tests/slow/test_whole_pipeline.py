@@ -30,7 +30,7 @@ def podium_run(home: Path, *words: str) -> dict[str, Any]:
 
 
 def champion(home: Path) -> Version:
-    found = open_registry(home / "store").champion("mnist")
+    found = open_registry(home / "store")["mnist"].champion()
     assert found is not None
     return found
 
@@ -82,11 +82,11 @@ def test_three_trials_and_two_ranks_really_ran(home: Path, first: dict[str, Any]
 
 
 def test_the_promoted_bytes_are_the_winning_candidates(home: Path, first: dict[str, Any]) -> None:
-    version, registry = champion(home), open_registry(home / "store")
+    version, model = champion(home), open_registry(home / "store")["mnist"]
     assert first["decision"]["outcome"] == "promoted"
     assert version.version == first["run"]
     for name in ("model.onnx", "model.safetensors"):
-        assert registry.read(version, name) == winners_own_file(home, first, name).read_bytes()
+        assert model.read(version, name) == winners_own_file(home, first, name).read_bytes()
     best = max(first["candidates"], key=lambda one: (one["validation"]["accuracy"], -one["validation"]["loss"]))
     assert first["winner"]["name"] == best["name"]
     assert len(first["candidates"]) == 2
@@ -96,7 +96,7 @@ def test_the_accuracy_told_is_what_the_champions_bytes_do(home: Path, first: dic
     part = artifact.load(mnist, "test")
     assert len(part.labels) == 10000
     folder = home / "champion"
-    open_registry(home / "store").fetch("mnist", "champion", folder)
+    open_registry(home / "store")["mnist"].fetch("champion", folder)
     again = score(folder / "model.onnx", part.images, part.labels)
     assert again.accuracy == first["test"]["accuracy"] == champion(home).metadata["metrics"]["accuracy"]
     assert again.accuracy > 0.9  # the best of three short trials is not a good one

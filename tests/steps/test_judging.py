@@ -122,7 +122,7 @@ def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
 
 def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any]], tmp_path: Path) -> None:
     version = uploaded(tmp_path)
-    stored = open_registry(tmp_path / "store").resolve("tiny", version)
+    stored = open_registry(tmp_path / "store")["tiny"].version(version)
     assert version == RUN
     assert set(stored.files) >= {"model.onnx", "model.safetensors", "metrics.json", "origin.json", PREDICTIONS}
     told = stored.metadata
@@ -137,7 +137,7 @@ def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any
 
 def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> None:
     assert uploaded(tmp_path) == uploaded(tmp_path)
-    assert len(open_registry(tmp_path / "store").versions("tiny")) == 1
+    assert len(open_registry(tmp_path / "store")["tiny"].versions()) == 1
 
 
 def test_the_first_version_becomes_champion_and_stays_it_when_asked_again(
@@ -148,9 +148,9 @@ def test_the_first_version_becomes_champion_and_stays_it_when_asked_again(
     assert (first.outcome, told["champion"], told["compared_with"]) == ("promoted", version, None)
     again, told = challenge(tiny_dataset, tmp_path, version)
     assert (again.outcome, told["champion"]) == ("promoted", version)
-    registry = open_registry(tmp_path / "store")
-    assert len(registry.history("tiny")) == 1
-    assert registry.champion("tiny").version == version  # type: ignore[union-attr]
+    model = open_registry(tmp_path / "store")["tiny"]
+    assert len(model.history()) == 1
+    assert model.champion().version == version  # type: ignore[union-attr]
 
 
 def test_a_weaker_challenger_leaves_the_champion_where_it_is(
@@ -182,9 +182,9 @@ def test_a_champion_of_other_test_images_is_run_again_on_ours(
 
 def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
     version = uploaded(tmp_path)
-    with pytest.raises(InvalidInput, match="criterion is one of"):
+    with pytest.raises(InvalidInput, match="'bettr' is not a criterion"):
         challenge(tiny_dataset, tmp_path, version, rule="bettr")
-    assert open_registry(tmp_path / "store").champion("tiny") is None
+    assert open_registry(tmp_path / "store")["tiny"].champion() is None
     assert not (tmp_path / "decision").exists()
 
 

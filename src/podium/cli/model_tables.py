@@ -95,7 +95,7 @@ def history(records: "Iterable[Record]") -> list[str]:
 
 def why(record: "Record") -> str:
     """Say on what grounds something happened."""
-    from podium.registry.rule import p_words
+    from podium.registry.comparison import p_words
 
     grounds = record.grounds
     if grounds.accuracy is None:

@@ -1,4 +1,4 @@
-"""The commands of `podium models` that change something or read everything."""
+"""The commands of `podium models` that change or verify models."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli import model_tables as draw
-from podium.cli.registry_options import names, open_registry, output, progress_bar, registry_options
+from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
 from podium.errors import require
 from podium.terminal import echo
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from podium.registry import Record
 
 
-def _tell(record: "Record", as_json: bool) -> None:
+def _show(record: "Record", as_json: bool) -> None:
     text = f"{record.alias} of {record.name}: {record.version}" + (
         f", instead of {record.replaced}" if record.replaced else ""
     )
@@ -27,14 +27,14 @@ def _tell(record: "Record", as_json: bool) -> None:
 @click.command()
 @click.argument("name")
 @click.argument("version")
-@click.option("--rule", help="Promote only if this holds: better, not-worse, significant,p=0.01, ….")
-@click.option("--data", help="Dataset for the comparison, if what the two predicted is not stored.")
+@click.option("--rule", help="Promote only by this rule: better, not-worse, significant,p=0.01, ….")
+@click.option("--data", help="Dataset for the comparison, if the predictions of the two are not stored.")
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @registry_options
 def promote(
     name: str, version: str, rule: str | None, data: str | None, reason: str, storage: str | None, as_json: bool
 ) -> None:
-    """Make a version champion: because you say so, or if a rule holds against the champion of now.
+    """Make a version champion: unconditionally, or if it beats the present champion by a rule.
 
     VERSION may be an alias, for what it points at.
 
@@ -46,34 +46,35 @@ def promote(
     from podium.errors import Failed
     from podium.steps.compare import contest
 
-    registry = open_registry(storage)
-    version = registry.resolve(name, version).version
+    model = open_registry(storage)[name]
+    version = model.version(version).version
     if rule is None:
-        held = registry.aliases(name).get("champion")
-        _tell(registry.promote(name, version, {"reason": reason}, held.points_at if held else None), as_json)
+        held = model.aliases().get("champion")
+        _show(model.promote(version, {"reason": reason}, held.points_at if held else None), as_json)
         return
-    ended = contest(registry, name, version, rule, data, {"reason": reason})
+    ended = contest(model, version, rule, data, {"reason": reason})
     echo(str(ended.decision), err=True)
     if ended.record is None:
-        raise Failed(f"{version} of {name} must meet the rule to replace {ended.champion or 'nobody'}, but does not")
-    _tell(ended.record, as_json)
+        champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
+        raise Failed(f"{version} of {name} does not meet the rule; {champion}")
+    _show(ended.record, as_json)
 
 
 @click.command()
 @click.argument("name")
-@click.option("--to", help="Which version; the champion before this one if missing.")
+@click.option("--to", help="The version to return to; the previous champion if missing.")
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @registry_options
 def rollback(name: str, to: str | None, reason: str, storage: str | None, as_json: bool) -> None:
-    """Make the champion before this one champion again, after verifying it.
+    """Make the previous champion champion again, after verifying it.
 
-    Twice goes back two steps.
+    Rolling back twice goes back two steps.
 
     \b
     Examples:
       podium models rollback mnist --reason "bad at sevens in production"
     """
-    _tell(open_registry(storage).rollback(name, to, reason), as_json)
+    _show(open_registry(storage)[name].rollback(to, reason), as_json)
 
 
 @click.command()
@@ -83,13 +84,13 @@ def rollback(name: str, to: str | None, reason: str, storage: str | None, as_jso
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @registry_options
 def alias(name: str, alias_name: str, ref: str, reason: str, storage: str | None, as_json: bool) -> None:
-    """Point an alias of your own at a version, or at what another alias points at.
+    """Point an alias of your own at a version, or at the target of another alias.
 
     \b
     Examples:
       podium models alias mnist staging champion
     """
-    _tell(open_registry(storage).alias(name, alias_name, ref, reason), as_json)
+    _show(open_registry(storage)[name].alias(alias_name, ref, reason), as_json)
 
 
 @click.command()
@@ -103,9 +104,8 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
       podium models verify
       podium models verify mnist --json
     """
-    registry = open_registry(storage)
-    models = names(registry, name)
-    total = sum(one.size for model in models for one in registry.versions(model))
+    models = select_models(open_registry(storage), name)
+    total = sum(summary.size for model in models for summary in model.versions())
     counted = [0, 0]
     with progress_bar(total) as moved:
 
@@ -113,11 +113,11 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
             counted[0], counted[1] = counted[0] + 1, counted[1] + size
             moved(size)
 
-        findings = [finding for model in models for finding in registry.verify(model, checked)]
-    value = {"files": counted[0], "bytes": counted[1], "findings": [asdict(one) for one in findings]}
-    lines = [f"{one.where}\n  {one.what}" for one in findings]
-    told = f"{draw.counted(len(models), 'model')}, {draw.counted(counted[0], 'file')}, {draw.size(counted[1])}"
-    lines.append(f"{told}: {draw.counted(len(findings), 'finding') if findings else 'no findings'}")
+        findings = [finding for model in models for finding in model.verify(checked)]
+    value = {"files": counted[0], "bytes": counted[1], "findings": [asdict(finding) for finding in findings]}
+    lines = [f"{finding.where}\n  {finding.what}" for finding in findings]
+    counts = f"{draw.counted(len(models), 'model')}, {draw.counted(counted[0], 'file')}, {draw.size(counted[1])}"
+    lines.append(f"{counts}: {draw.counted(len(findings), 'finding') if findings else 'no findings'}")
     output(as_json, value, lambda: "\n".join(lines))
     if findings:
         sys.exit(1)
@@ -129,31 +129,30 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
 def repair(name: str | None, storage: str | None, as_json: bool) -> None:
     """Restore damaged aliases from the history, and the history from the aliases.
 
-    The last move of each alias is stored twice. What neither copy gives back is named, and the exit code is 1.
+    The last move of each alias is stored twice. What cannot be restored is listed, and the exit code is 1.
 
     \b
     Examples:
       podium models repair
       podium models repair mnist --json
     """
-    registry = open_registry(storage)
-    repairs = [one for model in names(registry, name) for one in registry.repair(model)]
-    lines = [f"{one.where}\n  {one.what}" for one in repairs] or ["nothing to repair"]
-    output(as_json, [asdict(one) for one in repairs], lambda: "\n".join(lines))
-    if not all(one.restored for one in repairs):
+    repairs = [repair for model in select_models(open_registry(storage), name) for repair in model.repair()]
+    lines = [f"{repair.where}\n  {repair.what}" for repair in repairs] or ["nothing to repair"]
+    output(as_json, [asdict(repair) for repair in repairs], lambda: "\n".join(lines))
+    if not all(repair.restored for repair in repairs):
         sys.exit(1)
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--delete", is_flag=True, help="Delete it; otherwise it is only told.")
-@click.option("--grace", default=24.0, show_default=True, help="Hours: leave alone what is younger.")
-@click.option("--keep", type=click.IntRange(1), help="Also retire versions beyond the newest N that nothing needs.")
+@click.option("--delete", is_flag=True, help="Delete it; otherwise it is only listed.")
+@click.option("--grace", default=24.0, show_default=True, help="Hours; what is younger is left alone.")
+@click.option("--keep", type=click.IntRange(1), help="Also retire unneeded versions beyond the newest N.")
 @registry_options
 def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: str | None, as_json: bool) -> None:
-    """Find what killed uploads left and, with --keep, versions nobody needs. Deletes only with --delete.
+    """Find leftovers of killed uploads and, with --keep, unneeded versions. Deletes only with --delete.
 
-    What an alias points at, where a rollback would go, and what is younger than the grace period stays in any case.
+    The targets of aliases and of a rollback, and what is younger than the grace period, always stay.
 
     \b
     Examples:
@@ -161,20 +160,21 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
       podium models gc mnist --keep 20 --delete
     """
     require(0 <= grace <= 1e6, "0 <= grace <= 1000000", "hours", grace=grace)
-    registry, hours = open_registry(storage), timedelta(hours=grace)
-    found = []
-    for model in names(registry, name):
-        found += registry.gc(model, grace=hours, delete=delete)
+    age = timedelta(hours=grace)
+    garbage = []
+    for model in select_models(open_registry(storage), name):
+        garbage += model.gc(grace=age, delete=delete)
         if keep:
-            found += registry.retire(model, keep=keep, grace=hours, delete=delete)
+            garbage += model.retire(keep=keep, grace=age, delete=delete)
     if as_json:
-        echo(json.dumps({"deleted": delete, "garbage": [asdict(one) for one in found]}, indent=1, default=str))
+        echo(json.dumps({"deleted": delete, "garbage": [asdict(item) for item in garbage]}, indent=1, default=str))
         return
-    rows = [(one.why, draw.size(one.size), draw.when(one.modified), one.where) for one in found]
+    rows = [(item.why, draw.size(item.size), draw.when(item.modified), item.where) for item in garbage]
     if rows:
         echo(draw.table(("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), rows))
-    total = draw.size(sum(one.size for one in found))
-    echo(f"{draw.counted(len(found), 'thing')}, {total}{' deleted' if delete else '; nothing deleted, say --delete'}")
+    total = draw.size(sum(item.size for item in garbage))
+    ending = " deleted" if delete else "; nothing deleted, add --delete"
+    echo(f"{draw.counted(len(garbage), 'thing')}, {total}{ending}")
 
 
 COMMANDS = (promote, rollback, alias, verify, repair, gc)

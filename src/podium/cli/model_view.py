@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from podium.registry import Record, Version
-    from podium.registry.difference import Difference, Flip
+    from podium.registry.comparison import Difference, Flip
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"
@@ -130,7 +130,7 @@ def difference(
         pictures: Those of the test part, uint8 [n, rows, columns].
         drawn: How many of them to draw each way.
     """
-    from podium.registry.rule import p_words
+    from podium.registry.comparison import p_words
 
     figures = found.figures
     gained, lost, images = figures["only_challenger_right"], figures["only_champion_right"], figures["images"]

@@ -1,4 +1,4 @@
-"""`podium models`: look at versions, compare them, and say which is champion."""
+"""`podium models`: show versions, compare them, and choose the champion."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import click
 from podium.cli import model_tables as tables
 from podium.cli import model_view as view
 from podium.cli.model_upkeep import COMMANDS
-from podium.cli.registry_options import names, open_registry, output, progress_bar, registry_options
+from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,21 +31,21 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
     """
     registry = open_registry(storage)
     if name:
-        names(registry, name)
-        summaries, aliases = registry.versions(name), registry.aliases(name)
+        (model,) = select_models(registry, name)
+        summaries, aliases = model.versions(), model.aliases()
         pointing = {alias: record.version for alias, record in aliases.items()}
         output(
             as_json,
-            {"name": name, "aliases": pointing, "versions": [vars(one) for one in summaries]},
+            {"name": name, "aliases": pointing, "versions": [vars(summary) for summary in summaries]},
             lambda: tables.versions(summaries, aliases),
         )
         return
     rows: list[dict[str, Any]] = []
-    for model in registry.models():
-        champion = registry.aliases(model).get("champion")
+    for model in select_models(registry, None):
+        champion = model.aliases().get("champion")
         rows.append({
-            "name": model,
-            "versions": len(registry.versions(model)),
+            "name": model.name,
+            "versions": len(model.versions()),
             "champion": champion.version if champion else None,
             "since": champion.time if champion else None,
         })  # fmt: skip
@@ -70,16 +70,16 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
       podium models show mnist
       podium models show mnist champion --json
     """
-    from podium.registry.difference import confused_pairs
+    from podium.registry.comparison import confused_pairs
 
-    registry = open_registry(storage)
-    version = registry.resolve(name, ref)
+    model = open_registry(storage)[name]
+    version = model.version(ref)
     matrix, classes = version.facts.confusion, version.facts.classes
     pairs = confused_pairs(matrix, classes) if matrix else []
     output(
         as_json,
         {**version.document(), "most_confused": pairs},
-        lambda: tables.paint([*view.version(version, registry.aliases(name)), *_report(matrix, classes, pairs)]),
+        lambda: tables.paint([*view.version(version, model.aliases()), *_report(matrix, classes, pairs)]),
     )
 
 
@@ -93,11 +93,15 @@ def _report(matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list
 @click.argument("name")
 @click.argument("first")
 @click.argument("second")
-@click.option("--data", help="Dataset to run both on, if what they predicted is not stored, or of other pictures.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Name every picture that flipped, not only the most frequent kinds."
+    "--data", help="Dataset to run both on, if their predictions are not stored, or are of different pictures."
 )
-@click.option("--draw", type=click.IntRange(0), default=0, help="Draw so many pictures that flipped each way (--data).")
+@click.option(
+    "--all", "everything", is_flag=True, help="List every picture that flipped, not only the most frequent kinds."
+)
+@click.option(
+    "--draw", type=click.IntRange(0), default=0, help="Draw this many pictures that flipped each way (--data)."
+)
 @registry_options
 def diff(
     name: str,
@@ -111,8 +115,8 @@ def diff(
 ) -> None:
     """Compare two versions on the same test pictures: paired test, classes, pictures that flipped.
 
-    FIRST and SECOND are versions or aliases. What a version predicted in its own evaluation is stored with it; two
-    versions that were evaluated on other pictures need --data, and are run again.
+    FIRST and SECOND are versions or aliases. The predictions of a version's own evaluation are stored with it; two
+    versions that were evaluated on different pictures need --data, and are run again.
 
     \b
     Examples:
@@ -120,24 +124,25 @@ def diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --json
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
-    from podium.errors import require
-    from podium.registry.difference import difference
+    from podium.errors import InvalidInput
+    from podium.registry.comparison import difference
     from podium.steps.compare import predictions
 
-    require(not draw or data is not None, "pictures are drawn from a dataset", "say where it is: --data URI", draw=draw)
-    registry = open_registry(storage)
-    versions = registry.resolve(name, first), registry.resolve(name, second)
-    seen = predictions(registry, versions, data)
-    found = difference(seen.labels, seen.predicted[0], seen.predicted[1], seen.classes)
+    if draw and data is None:
+        raise InvalidInput(f"--draw {draw} needs the pictures of a dataset", "add --data URI")
+    model = open_registry(storage)[name]
+    versions = model.version(first), model.version(second)
+    seen = predictions(model, versions, data)
+    change = difference(seen.labels, seen.predicted[0], seen.predicted[1], seen.classes)
     called = [
-        one.version if one.version == ref else f"{one.version} ({ref})"
-        for one, ref in zip(versions, (first, second), strict=True)
+        version.version if version.version == ref else f"{version.version} ({ref})"
+        for version, ref in zip(versions, (first, second), strict=True)
     ]
-    flips = {"gained": [vars(one) for one in found.gained], "lost": [vars(one) for one in found.lost]}
+    flips = {"gained": [vars(flip) for flip in change.gained], "lost": [vars(flip) for flip in change.lost]}
     output(
         as_json,
-        {"name": name, "first": versions[0].version, "second": versions[1].version, **found.figures, **flips},
-        lambda: tables.paint(view.difference(found, called, 1 << 30 if everything else 5, seen.images, draw)),
+        {"name": name, "first": versions[0].version, "second": versions[1].version, **change.figures, **flips},
+        lambda: tables.paint(view.difference(change, called, 1 << 30 if everything else 5, seen.images, draw)),
     )
 
 
@@ -152,9 +157,9 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
       podium models history mnist
       podium models history mnist --json
     """
-    registry = open_registry(storage)
-    records = [record for one in names(registry, name) for record in registry.history(one)]
-    output(as_json, [one.document() for one in records], lambda: tables.paint(tables.history(records)))
+    (model,) = select_models(open_registry(storage), name)
+    records = model.history()
+    output(as_json, [record.document() for record in records], lambda: tables.paint(tables.history(records)))
 
 
 @models.command()
@@ -169,10 +174,10 @@ def export(name: str, ref: str, directory: Path, storage: str | None, as_json: b
     Examples:
       podium models export mnist champion ./champion
     """
-    registry = open_registry(storage)
-    version = registry.resolve(name, ref)
+    model = open_registry(storage)[name]
+    version = model.version(ref)
     with progress_bar(version.size) as moved:
-        registry.fetch(name, version.version, directory, progress=moved)
+        model.fetch(version.version, directory, progress=moved)
     output(as_json, {"directory": str(directory), **version.document()}, lambda: str(directory))
 
 

@@ -60,9 +60,9 @@ def predict(
     if file:
         model, source = file, str(file)
     else:
-        registry = open_registry(storage)
-        version = registry.resolve(name, alias)
-        model, known = registry.read(version, "model.onnx"), version.facts
+        registered = open_registry(storage)[name]
+        version = registered.version(alias)
+        model, known = registered.read(version, "model.onnx"), version.facts
         source = f"{name} {version.version}"
     trained_on = dataset or (known.dataset if known else None)
     if trained_on is None:

@@ -1,4 +1,4 @@
-"""What the commands of `podium models` share."""
+"""Options and output that the commands of `podium models` share."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import click
 from podium.terminal import console, echo
 
 if TYPE_CHECKING:
-    from podium.registry import Registry
+    from podium.registry import Model, Registry
 
 
 def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,38 +25,37 @@ def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_registry(storage: str | None) -> "Registry":
-    """Open the registry the options name."""
+    """Open the registry at --storage."""
     from podium import registry
     from podium.settings import Settings
 
     return registry.open_registry(storage or Settings.from_environment().storage)
 
 
-def names(registry: "Registry", name: str | None) -> list[str]:
-    """Return the model named, or all.
+def select_models(registry: "Registry", name: str | None) -> "list[Model]":
+    """Return the named model, or all.
 
     Raises:
-        NotFound: There is no such model; a wrong name must not pass for a model in order.
+        NotFound: There is no such model; a misspelled name must not look like a model without findings.
     """
     from podium.errors import NotFound
 
-    there = registry.models()
-    if name is None or name in there:
-        return there if name is None else [name]
-    raise NotFound(
-        f"{registry.storage.url} must hold a model {name}, but does not",
-        f"models there: {', '.join(there) or 'none'}",
-    )
+    names = registry.models()
+    if name is None:
+        return [registry[known] for known in names]
+    if name in names:
+        return [registry[name]]
+    raise NotFound(f"there is no model {name} in {registry.storage.url}", f"models there: {', '.join(names) or 'none'}")
 
 
 def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
-    """Print a value as JSON or its text."""
+    """Print a value as JSON, or its text."""
     echo(json.dumps(value, indent=1, default=str) if as_json else text())
 
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show on stderr how many of total bytes are moved, if somebody is looking."""
+    """Show a progress bar of total bytes on stderr, if it is a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     screen = console(stderr=True)

@@ -1,12 +1,11 @@
-"""A model registry that needs nothing but a storage: versions, champion, rule, history; see docs/registry.md."""
+"""A model registry that needs only a storage: versions, champion, promotion rule, history; see docs/registry.md."""
 
 from pathlib import Path
 
-from podium.registry.contest import Contest, challenge
-from podium.registry.index import Summary
-from podium.registry.pointer import CHAMPION
-from podium.registry.record import Record
-from podium.registry.registry import Registry
+from podium.registry.catalog import Summary
+from podium.registry.journal import Record
+from podium.registry.model import Contest, Model, Registry
+from podium.registry.pointers import CHAMPION
 from podium.registry.rule import Decision, PromotionRule, decide
 from podium.registry.version import FileRecord, Version
 from podium.storage import connect
@@ -16,12 +15,12 @@ __all__ = [
     "Contest",
     "Decision",
     "FileRecord",
+    "Model",
     "PromotionRule",
     "Record",
     "Registry",
     "Summary",
     "Version",
-    "challenge",
     "decide",
     "open_registry",
 ]
@@ -31,6 +30,6 @@ def open_registry(storage_url: str | Path) -> Registry:
     """Open the registry of a storage; an empty storage is an empty registry.
 
     Args:
-        storage_url: As podium.storage.connect takes it.
+        storage_url: A directory or URL, see podium.storage.connect.
     """
     return Registry(connect(storage_url))

@@ -1,10 +1,11 @@
-"""When a challenger replaces the champion: decided on the same test images, image by image."""
+"""The promotion rule: when a challenger replaces the champion, decided image by image on the same test images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
+from podium.registry.comparison import compare, p_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,23 +15,26 @@ CRITERIA = ("better", "not-worse", "significant")
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionRule:
-    """What a challenger must show."""
+    """What a challenger must achieve."""
 
     minimum_accuracy: float = 0.0
-    """On the test part, 0..1; also without a champion."""
+    """On the test part, 0..1; required even without a champion."""
 
     criterion: str = "better"
     """better: more images right than the champion; not-worse: as many or more; significant: more, and the exact
-    two-sided McNemar test of the images that only one of them has right gives at most p."""
+    two-sided McNemar test gives at most p."""
 
     p: float = 0.05
     """For criterion significant."""
 
     max_class_drop: float | None = None
-    """Refuse if the share of right answers of any class falls by more than this against the champion, 0..1."""
+    """Refuse if the accuracy of any class is lower than the champion's by more than this, 0..1."""
 
     def __post_init__(self) -> None:
-        require(self.criterion in CRITERIA, f"criterion is one of {', '.join(CRITERIA)}", criterion=self.criterion)
+        if self.criterion not in CRITERIA:
+            raise InvalidInput(
+                f"{self.criterion!r} is not a criterion", f"the criterion is one of {', '.join(CRITERIA)}"
+            )
         require(
             0 <= self.minimum_accuracy <= 1,
             "0 <= minimum_accuracy <= 1",
@@ -43,14 +47,14 @@ class PromotionRule:
 
     @classmethod
     def parse(cls, text: str) -> "PromotionRule":
-        """Read a rule as pipelines and the command line write it.
+        """Parse the notation of pipelines and the command line.
 
         Args:
             text: ``better``, ``significant,p=0.01`` or ``criterion=not-worse,minimum_accuracy=0.98``; empty for the
                 defaults.
 
         Raises:
-            InvalidInput: An unknown word, or a value out of range.
+            InvalidInput: A word is unknown, or a value out of range.
         """
         given: dict[str, Any] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
@@ -61,35 +65,36 @@ class PromotionRule:
         return cls(**given)
 
     def __str__(self) -> str:
-        """Write it so that parse reads it."""
+        """Return the notation that parse reads."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return ",".join(f"{name}={value}" for name, value in named.items() if value is not None)
 
 
 def _number(name: str, value: str) -> float:
     names = [field.name for field in fields(PromotionRule)]
-    require(name in names, f"a promotion rule has {', '.join(names)}", "for example significant,p=0.01", given=name)
+    if name not in names:
+        raise InvalidInput(f"a promotion rule has no {name!r}, only {', '.join(names)}", "try significant,p=0.01")
     try:
         return float(value)
     except ValueError:
-        raise InvalidInput(f"{name} must be a number, but got {value!r}") from None
+        raise InvalidInput(f"{name} of a promotion rule must be a number, not {value!r}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a rule says about a challenger, and on what grounds."""
+    """The outcome of a rule for one challenger."""
 
     promote: bool
     """Whether it becomes champion."""
 
     reasons: tuple[str, ...]
-    """In words: every law that was looked at, with its figures."""
+    """Every condition of the rule with its figures, in words."""
 
     figures: Mapping[str, Any]
     """rule, images, accuracy, champion_accuracy, only_challenger_right, only_champion_right, p_value, classes."""
 
     def evidence(self) -> dict[str, Any]:
-        """Return it as plain JSON values, for the history."""
+        """Return it as plain JSON values for the history."""
         return {"decision": "promote" if self.promote else "keep", "reasons": list(self.reasons), **self.figures}
 
     def __str__(self) -> str:
@@ -103,10 +108,10 @@ def decide(
     """Compare two models on the same images.
 
     Args:
-        rule: What must hold.
+        rule: The rule.
         labels: The truth, integers ``[n]``.
         challenger: Predicted classes, integers ``[n]``, of the same images in the same order.
-        champion: The same of the champion; None if there is none: then only the minimum accuracy counts.
+        champion: The champion's; None if there is none: then only the minimum accuracy counts.
 
     Raises:
         InvalidInput: There are no images, or the lengths differ.
@@ -115,72 +120,16 @@ def decide(
     right = new == truth
     accuracy = float(right.mean())
     figures: dict[str, Any] = {"rule": str(rule), "images": len(truth), "accuracy": accuracy}
-    laws = [(accuracy >= rule.minimum_accuracy, f"accuracy {accuracy:.4f} >= minimum {rule.minimum_accuracy:g}")]
+    conditions = [(accuracy >= rule.minimum_accuracy, f"accuracy {accuracy:.4f} >= minimum {rule.minimum_accuracy:g}")]
     if champion is None:
-        laws.append((True, "there is no champion yet"))
+        conditions.append((True, "there is no champion yet"))
     else:
         before = _classes("champion", champion, len(labels)) == truth
         compared = compare(truth, right, before)
         figures |= compared
-        laws += [_criterion(rule, compared), *_drops(rule, compared["classes"])]
-    reasons = tuple(f"{'ok' if holds else 'no'}: {words}" for holds, words in laws)
-    return Decision(promote=all(holds for holds, _ in laws), reasons=reasons, figures=figures)
-
-
-def compare(truth: "np.ndarray", right: "np.ndarray", before: "np.ndarray") -> dict[str, Any]:
-    """Count what changes between two models.
-
-    Args:
-        truth: Classes, integers ``[n]``.
-        right: Where the new model is right, bool ``[n]``.
-        before: Where the old one was, bool ``[n]``.
-
-    Returns:
-        champion_accuracy, only_challenger_right, only_champion_right, p_value (exact McNemar, two-sided) and classes:
-        for each class its images, accuracy, champion_accuracy and change.
-    """
-    import numpy as np
-
-    gained, lost = int((right & ~before).sum()), int((before & ~right).sum())
-    classes = {}
-    for one in np.unique(truth):
-        here = truth == one
-        new, old = float(right[here].mean()), float(before[here].mean())
-        classes[str(one)] = {
-            "images": int(here.sum()),
-            "accuracy": new,
-            "champion_accuracy": old,
-            "change": round(new - old, 12),
-        }
-    return {
-        "champion_accuracy": float(before.mean()),
-        "only_challenger_right": gained,
-        "only_champion_right": lost,
-        "p_value": mcnemar(gained, lost),
-        "classes": classes,
-    }
-
-
-def mcnemar(gained: int, lost: int) -> float:
-    """Return the exact two-sided p value of McNemar's test: do the images that changed sides favour one of them?
-
-    Args:
-        gained: Images only the new model has right.
-        lost: Images only the old one has right.
-    """
-    # In integers, so exact; scipy.stats agrees (tests) and takes a second to import.
-    # Each binomial coefficient comes from the one before: math.comb would take minutes for 50,000 flips.
-    sides = gained + lost
-    term = tail = 1
-    for count in range(min(gained, lost)):
-        term = term * (sides - count) // (count + 1)
-        tail += term
-    return min(1.0, 2 * tail / 2**sides)
-
-
-def p_words(p_value: float) -> str:
-    """Write a p value; what is too small for a float is not 0."""
-    return f"p = {p_value:.3g}" if p_value else "p < 1e-300"
+        conditions += [_criterion(rule, compared), *_drops(rule, compared["classes"])]
+    reasons = tuple(f"{'ok' if holds else 'no'}: {words}" for holds, words in conditions)
+    return Decision(promote=all(holds for holds, _ in conditions), reasons=reasons, figures=figures)
 
 
 def _criterion(rule: PromotionRule, compared: Mapping[str, Any]) -> tuple[bool, str]:
@@ -213,10 +162,10 @@ def _classes(what: str, values: "np.ndarray", count: int | None) -> "np.ndarray"
     array = np.asarray(values)
     require(
         array.ndim == 1 and len(array) > 0 and np.issubdtype(array.dtype, np.integer),
-        f"{what} are integers [n], n >= 1",
+        f"{what} is a non-empty integer array [n]",
         "take the argmax of logits first",
         shape=array.shape,
         dtype=str(array.dtype),
     )
-    require(count is None or len(array) == count, f"{what} are of the same images", images=count, given=len(array))
+    require(count is None or len(array) == count, f"len({what}) == len(labels)", labels=count, given=len(array))
     return array.astype(np.int64)

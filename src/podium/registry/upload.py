@@ -1,86 +1,182 @@
-"""Putting a version into storage so that it is either whole or not there."""
+"""Storing a version so that it is either complete or not there."""
 
-import contextlib
 import hashlib
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from podium.errors import Conflict, Damaged, require
+from podium.errors import Conflict, Damaged, InvalidInput
 from podium.onnx_files import read_model
-from podium.registry import history, index
-from podium.registry.content import stored_sha256
+from podium.registry.catalog import Catalog
 from podium.registry.document import check_name, seal, sha256_of
-from podium.registry.pointer import CHAMPION
-from podium.registry.version import METADATA, FileRecord, Tombstone, Version, check_metadata, load, look
+from podium.registry.journal import Journal
+from podium.registry.pointers import CHAMPION
+from podium.registry.version import METADATA, FileRecord, Tombstone, Version, check_metadata
 from podium.storage import Entry, Storage, check_key
 from podium.storage.base import Progress
 
 
-def upload(
-    storage: Storage,
-    name: str,
-    files: Mapping[str, Path | bytes],
-    metadata: Mapping[str, Any],
-    version: str | None,
-    progress: Progress | None,
-) -> Version:
-    """Write the files, then metadata.json; see Registry.upload."""
-    check_name("model name", name)
-    told, facts = check_metadata(metadata)
-    require(bool(files), "a version holds at least one file", files=sorted(files))
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """One version on its way into storage."""
+
+    catalog: Catalog
+    """Of the model."""
+
+    journal: Journal
+    """Of the model."""
+
+    files: Mapping[str, Path | bytes]
+    """Content by file name."""
+
+    version: Version
+    """What will be published."""
+
+    sealed: bytes
+    """Its metadata.json."""
+
+    progress: Progress | None
+    """Called with the size of every chunk."""
+
+    @classmethod
+    def prepare(
+        cls,
+        catalog: Catalog,
+        journal: Journal,
+        files: Mapping[str, Path | bytes],
+        metadata: Mapping[str, Any],
+        version: str | None,
+        progress: Progress | None,
+    ) -> "Upload":
+        """Check and hash everything; nothing is written.
+
+        Raises:
+            InvalidInput: A file, the version or the metadata breaks a rule.
+        """
+        copied, facts = check_metadata(metadata)
+        _check_files(files)
+        records = _hash(files)
+        name = check_name("version", version or facts.run_id or _content_id(records))
+        if name == CHAMPION:
+            raise InvalidInput(f"a version cannot be called {CHAMPION}: that is an alias", "choose another version")
+        wanted = Version(
+            name=catalog.name, version=name, created=datetime.now(UTC), files=records, metadata=copied, facts=facts
+        )
+        return cls(catalog=catalog, journal=journal, files=files, version=wanted, sealed=seal(wanted.document()),
+                   progress=progress)  # fmt: skip
+
+    @property
+    def storage(self) -> Storage:
+        """Where it goes."""
+        return self.catalog.storage
+
+    def run(self) -> Version:
+        """Write the files, then metadata.json; return the version, or the equal one that is there already.
+
+        Raises:
+            Conflict: The version exists with other content.
+        """
+        present, entry = self.catalog.look(self.version.version)
+        if isinstance(present, Version):
+            return self._same(present)
+        etag = self._take_over(present, entry) if present and entry else None
+        for file in self.files:
+            self._put(file, self.progress, over_leftovers=etag is not None)
+        return self._publish(etag)
+
+    def _take_over(self, old: Tombstone, entry: Entry) -> str:
+        """Replace the tombstone of an earlier deletion with our own, which stops whoever still deletes.
+
+        Returns:
+            The etag of ours.
+        """
+        if old.event:
+            self.journal.write(old.event)
+        self.catalog.forget(self.version.version)
+        key = f"{self.version.prefix}/{METADATA}"
+        ours = Tombstone(name=self.version.name, version=self.version.version, event=None)
+        try:
+            etag = self.storage.put(key, ours.seal(), if_match=entry.etag).etag
+            for left in self.catalog.entries(self.version.version):
+                if left.key != key and left.key.removeprefix(f"{self.version.prefix}/") not in self.version.files:
+                    self.storage.delete(left.key, if_match=left.etag)
+        except Conflict as error:
+            raise self._busy() from error
+        return etag
+
+    def _put(self, file: str, progress: Progress | None, *, over_leftovers: bool = False) -> None:
+        """Write one file; an equal leftover of an upload that died is replaced.
+
+        Args:
+            file: Its name.
+            progress: Called with the size of every chunk.
+            over_leftovers: Existing files belong to a deleted version.
+        """
+        key = f"{self.version.prefix}/{file}"
+        record = self.version.files[file]
+        try:
+            entry = self.storage.put(key, self.files[file], if_absent=not over_leftovers, progress=progress)
+        except Conflict:
+            if _stored_sha256(self.storage, key) != record.sha256:
+                raise InvalidInput(
+                    f"an unfinished upload left another {file} in version {self.version.version}",
+                    "choose another version, or clear it: podium models gc",
+                ) from None
+            entry = self.storage.put(key, self.files[file])  # gc judges leftovers by their age: make it young again
+        if entry.size != record.size:
+            raise InvalidInput(f"{file} changed while it was uploaded", "upload it again once it is finished")
+
+    def _publish(self, etag: str | None) -> Version:
+        """Make the version visible, in one write that only one uploader can win; over our own tombstone, if any."""
+        key = f"{self.version.prefix}/{METADATA}"
+        try:
+            self.storage.put(key, self.sealed, if_absent=etag is None, if_match=etag)
+        except Conflict as error:
+            present = self.catalog.load(self.version.version)
+            if present is None:
+                raise self._busy() from error
+            return self._same(present)
+        # A collector may have deleted files until now. From here on it misses its own tombstone, and stops.
+        present_keys = {entry.key for entry in self.catalog.entries(self.version.version)}
+        for file in self.files:
+            if f"{self.version.prefix}/{file}" not in present_keys:
+                self._put(file, None)
+        return self.version
+
+    def _same(self, present: Version) -> Version:
+        wanted, stored = dict(self.version.files), dict(present.files)
+        if wanted != stored:
+            differing = sorted(file for file in {*wanted, *stored} if wanted.get(file) != stored.get(file))
+            raise Conflict(
+                f"version {present.version} of {present.name} exists with other content in {', '.join(differing)}",
+                "a version never changes; upload under another version",
+            )
+        return present
+
+    def _busy(self) -> Conflict:
+        return Conflict(
+            f"version {self.version.version} of {self.version.name} is being deleted or uploaded",
+            "try again in a minute",
+        )
+
+
+def _check_files(files: Mapping[str, Path | bytes]) -> None:
+    if not files:
+        raise InvalidInput("a version without files cannot be uploaded")
     for file, source in files.items():
-        require(check_key(file) != METADATA, f"no file is called {METADATA}", "the registry writes it", file=file)
-        require(isinstance(source, bytes) or source.is_file(), "every file exists", file=file, path=str(source))
+        if check_key(file) == METADATA:
+            raise InvalidInput(f"a file of a version cannot be called {METADATA}: the registry writes it")
+        if isinstance(source, Path) and not source.is_file():
+            raise InvalidInput(f"there is no file {source}")
     for file, source in files.items():
         if file.endswith(".onnx"):
-            with contextlib.suppress(Damaged):  # what is no model at all is refused by whoever runs it
+            with suppress(Damaged):  # what is not a model at all is refused by whoever runs it
                 read_model(source, file)
-    records = _hash(files)
-    wanted = Version(
-        name=name,
-        version=check_name("version", version or facts.run_id or _content_id(records)),
-        created=datetime.now(UTC),
-        files=records,
-        metadata=told,
-        facts=facts,
-    )
-    require(wanted.version != CHAMPION, "a version is not called like an alias", version=wanted.version)
-    sealed = seal(wanted.document())
-    found, entry = look(storage, name, wanted.version)
-    if isinstance(found, Version):
-        return _same(wanted, found)
-    taken_over = _take_over(storage, found, entry, wanted) if found and entry else None
-    for file, source in files.items():
-        _put(storage, wanted, file, source, progress, over_leftovers=taken_over is not None)
-    return _publish(storage, wanted, sealed, files, taken_over)
-
-
-def _take_over(storage: Storage, old: Tombstone, entry: Entry, wanted: Version) -> str:
-    """Replace the tombstone of an earlier deletion by one of our own: whoever still deletes under the old one stops.
-
-    Returns:
-        The etag of ours.
-    """
-    if old.event:
-        history.write(storage, old.event)
-    index.forget(storage, wanted.name, wanted.version)
-    key = f"{wanted.prefix}/{METADATA}"
-    ours = Tombstone(name=wanted.name, version=wanted.version, event=None)
-    try:
-        etag = storage.put(key, ours.seal(), if_match=entry.etag).etag
-        for left in list(storage.list(f"{wanted.prefix}/")):
-            if left.key != key and left.key.removeprefix(f"{wanted.prefix}/") not in wanted.files:
-                storage.delete(left.key, if_match=left.etag)
-    except Conflict as error:
-        raise _busy(wanted) from error
-    return etag
-
-
-def _busy(wanted: Version) -> Conflict:
-    return Conflict(f"version {wanted.version} of {wanted.name} is being deleted or uploaded", "try again in a minute")
 
 
 def _hash(files: Mapping[str, Path | bytes]) -> dict[str, FileRecord]:
@@ -95,66 +191,9 @@ def _content_id(records: Mapping[str, FileRecord]) -> str:
     return f"sha256-{hashlib.sha256(listing.encode()).hexdigest()[:16]}"
 
 
-def _put(
-    storage: Storage,
-    wanted: Version,
-    file: str,
-    source: Path | bytes,
-    progress: Progress | None,
-    *,
-    over_leftovers: bool = False,
-) -> None:
-    """Write one file; over a leftover of an upload that died, if it is the same file.
-
-    Args:
-        storage: Where.
-        wanted: The version.
-        file: Its name.
-        source: Its content.
-        progress: Told of every chunk.
-        over_leftovers: What lies there belongs to a deleted version.
-    """
-    key = f"{wanted.prefix}/{file}"
-    try:
-        entry = storage.put(key, source, if_absent=not over_leftovers, progress=progress)
-    except Conflict:
-        require(
-            stored_sha256(storage, key) == wanted.files[file].sha256,
-            "the same version is uploaded with the same files",
-            f"an unfinished upload left another {file}; choose another version, or clear it: podium models gc",
-            version=wanted.version,
-            file=file,
-        )
-        entry = storage.put(key, source)  # gc judges leftovers by their age: this makes it young again
-    require(entry.size == wanted.files[file].size, "a file does not change while it is uploaded", file=file)
-
-
-def _publish(
-    storage: Storage, wanted: Version, sealed: bytes, files: Mapping[str, Path | bytes], etag: str | None
-) -> Version:
-    """Make the version visible, in one write that only one uploader can win; over our own tombstone, if etag is its."""
-    try:
-        storage.put(f"{wanted.prefix}/{METADATA}", sealed, if_absent=etag is None, if_match=etag)
-    except Conflict as error:
-        present = load(storage, wanted.name, wanted.version)
-        if present is None:
-            raise _busy(wanted) from error
-        return _same(wanted, present)
-    # A collector may have deleted files until now. From here on it finds no tombstone of its own, and stops.
-    there = {entry.key for entry in storage.list(f"{wanted.prefix}/")}
-    for file, source in files.items():
-        if f"{wanted.prefix}/{file}" not in there:
-            _put(storage, wanted, file, source, None)
-    return wanted
-
-
-def _same(wanted: Version, present: Version) -> Version:
-    if dict(wanted.files) != dict(present.files):
-        differing = sorted(
-            file for file in {*wanted.files, *present.files} if wanted.files.get(file) != present.files.get(file)
-        )
-        raise Conflict(
-            f"version {wanted.version} of {wanted.name} is there already with other content in {', '.join(differing)}",
-            "a version never changes; upload under another version",
-        )
-    return present
+def _stored_sha256(storage: Storage, key: str) -> str:
+    """Compute the sha256 of an object; it passes through a temporary file, not through memory."""
+    with tempfile.TemporaryDirectory(prefix="podium-") as directory:
+        target = Path(directory) / "object"
+        storage.fetch(key, target)
+        return sha256_of(target)[0]

@@ -1,4 +1,4 @@
-"""A model version as it lies in storage: files, and metadata.json that was written last."""
+"""A model version: its files, and the metadata.json that is written last."""
 
 import uuid
 from collections.abc import Mapping
@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podium.errors import Damaged, InvalidInput, NotFound
-from podium.registry import record as records
-from podium.registry.document import MAX_BYTES, is_name, plain, seal, unseal, warn_once
-from podium.registry.fields import Fields
-from podium.registry.record import Record
-from podium.storage import Entry, Storage
+from podium.errors import Damaged, InvalidInput
+from podium.registry.document import Fields, plain, seal, unseal
+from podium.registry.journal import Record
 
 FORMAT = "podium.model/1"
 TOMBSTONE = "podium.tombstone/1"
@@ -21,10 +18,10 @@ _OURS = ("format", "name", "version", "created", "files", "sha256")
 
 @dataclass(frozen=True, kw_only=True)
 class FileRecord:
-    """What metadata.json says about one file."""
+    """Checksum and size of one file."""
 
     sha256: str
-    """Of the whole file, hexadecimal."""
+    """Hexadecimal."""
 
     size: int
     """Bytes."""
@@ -32,7 +29,7 @@ class FileRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What podium itself reads of the metadata; all of it may be missing."""
+    """The part of the metadata that podium reads; all of it may be missing."""
 
     run_id: str | None
     """The run that uploaded it."""
@@ -95,21 +92,21 @@ class Version:
     """Unique within the model."""
 
     created: datetime
-    """When it became visible, with time zone."""
+    """When it was uploaded, with time zone."""
 
     files: Mapping[str, FileRecord]
-    """By file name, relative to the version; metadata.json is not among them."""
+    """By name relative to the version, without metadata.json."""
 
     metadata: Mapping[str, Any]
-    """What the uploader said: hyperparameters, metrics, report, dataset, code_version, image, run_id, …"""
+    """From the uploader: hyperparameters, metrics, report, dataset, code_version, image, run_id, …"""
 
     facts: Facts
-    """The metadata as far as podium reads it."""
+    """The part of the metadata that podium reads."""
 
     @property
     def prefix(self) -> str:
-        """Where its files lie, relative to the storage's URL."""
-        return prefix_of(self.name, self.version)
+        """Key prefix of its files, without a trailing slash."""
+        return f"models/{self.name}/versions/{self.version}"
 
     @property
     def size(self) -> int:
@@ -128,26 +125,21 @@ class Version:
         }
 
 
-def prefix_of(name: str, version: str) -> str:
-    """Return the key prefix of a version, without a trailing slash."""
-    return f"models/{name}/versions/{version}"
-
-
 def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
-    """Return metadata as JSON will give it back, and what podium reads of it.
+    """Return metadata after a round trip through JSON, and the part of it that podium reads.
 
     Raises:
-        InvalidInput: A key is one that the registry writes itself, or a value is not what its readers can read.
+        InvalidInput: A key is reserved for the registry, or a value could not be read back.
     """
     if taken := sorted(set(metadata) & set(_OURS)):
-        raise InvalidInput(f"metadata must not hold {', '.join(taken)}: the registry writes it", "choose another key")
+        raise InvalidInput(f"the registry itself writes {', '.join(taken)} to the metadata", "choose another key")
     copied: dict[str, Any] = plain(dict(metadata))
     return copied, Facts.parse(Fields(copied, "metadata", InvalidInput))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tombstone:
-    """What stands in for metadata.json while files are deleted: nobody can publish over it unnoticed."""
+    """Replaces metadata.json while a version is deleted, so that nobody can publish over it unnoticed."""
 
     name: str
     """The model."""
@@ -156,20 +148,21 @@ class Tombstone:
     """The version."""
 
     event: Record | None
-    """The record of the deletion of a complete version; whoever finishes it puts it into the history."""
+    """Record of the deletion of a complete version; whoever finishes the deletion writes it to the history."""
 
     def seal(self) -> bytes:
-        """Write it; two are never the same, so that an etag tells whose deletion is going on."""
+        """Serialize it; no two are equal, so the etag identifies the deletion."""
         event = self.event.document() if self.event else None
-        return seal({"format": TOMBSTONE, "name": self.name, "version": self.version, "id": uuid.uuid4().hex,
-                     "event": event})  # fmt: skip
+        return seal({
+            "format": TOMBSTONE, "name": self.name, "version": self.version, "id": uuid.uuid4().hex, "event": event,
+        })  # fmt: skip
 
 
 def parse(content: bytes, where: str, name: str, version: str) -> Version | Tombstone:
-    """Read what lies at a version's metadata.json.
+    """Parse metadata.json, or the tombstone in its place.
 
     Raises:
-        Damaged: It does not match its checksum, is of another version or format, or holds what no uploader wrote.
+        Damaged: It does not match its checksum, belongs to another version, or has an unknown format or field type.
     """
     document = unseal(content, where)
     given = Fields(document, where)
@@ -180,11 +173,10 @@ def parse(content: bytes, where: str, name: str, version: str) -> Version | Tomb
         )
     if given.text("format") == TOMBSTONE:
         event = document.get("event")
-        return Tombstone(
-            name=name, version=version, event=records.from_document(event, where, name) if event is not None else None
-        )
+        record = Record.parse(event, where, name) if event is not None else None
+        return Tombstone(name=name, version=version, event=record)
     if given.text("format") != FORMAT:
-        raise Damaged(f"{where} must have format {FORMAT}, but has {given.text('format')!r}", "upgrade podium?")
+        raise Damaged(f"{where} has the unknown format {given.text('format')!r}", "upgrade podium?")
     metadata = {key: value for key, value in document.items() if key not in _OURS}
     return Version(
         name=name,
@@ -197,44 +189,3 @@ def parse(content: bytes, where: str, name: str, version: str) -> Version | Tomb
         metadata=metadata,
         facts=Facts.parse(Fields(metadata, where)),
     )
-
-
-def look(storage: Storage, name: str, version: str) -> tuple[Version | Tombstone | None, Entry | None]:
-    """Read what lies at a version's metadata.json, with its etag.
-
-    Raises:
-        Damaged: It is neither a version nor a tombstone.
-    """
-    key = f"{prefix_of(name, version)}/{METADATA}"
-    try:
-        content, entry = storage.read(key, limit=MAX_BYTES + 1)
-    except NotFound:
-        return None, None
-    return parse(content, storage.join(key), name, version), entry
-
-
-def load(storage: Storage, name: str, version: str) -> Version | None:
-    """Read a version; None if there is no complete one.
-
-    Raises:
-        Damaged: Its metadata.json is.
-    """
-    found, _ = look(storage, name, version)
-    return found if isinstance(found, Version) else None
-
-
-def exists(storage: Storage, name: str, version: str) -> bool:
-    """Return whether a version is there, be it whole or damaged; False if it is gone or under deletion."""
-    try:
-        return load(storage, name, version) is not None
-    except Damaged:
-        return True
-
-
-def names_below(storage: Storage, prefix: str) -> list[str]:
-    """Return the models or versions below a prefix; what nobody can have uploaded is named in a warning."""
-    found = list(storage.children(prefix))
-    for name in found:
-        if not is_name(name):
-            warn_once(f"{storage.join(prefix)}/{name!r} is not a name that podium gives, and is left out")
-    return [name for name in found if is_name(name)]

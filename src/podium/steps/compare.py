@@ -1,4 +1,4 @@
-"""What versions predict for the same test pictures: as stored with them, or by running them."""
+"""Predictions of several versions for the same test pictures: as stored with the versions, or by running them."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Damaged, InvalidInput
-from podium.registry import Contest, PromotionRule, Registry, Version, challenge
+from podium.registry import Contest, Model, PromotionRule, Version
 from podium.steps.evaluate import LABELS, PREDICTIONS
 
 if TYPE_CHECKING:
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """Several models on the same pictures."""
+    """Several versions on the same pictures."""
 
     labels: "np.ndarray"
-    """The truth, integers ``[n]``."""
+    """The true classes, integers ``[n]``."""
 
     predicted: "tuple[np.ndarray, ...]"
-    """What each model says, integers ``[n]``."""
+    """The predictions of each version, integers ``[n]``."""
 
     classes: tuple[str, ...]
     """Names of the classes."""
 
     images: "np.ndarray | None" = None
-    """The pictures, uint8 ``[n, 28, 28]``, where they were at hand."""
+    """The pictures, uint8 ``[n, 28, 28]``; None for stored predictions."""
 
 
-def predictions(registry: Registry, versions: Sequence[Version], data: str | None) -> Predictions:
-    """Get what versions predict for one test part.
+def predictions(model: Model, versions: Sequence[Version], data: str | None) -> Predictions:
+    """Get the predictions of versions for one test part.
 
     Args:
-        registry: Where they are.
-        versions: Which.
-        data: URI of a dataset to run them on; None to use what is stored with them.
+        model: Whose versions they are.
+        versions: The versions.
+        data: URI of a dataset to run them on; None to use the predictions stored with them.
 
     Raises:
-        InvalidInput: Nothing is stored, or it is of different pictures, and no data is given.
+        InvalidInput: No predictions are stored, or they are of different pictures, and no data is given.
     """
     if data is not None:
-        return _run(registry, versions, data)
+        return _run(model, versions, data)
     digests = [version.facts.test_digest for version in versions]
     missing = [
         f"{file} of {version.version}"
@@ -53,65 +53,60 @@ def predictions(registry: Registry, versions: Sequence[Version], data: str | Non
     if missing or None in digests or len(set(digests)) != 1:
         why = f"{', '.join(missing)} is not stored" if missing else "they were evaluated on different pictures"
         raise InvalidInput(f"versions are compared on the same test pictures, but {why}", "run them again: --data URI")
-    labels = stored_array(registry, versions[0], LABELS)
+    labels = stored_array(model, versions[0], LABELS)
     return Predictions(
         labels=labels,
-        predicted=tuple(stored_array(registry, version, PREDICTIONS) for version in versions),
+        predicted=tuple(stored_array(model, version, PREDICTIONS) for version in versions),
         classes=versions[0].facts.dataset_classes or tuple(str(label) for label in range(int(labels.max()) + 1)),
     )
 
 
-def contest(
-    registry: Registry, name: str, version: str, rule: str, data: str | None, evidence: Mapping[str, Any]
-) -> Contest:
+def contest(model: Model, version: str, rule: str, data: str | None, evidence: Mapping[str, Any]) -> Contest:
     """Let a version challenge the champion, with stored predictions or on given data.
 
     Args:
-        registry: Where.
-        name: The model.
+        model: Whose champion it is.
         version: The challenger, a version or an alias.
-        rule: As PromotionRule.parse reads it.
-        data: URI of a dataset, or None.
-        evidence: Goes into the history.
+        rule: In the notation of PromotionRule.parse.
+        data: URI of a dataset; None to use stored predictions.
+        evidence: For the history.
     """
-    challenger = registry.resolve(name, version)
-    champion = registry.champion(name)
+    challenger = model.version(version)
+    champion = model.champion()
     both = (challenger, champion) if champion else (challenger,)
-    seen = predictions(registry, both, data)
-    known = {one.version: array for one, array in zip(both, seen.predicted, strict=True)}
+    seen = predictions(model, both, data)
+    known = {of.version: array for of, array in zip(both, seen.predicted, strict=True)}
 
-    def predict(one: Version) -> "np.ndarray":
-        # Only a champion that was crowned since is not known yet.
-        return (
-            known[one.version] if one.version in known else predictions(registry, (challenger, one), data).predicted[1]
-        )
+    def predict(of: Version) -> "np.ndarray":
+        # Only a champion promoted since then is not known yet.
+        return known[of.version] if of.version in known else predictions(model, (challenger, of), data).predicted[1]
 
-    return challenge(registry, name, challenger.version, PromotionRule.parse(rule), predict, seen.labels, evidence)
+    return model.challenge(challenger.version, PromotionRule.parse(rule), predict, seen.labels, evidence)
 
 
-def stored_array(registry: Registry, version: Version, file: str) -> "np.ndarray":
-    """Read an array of classes that is stored with a version; never a pickle, which could run anything.
+def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
+    """Read an array of classes that is stored with a version; never a pickle, which could run any code.
 
     Raises:
-        Damaged: It is something else.
+        Damaged: It is not an array of integers.
     """
     import numpy as np
 
     try:
-        array: np.ndarray = np.load(io.BytesIO(registry.read(version, file)), allow_pickle=False)
-        if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
-            return array
+        array: np.ndarray = np.load(io.BytesIO(model.read(version, file)), allow_pickle=False)
     except (ValueError, EOFError, AttributeError) as error:
         raise Damaged(f"{file} of {version.name} {version.version} is not an array: {error}") from None
-    raise Damaged(
-        f"{file} of {version.name} {version.version} must be integers [n], but is {array.dtype} {array.shape}"
-    )
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise Damaged(f"{file} of {version.name} {version.version} is not an integer array [n]")
+    return array
 
 
-def _run(registry: Registry, versions: Sequence[Version], data: str) -> Predictions:
+def _run(model: Model, versions: Sequence[Version], data: str) -> Predictions:
     from podium.data.artifact import describe, load
-    from podium.scoring import Model
+    from podium.scoring import OnnxModel
 
     info, part = describe(data), load(data, "test")
-    predicted = tuple(Model(registry.read(one, "model.onnx")).logits(part.images).argmax(1) for one in versions)
+    predicted = tuple(
+        OnnxModel(model.read(version, "model.onnx")).logits(part.images).argmax(1) for version in versions
+    )
     return Predictions(labels=part.labels, predicted=predicted, classes=tuple(info.classes), images=part.images)

@@ -10,7 +10,7 @@ from podium.errors import InvalidInput
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What a model says about one picture."""
+    """The prediction for one picture."""
 
     picture: str
     """The file."""
@@ -22,7 +22,7 @@ class Prediction:
     """By class, the most probable first; they sum to 1."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return it as plain JSON values."""
         return {"picture": self.picture, "class": self.label, "probabilities": self.probabilities}
 
 
@@ -34,43 +34,42 @@ class Unread:
     """The file."""
 
     reason: str
-    """Why, in one sentence that names the file."""
+    """In one sentence that names the file."""
 
 
 def predict(
     model: bytes | Path, pictures: Sequence[Path], *, dataset: str, classes: Sequence[str] | None = None
 ) -> tuple[list[Prediction], list[Unread]]:
-    """Classify pictures; one that shows nothing does not stop the others.
+    """Classify pictures; one that cannot be classified does not stop the others.
 
     Args:
         model: ``model.onnx`` or its bytes.
         pictures: .png and .jpg files, or folders of them.
-        dataset: What the model was trained on; decides how a picture is prepared.
+        dataset: The dataset the model was trained on; decides how a picture is prepared.
         classes: Names of the classes; those of the dataset if None.
 
     Returns:
-        Predictions, and the pictures that are none, are damaged or show nothing.
+        Predictions, and the files that are not pictures, are damaged or show nothing.
 
     Raises:
         NotFound: A picture or the model is not there.
-        Damaged: The model is no ONNX model.
-        InvalidInput: Nobody knows how pictures become images of this dataset, or the model has other classes.
+        Damaged: The model is not an ONNX model.
+        InvalidInput: It is not known how to prepare pictures for this dataset, or the model has other classes.
         Failed: The model fails on these pictures.
     """
     import numpy as np
 
     from podium.data.known import DATASETS
     from podium.data.pictures import find_pictures, prepare_picture
-    from podium.scoring import Model, probabilities
+    from podium.scoring import OnnxModel, probabilities
 
     if dataset not in DATASETS:
         raise InvalidInput(
-            f"the model was trained on {dataset}, and only for {' and '.join(DATASETS)} is it known how a picture "
-            "becomes an image of the dataset",
-            "if its images were made in the same way as one of these, say so: --dataset mnist",
+            f"the model was trained on {dataset}, but pictures can be prepared only for {' and '.join(DATASETS)}",
+            "if its images were made in the same way as one of these, name that one: --dataset mnist",
         )
     names = tuple(classes or DATASETS[dataset].classes)
-    opened = Model(model)
+    opened = OnnxModel(model)
     images, unread = {}, []
     for file in find_pictures(pictures):
         try:

@@ -1,4 +1,4 @@
-"""Let the new version challenge the champion, and write the page that tells the whole run."""
+"""Let the new version challenge the champion, and write the report of the run."""
 
 import json
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from podium.data.schema import DatasetInfo
-    from podium.registry import Contest, Registry, Version
+    from podium.registry import Contest, Model, Version
 
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
-    """How the challenge ended."""
+    """The outcome of a challenge."""
 
     outcome: str
     """``promoted`` or ``kept``."""
@@ -44,76 +44,75 @@ def promote(
 ) -> Promotion:
     """Compare a version with the champion on the same test images and promote it if the rule says so.
 
-    Running it twice changes nothing: a version that is champion already stays it.
+    Running it twice changes nothing: a version that is champion already stays champion.
 
     Args:
         data: The dataset artifact.
-        evaluation: What evaluate wrote.
-        decision: File for the decision, JSON.
-        report: File for the page, HTML.
-        beside: URI of an artifact of the run, for a storage that is not given.
+        evaluation: The file written by evaluate.
+        decision: JSON file to write the decision to.
+        report: HTML file to write the report to.
+        beside: URI of an artifact of the run; its bucket is used if no storage is given.
         version: The challenger.
         model_name: Name in the registry.
-        rule: As PromotionRule.parse reads it.
+        rule: In the notation of PromotionRule.parse.
         storage: URL of the storage.
 
     Raises:
-        InvalidInput: The rule cannot be read.
+        InvalidInput: The rule cannot be parsed.
         NotFound: There is no such version.
-        Damaged: The challenger's or the champion's files are.
+        Damaged: A file of the challenger or the champion is.
     """
     from podium.data.artifact import describe, load
-    from podium.registry import PromotionRule, challenge, open_registry
+    from podium.registry import PromotionRule, open_registry
     from podium.report import render
 
     parsed = PromotionRule.parse(rule)
-    registry = open_registry(storage_url(storage, beside))
+    model = open_registry(storage_url(storage, beside))[model_name]
     info, part = describe(data), load(data, "test")
-    predictor = Predictor(registry, info, part.images)
     evidence = {"run_id": current_run().id, "dataset": info.digest}
-    ended = challenge(registry, model_name, version, parsed, predictor, part.labels, evidence)
-    told = _told(ended, model_name, version, registry.storage.url)
-    Path(decision).write_text(json.dumps(told, indent=1) + "\n")
-    Path(report).write_text(render(read_json(Path(evaluation)), told))
-    for reason in ended.decision.reasons:
+    contest = model.challenge(version, parsed, Predictor(model, info, part.images), part.labels, evidence)
+    result = _decision(contest, model, version)
+    Path(decision).write_text(json.dumps(result, indent=1) + "\n")
+    Path(report).write_text(render(read_json(Path(evaluation)), result))
+    for reason in contest.decision.reasons:
         say(reason)
-    say(f"{model_name} {version}: {told['outcome']}")
-    figures = ended.decision.figures
+    say(f"{model_name} {version}: {result['outcome']}")
+    figures = contest.decision.figures
     return Promotion(
-        outcome=told["outcome"],
+        outcome=result["outcome"],
         metrics={name: float(value) for name, value in figures.items() if isinstance(value, int | float)},
     )
 
 
 class Predictor:
-    """Gives what a version predicts for the test images: as stored with it if that was for these very images."""
+    """Predictions of a version for the test images: stored ones if they are for the same images."""
 
-    def __init__(self, registry: "Registry", info: "DatasetInfo", images: "np.ndarray") -> None:
-        self.registry = registry
+    def __init__(self, model: "Model", info: "DatasetInfo", images: "np.ndarray") -> None:
+        self.model = model
         self.info = info
         self.images = images
 
     def __call__(self, version: "Version") -> "np.ndarray":
         """Return classes [n]."""
-        from podium.scoring import Model
+        from podium.scoring import OnnxModel
         from podium.steps.compare import stored_array
 
         same = version.facts.test_digest == self.info.parts["test"].images.sha256
         if same and PREDICTIONS in version.files:
-            stored = stored_array(self.registry, version, PREDICTIONS)
+            stored = stored_array(self.model, version, PREDICTIONS)
             if stored.shape == (len(self.images),):
                 return stored
-        return Model(self.registry.read(version, "model.onnx")).logits(self.images).argmax(1)
+        return OnnxModel(self.model.read(version, "model.onnx")).logits(self.images).argmax(1)
 
 
-def _told(ended: "Contest", name: str, version: str, storage: str) -> dict[str, Any]:
-    promoted = ended.record is not None
+def _decision(contest: "Contest", model: "Model", version: str) -> dict[str, Any]:
+    promoted = contest.record is not None
     return {
         "outcome": "promoted" if promoted else "kept",
-        "model_name": name,
+        "model_name": model.name,
         "version": version,
-        "champion": version if promoted else ended.champion,
-        "compared_with": ended.champion if ended.champion != version else None,
-        "storage": storage,
-        **ended.decision.evidence(),
+        "champion": version if promoted else contest.champion,
+        "compared_with": contest.champion if contest.champion != version else None,
+        "storage": model.storage.url,
+        **contest.decision.evidence(),
     }

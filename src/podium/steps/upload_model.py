@@ -1,4 +1,4 @@
-"""Store the winner in the registry as a version that says how it came about."""
+"""Upload the winner to the registry, with metadata that says how it was made."""
 
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,15 @@ def upload_model(
     storage: str = "",
     image: str = "",
 ) -> str:
-    """Write a version; uploading the same twice makes one.
+    """Upload a version; uploading the same twice makes one version.
 
     Args:
         model: Model directory of the winner.
-        evaluation: What evaluate wrote.
-        beside: URI of an artifact of the run, for a storage that is not given.
+        evaluation: The file written by evaluate.
+        beside: URI of an artifact of the run; its bucket is used if no storage is given.
         model_name: Name in the registry.
         storage: URL of the storage.
-        image: What the model was trained in.
+        image: Container image the model was trained in.
 
     Returns:
         Name of the version: the run id.
@@ -43,8 +43,8 @@ def upload_model(
     files: dict[str, Path | bytes] = {
         str(file.relative_to(directory)): file for file in sorted(directory.rglob("*")) if file.is_file()
     }
-    registry = open_registry(storage_url(storage, beside))
-    version = registry.upload(model_name, files, _metadata(directory, measured, image)).version
+    registered = open_registry(storage_url(storage, beside))[model_name]
+    version = registered.upload(files, _metadata(directory, measured, image)).version
     size = sum((directory / file).stat().st_size for file in files)
     say(f"{model_name} {version}: {len(files)} files, {size / 1e6:.1f} MB")
     return version

@@ -1,0 +1,254 @@
+"""The versions of a model in storage: metadata, files, and the index that makes listings fast.
+
+``models/<name>/index.json`` caches one summary per version. A listing asks storage for the names of the versions,
+reads metadata.json only where the index has no summary, and updates the index. metadata.json never changes once it is
+written, so an old index is incomplete, never wrong; deleting it costs one slow listing.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from podium.documents import load_json
+from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
+from podium.registry.document import MAX_BYTES, Fields, is_name, sha256_of, warn_once
+from podium.registry.version import METADATA, Tombstone, Version, parse
+from podium.storage import Entry, Storage
+from podium.storage.base import Progress
+
+FORMAT = "podium.index/1"
+_LARGEST = 256 * 2**20
+"""Bytes of an index; a million versions take that much."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One line of a listing."""
+
+    version: str
+    """Unique within the model."""
+
+    created: datetime
+    """When it was uploaded, with time zone."""
+
+    size: int
+    """Bytes of all files."""
+
+    accuracy: float | None
+    """On the test part, if the uploader gave it."""
+
+    dataset: str | None
+    """Digest of the dataset it was trained on."""
+
+    run_id: str | None
+    """The run that uploaded it."""
+
+    @classmethod
+    def of(cls, version: Version) -> "Summary":
+        """Summarize a version."""
+        facts = version.facts
+        return cls(
+            version=version.version,
+            created=version.created,
+            size=version.size,
+            accuracy=facts.accuracy,
+            dataset=facts.digest,
+            run_id=facts.run_id,
+        )
+
+    @classmethod
+    def parse(cls, version: str, row: Fields) -> "Summary":
+        """Read a row of the index; raises what the fields raise."""
+        return cls(
+            version=version,
+            created=row.moment("created"),
+            size=row.count("size"),
+            accuracy=row.optional_number("accuracy"),
+            dataset=row.optional_text("dataset"),
+            run_id=row.optional_text("run_id"),
+        )
+
+
+class Catalog:
+    """The objects below ``models/<name>/versions/``, and ``models/<name>/index.json``."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self.storage = storage
+        self.name = name
+        self.index_key = f"models/{name}/index.json"
+
+    def prefix(self, version: str) -> str:
+        """Return the key prefix of a version, without a trailing slash."""
+        return f"models/{self.name}/versions/{version}"
+
+    def metadata_key(self, version: str) -> str:
+        """Return the key of a version's metadata.json."""
+        return f"{self.prefix(version)}/{METADATA}"
+
+    def names(self) -> list[str]:
+        """Return the names of all versions, complete or not."""
+        return names_below(self.storage, f"models/{self.name}/versions")
+
+    def entries(self, version: str) -> list[Entry]:
+        """Return all objects of a version."""
+        return list(self.storage.list(f"{self.prefix(version)}/"))
+
+    def look(self, version: str) -> tuple[Version | Tombstone | None, Entry | None]:
+        """Read metadata.json, or the tombstone in its place, with its etag; (None, None) if there is neither.
+
+        Raises:
+            Damaged: It cannot be read.
+        """
+        key = self.metadata_key(version)
+        try:
+            content, entry = self.storage.read(key, limit=MAX_BYTES + 1)
+        except NotFound:
+            return None, None
+        return parse(content, self.storage.join(key), self.name, version), entry
+
+    def look_many(self, versions: Iterable[str]) -> Iterator[tuple[str, Version | Tombstone | Damaged | None]]:
+        """Read the metadata.json of many versions; yield what was read, or why it cannot be, by version."""
+        versions = list(versions)
+        keys = [self.metadata_key(version) for version in versions]
+        for version, (key, content) in zip(versions, self.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
+            if isinstance(content, bytes):
+                try:
+                    yield version, parse(content, self.storage.join(key), self.name, version)
+                except Damaged as error:
+                    yield version, error
+            else:
+                yield version, content if isinstance(content, Damaged) else None
+
+    def load(self, version: str) -> Version | None:
+        """Read a complete version; None if there is none.
+
+        Raises:
+            Damaged: Its metadata.json cannot be read.
+        """
+        metadata, _ = self.look(version)
+        return metadata if isinstance(metadata, Version) else None
+
+    def exists(self, version: str) -> bool:
+        """Return whether a version is there, intact or damaged; False while it is being deleted."""
+        try:
+            return self.load(version) is not None
+        except Damaged:
+            return True
+
+    def read(self, version: Version, file: str) -> bytes:
+        """Return the verified bytes of one file.
+
+        Raises:
+            Damaged: It is missing or not what was uploaded.
+        """
+        try:
+            content = self.storage.get(f"{version.prefix}/{file}")
+        except NotFound as error:
+            raise self._missing(version, file) from error
+        self._check(version, file, sha256_of(content))
+        return content
+
+    def fetch(self, version: Version, file: str, target: Path, progress: Progress | None = None) -> None:
+        """Download one file and verify it; on failure the caller discards the target.
+
+        Raises:
+            Damaged: It is missing or not what was uploaded.
+        """
+        try:
+            self.storage.fetch(f"{version.prefix}/{file}", target, progress=progress)
+        except NotFound as error:
+            raise self._missing(version, file) from error
+        self._check(version, file, sha256_of(target))
+
+    def verify(self, version: Version, file: str) -> None:
+        """Check the checksum of one file.
+
+        Raises:
+            Damaged: It is missing or not what was uploaded.
+        """
+        with tempfile.TemporaryDirectory(prefix="podium-") as directory:
+            self.fetch(version, file, Path(directory) / "file")
+
+    def verify_files(self, version: Version) -> None:
+        """Check the checksum of every file of a version.
+
+        Raises:
+            Damaged: One is missing or not what was uploaded.
+        """
+        with ThreadPoolExecutor(4) as pool:
+            for _ in pool.map(lambda file: self.verify(version, file), version.files):
+                pass
+
+    def _missing(self, version: Version, file: str) -> Damaged:
+        return Damaged(f"{self.storage.join(version.prefix)}/{file} is missing", self._restore())
+
+    def _check(self, version: Version, file: str, seen: tuple[str, int]) -> None:
+        record = version.files[file]
+        if seen != (record.sha256, record.size):
+            raise Damaged(
+                f"{self.storage.join(version.prefix)}/{file} has sha256 {seen[0]} and {seen[1]} bytes, "
+                f"but {record.sha256} and {record.size} bytes were uploaded",
+                self._restore(),
+            )
+
+    def _restore(self) -> str:
+        return f"restore the file from a backup, or return to another champion: podium models rollback {self.name}"
+
+    def summaries(self) -> list[Summary]:
+        """Return a summary of every complete version, oldest first; damaged ones are left out with a warning."""
+        cached, etag = self._read_index()
+        present = self.names()
+        summaries = {version: cached[version] for version in present if version in cached}
+        for version, metadata in self.look_many(version for version in present if version not in cached):
+            if isinstance(metadata, Damaged):
+                warn_once(f"{metadata.message}; it is left out")
+            elif isinstance(metadata, Version):
+                summaries[version] = Summary.of(metadata)
+        if summaries.keys() != cached.keys():
+            self._write_index(summaries, etag)
+        return sorted(summaries.values(), key=lambda summary: (summary.created, summary.version))
+
+    def indexed(self) -> list[Summary]:
+        """Return what the index holds, right or wrong."""
+        return list(self._read_index()[0].values())
+
+    def forget(self, version: str) -> None:
+        """Remove a version that is being deleted from the index."""
+        cached, etag = self._read_index()
+        if cached.pop(version, None):
+            self._write_index(cached, etag)
+
+    def _read_index(self) -> tuple[dict[str, Summary], str | None]:
+        try:
+            content, entry = self.storage.read(self.index_key, limit=_LARGEST + 1)
+        except NotFound:
+            return {}, None
+        try:
+            document = Fields(load_json(content, self.index_key, limit=_LARGEST), self.index_key)
+            rows = document.parts("versions") if document.text("format") == FORMAT else ()
+            return {version: Summary.parse(version, row) for version, row in rows}, entry.etag
+        except (Damaged, InvalidInput):
+            return {}, entry.etag  # the next listing writes it anew
+
+    def _write_index(self, versions: Mapping[str, Summary], etag: str | None) -> None:
+        """Write the index; a reader without write access, or one that loses a race, leaves it to others."""
+        rows = {
+            version: {**vars(summary), "created": summary.created.isoformat()} for version, summary in versions.items()
+        }
+        content = json.dumps({"format": FORMAT, "versions": rows}, separators=(",", ":")).encode()
+        with suppress(PodiumError):
+            self.storage.put(self.index_key, content, if_match=etag)
+
+
+def names_below(storage: Storage, prefix: str) -> list[str]:
+    """Return the models or versions below a prefix; names that podium never gives are left out with a warning."""
+    names = list(storage.children(prefix))
+    for name in names:
+        if not is_name(name):
+            warn_once(f"{storage.join(prefix)}/{name!r} is not a name that podium gives, and is left out")
+    return [name for name in names if is_name(name)]

@@ -1,0 +1,210 @@
+"""Deleting: leftovers of killed uploads, and versions nobody needs any more.
+
+A deletion first replaces metadata.json with a tombstone, by the same conditional write that publishes a version: from
+then on readers see no version, and an upload must take the tombstone over. The tombstone of a complete version carries
+the record for the history. A deletion killed at any point is finished by the next collection.
+
+No two tombstones have the same etag. Before each object the collector checks that its own tombstone is still there, and
+it deletes an object only as it was listed. A collector that slept while others finished the deletion and the version
+was uploaded again sees another etag, and stops.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from podium.errors import Conflict, Damaged, NotFound, require
+from podium.registry.document import stamp, warn_once
+from podium.registry.journal import Record
+from podium.registry.version import Tombstone, Version
+from podium.storage import Entry
+
+if TYPE_CHECKING:
+    from podium.registry.model import Model
+
+GRACE = timedelta(hours=24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Garbage:
+    """Objects that can be deleted."""
+
+    where: str
+    """Prefix or key."""
+
+    why: str
+    """unfinished upload, unfinished deletion, interrupted write, or retired version."""
+
+    size: int
+    """Bytes."""
+
+    modified: datetime
+    """When it was last written."""
+
+    version: str | None
+    """The version it belongs to, if any."""
+
+
+def collect(model: "Model", *, grace: timedelta, delete: bool) -> Iterator[Garbage]:
+    """Yield what killed uploads, deletions and writes left of a model.
+
+    Args:
+        model: The model.
+        grace: Younger objects may still be in the making and are left alone.
+        delete: Delete it as well.
+    """
+    require(grace >= timedelta(0), "grace >= 0", grace=str(grace))
+    before = datetime.now(UTC) - grace
+    for entry in model.storage.sweep(f"models/{model.name}", before, delete=delete):
+        yield Garbage(where=entry.key, why="interrupted write", size=entry.size, modified=entry.modified, version=None)
+    for version in model.catalog.names():
+        entries = model.catalog.entries(version)
+        if not entries or max(entry.modified for entry in entries) >= before:
+            continue
+        why = _reason(model, version, entries)
+        if why and (not delete or _collect(model, version, before, grace)):
+            yield _garbage(model, version, why, entries)
+
+
+def retire(model: "Model", *, keep: int, grace: timedelta, delete: bool) -> Iterator[Garbage]:
+    """Yield versions that need not be kept.
+
+    Never among them: the newest, the target of an alias or of the champion's rollback, and versions that were uploaded,
+    or left an alias, within the grace period.
+
+    Args:
+        model: The model.
+        keep: How many of the newest stay.
+        grace: The grace period.
+        delete: Delete them as well, with a record in the history.
+    """
+    require(keep >= 1, "keep >= 1", keep=keep)
+    before = datetime.now(UTC) - grace
+    try:
+        protected = _protected(model) | _recent(model, before)
+    except Damaged as error:
+        warn_once(f"no version of {model.name} is retired, because an alias or its history is lost: {error.message}")
+        return
+    for summary in model.catalog.summaries()[:-keep]:
+        if summary.version not in protected and summary.created < before:
+            entries = model.catalog.entries(summary.version)
+            if delete:
+                delete_version(model, summary.version, f"not among the newest {keep}")
+            yield _garbage(model, summary.version, "retired version", entries)
+
+
+def delete_version(model: "Model", version: str, reason: str) -> Record:
+    """Delete a complete version that no alias needs.
+
+    Raises:
+        NotFound: There is no such version.
+        Conflict: An alias, or the champion's rollback, needs it.
+        Damaged: An alias cannot be read.
+    """
+    storage, key = model.storage, model.catalog.metadata_key(version)
+    present, entry = model.catalog.look(version)
+    if not isinstance(present, Version) or entry is None:
+        raise NotFound(f"model {model.name} has no complete version {version} in {storage.url}")
+    original = storage.get(key)
+    _refuse_protected(model, version)
+    event = Record.new("deletion", model.name, version, evidence={"reason": reason})
+    tombstone = Tombstone(name=model.name, version=version, event=event)
+    placed = storage.put(key, tombstone.seal(), if_match=entry.etag)
+    try:
+        _refuse_protected(model, version)  # it may have been promoted meanwhile
+    except Conflict:
+        storage.put(key, original, if_match=placed.etag)
+        raise
+    model.journal.write(event)
+    model.catalog.forget(version)
+    _clear(model, version, placed.etag)
+    return event
+
+
+def _protected(model: "Model") -> set[str]:
+    held = model.pointers.held().values()
+    return {version for record in held for version in (record.points_at, record.previous) if version}
+
+
+def _recent(model: "Model", before: datetime) -> set[str]:
+    """Return what an alias pointed at, or left, since a moment.
+
+    Raises:
+        Damaged: A move since then cannot be read.
+    """
+    entries = model.journal.load()
+    held = {record.key: record for record in model.pointers.held().values()}
+    for key in entries.lost_moves(stamp(before)):
+        if key not in held:
+            raise entries.damaged[key]
+    records = (*entries.records, *held.values())
+    moves = [record for record in records if record.alias and stamp(record.time) >= stamp(before)]
+    return {version for record in moves for version in (record.version, record.replaced) if version}
+
+
+def _refuse_protected(model: "Model", version: str) -> None:
+    if version in _protected(model):
+        raise Conflict(
+            f"version {version} of {model.name} is needed by an alias or by its rollback",
+            f"podium models history {model.name} shows by which",
+        )
+
+
+def _reason(model: "Model", version: str, entries: Iterable[Entry]) -> str | None:
+    """Return why a version is garbage; None if it is complete or damaged (verify reports that)."""
+    if not any(entry.key == model.catalog.metadata_key(version) for entry in entries):
+        return "unfinished upload"
+    try:
+        return "unfinished deletion" if isinstance(model.catalog.look(version)[0], Tombstone) else None
+    except Damaged:
+        return None
+
+
+def _collect(model: "Model", version: str, before: datetime, grace: timedelta) -> bool:
+    """Delete an unfinished upload, or finish a deletion; return False if somebody is working on it after all."""
+    storage, key = model.storage, model.catalog.metadata_key(version)
+    try:
+        etag = storage.put(key, Tombstone(name=model.name, version=version, event=None).seal(), if_absent=True).etag
+    except Conflict:
+        present, entry = model.catalog.look(version)
+        if not isinstance(present, Tombstone) or entry is None or entry.modified >= before:
+            return False  # published, or taken over, meanwhile
+        etag = entry.etag
+        if present.event:
+            model.journal.write(present.event)
+            model.catalog.forget(version)
+    else:
+        placed = storage.head(key)
+        files = [entry.modified for entry in model.catalog.entries(version) if entry.key != key]
+        if placed and files and max(files) > placed.modified - grace:
+            storage.delete(key, if_match=etag)
+            return False
+    return _clear(model, version, etag)
+
+
+def _clear(model: "Model", version: str, etag: str) -> bool:
+    """Delete all files of a version, its tombstone last; return False if the tombstone was replaced."""
+    storage, tombstone = model.storage, model.catalog.metadata_key(version)
+    try:
+        for entry in model.catalog.entries(version):
+            if entry.key == tombstone:
+                continue
+            current = storage.head(tombstone)
+            if current is None or current.etag != etag:
+                return False
+            storage.delete(entry.key, if_match=entry.etag)
+        storage.delete(tombstone, if_match=etag)
+    except Conflict:
+        return False
+    return True
+
+
+def _garbage(model: "Model", version: str, why: str, entries: list[Entry]) -> Garbage:
+    return Garbage(
+        where=model.catalog.prefix(version),
+        why=why,
+        size=sum(entry.size for entry in entries),
+        modified=max(entry.modified for entry in entries),
+        version=version,
+    )

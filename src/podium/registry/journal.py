@@ -1,0 +1,286 @@
+"""The history of a model: one record per promotion, refusal, rollback, alias move and deletion."""
+
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from podium.errors import Conflict, Damaged, InvalidInput
+from podium.registry.document import (
+    MAX_BYTES,
+    Fields,
+    just_after,
+    moment,
+    now,
+    plain,
+    seal,
+    sha256_of,
+    stamp,
+    unseal,
+    warn_once,
+)
+from podium.storage import Storage
+
+FORMAT = "podium.event/1"
+MOVES = ("promotion", "rollback", "alias", "withdrawal")
+"""Events that move an alias."""
+EVENTS = (*MOVES, "refusal", "deletion")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grounds:
+    """The part of a record's evidence that podium reads."""
+
+    reason: str | None
+    """What a person gave as the reason."""
+
+    reasons: tuple[str, ...]
+    """What each part of the promotion rule said."""
+
+    accuracy: float | None
+    """Of the challenger."""
+
+    champion: str | None
+    """The version a refused challenger was compared with."""
+
+    champion_accuracy: float | None
+    """On the same images."""
+
+    p_value: float | None
+    """Of McNemar's test."""
+
+    @classmethod
+    def parse(cls, evidence: Fields) -> "Grounds":
+        """Read the evidence of a record; raises what the fields raise."""
+        return cls(
+            reason=evidence.optional_text("reason"),
+            reasons=evidence.texts("reasons"),
+            accuracy=evidence.optional_number("accuracy"),
+            champion=evidence.optional_text("champion"),
+            champion_accuracy=evidence.optional_number("champion_accuracy"),
+            p_value=evidence.optional_number("p_value"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One event; immutable once written."""
+
+    event: str
+    """promotion, refusal, rollback, alias, withdrawal or deletion."""
+
+    name: str
+    """The model."""
+
+    version: str
+    """A move's target, a refusal's challenger; for a deletion or withdrawal the version that is gone."""
+
+    alias: str | None
+    """The alias that moved; None where none did."""
+
+    previous: str | None
+    """Where a rollback of the alias would go."""
+
+    replaced: str | None
+    """The version the alias pointed at before; differs from previous after a rollback."""
+
+    time: str
+    """RFC3339, UTC."""
+
+    sequence: int
+    """Counts the moves of one alias from 1; 0 for other events."""
+
+    id: str
+    """Unique."""
+
+    evidence: Mapping[str, Any]
+    """The decision and its figures, or a reason in words."""
+
+    @classmethod
+    def new(cls, event: str, name: str, version: str, **details: Any) -> "Record":
+        """Make a record of an event that happens now.
+
+        Raises:
+            InvalidInput: The evidence could not be read back.
+        """
+        given: dict[str, Any] = {"alias": None, "previous": None, "replaced": None, "sequence": 0, "evidence": {}}
+        given.update(details)
+        given["evidence"] = plain(given["evidence"])
+        Grounds.parse(Fields(given["evidence"], "evidence", InvalidInput))
+        return cls(event=event, name=name, version=version, time=now(), id=uuid.uuid4().hex[:12], **given)
+
+    @classmethod
+    def unseal(cls, content: bytes, where: str, name: str) -> "Record":
+        """Parse a sealed record of a model.
+
+        Raises:
+            Damaged: It does not match its checksum, belongs to another model, or is not a record at all.
+        """
+        return cls.parse(unseal(content, where), where, name)
+
+    @classmethod
+    def parse(cls, document: Any, where: str, name: str) -> "Record":
+        """Parse what document returned.
+
+        Raises:
+            Damaged: It belongs to another model, or is not a record at all.
+        """
+        given = Fields(document, where)
+        known = {"format", *(field.name for field in fields(cls))}
+        if given.text("format") != FORMAT or set(given) - known:
+            raise Damaged(f"{where} has the unknown format {given.text('format')!r}", "upgrade podium?")
+        if given.name("name") != name:
+            raise Damaged(f"{where} belongs to model {given.name('name')}", "it was copied there")
+        record = cls(
+            event=given.text("event"),
+            name=name,
+            version=given.name("version"),
+            alias=given.optional_name("alias"),
+            previous=given.optional_name("previous"),
+            replaced=given.optional_name("replaced"),
+            time=given.text("time"),
+            sequence=given.count("sequence"),
+            id=given.name("id"),
+            evidence=document.get("evidence"),
+        )
+        if not record._is_sound():
+            raise Damaged(f"{where} is not an event of a model: {record.event!r} at {record.time!r}", "upgrade podium?")
+        Grounds.parse(Fields(record.evidence, where))
+        return record
+
+    def _is_sound(self) -> bool:
+        try:
+            timely = moment(self.time).year < 9999
+        except ValueError:
+            timely = False
+        return timely and self.event in EVENTS and (self.alias is not None) == (self.event in MOVES)
+
+    @property
+    def key(self) -> str:
+        """Its key in the history."""
+        return f"models/{self.name}/history/{stamp(self.time)}-{self.event}-{self.id}.json"
+
+    @property
+    def points_at(self) -> str | None:
+        """The version an alias with this record points at; None after a withdrawal."""
+        return None if self.event == "withdrawal" else self.version
+
+    @property
+    def grounds(self) -> Grounds:
+        """The part of the evidence that podium reads."""
+        return Grounds.parse(Fields(self.evidence, self.key))
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {"format": FORMAT, **plain(vars(self))}
+
+    def seal(self) -> bytes:
+        """Serialize it, for the history and for an alias."""
+        return seal(self.document())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entries:
+    """All records that have an object of their own."""
+
+    records: list[Record]
+    """Readable ones, in order of time."""
+
+    damaged: dict[str, Damaged]
+    """Unreadable ones, by key."""
+
+    def last_move(self, alias: str) -> Record | None:
+        """Return the last readable move of an alias."""
+        moves = [record for record in self.records if record.alias == alias]
+        return max(moves, key=lambda record: record.sequence, default=None)
+
+    def lost_moves(self, after: str) -> list[str]:
+        """Return the keys of damaged moves of any alias that are later than a time."""
+        return [key for key in self.damaged if _is_move(key) and _filename(key) > stamp(after)]
+
+
+def _is_move(key: str) -> bool:
+    return any(f"-{event}-" in _filename(key) for event in MOVES)
+
+
+def _filename(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+class Journal:
+    """The objects below ``models/<name>/history/``."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self.storage = storage
+        self.name = name
+        self.prefix = f"models/{name}/history"
+
+    def load(self) -> Entries:
+        """Read every record."""
+        entries = Entries(records=[], damaged={})
+        keys = [entry.key for entry in self.storage.list(f"{self.prefix}/")]
+        for key, content in self.storage.get_many(keys, limit=MAX_BYTES + 1):
+            try:
+                if isinstance(content, bytes):
+                    entries.records.append(self._parse(content, key))
+            except Damaged as error:
+                entries.damaged[key] = error
+            if isinstance(content, Damaged | InvalidInput):
+                entries.damaged[key] = Damaged(content.message, content.hint)
+        entries.records.sort(key=lambda record: (record.time, record.sequence))
+        return entries
+
+    def write(self, record: Record) -> bool:
+        """Store a record; a damaged copy of it is replaced.
+
+        Returns:
+            Whether it was missing or damaged.
+        """
+        try:
+            self.storage.put(record.key, record.seal(), if_absent=True)
+            return True
+        except Conflict:
+            content, entry = self.storage.read(record.key, limit=MAX_BYTES + 1)
+        try:
+            self._parse(content, record.key)
+            return False
+        except Damaged as error:
+            warn_once(f"{error.message}; it was written again")
+        with suppress(Conflict):  # another process restored the same record
+            self.storage.put(record.key, record.seal(), if_match=entry.etag)
+        return True
+
+    def refuse(self, version: str, champion: str | None, evidence: Mapping[str, Any]) -> Record:
+        """Record that a challenger failed the promotion rule; recording the same again changes nothing.
+
+        Args:
+            version: The challenger.
+            champion: The version it was compared with.
+            evidence: The decision and its figures.
+        """
+        compared = plain({"champion": champion, **evidence})
+        refusal = Record.new("refusal", self.name, version, evidence=compared)
+        refusal = replace(refusal, id=sha256_of(seal({"version": version, **compared}))[0][:12])
+        for record in self.load().records:
+            if (record.event, record.id) == (refusal.event, refusal.id):
+                return record
+        self.write(refusal)
+        return refusal
+
+    def renumber(self, move: Record) -> Record:
+        """Give the move of an alias whose record is lost the number and time that follow the history."""
+        assert move.alias is not None
+        entries = self.load()
+        last = entries.last_move(move.alias)
+        lost = len(entries.lost_moves(last.time if last else "")) if entries.damaged else 0
+        if last is None:
+            return replace(move, sequence=1 + lost)
+        return replace(move, sequence=last.sequence + lost + 1, time=max(move.time, just_after(last.time)))
+
+    def _parse(self, content: bytes, key: str) -> Record:
+        where = self.storage.join(key)
+        record = Record.unseal(content, where, self.name)
+        if record.key != key:
+            raise Damaged(f"{where} is the record of {record.key}", "it was copied there")
+        return record

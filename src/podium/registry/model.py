@@ -1,0 +1,368 @@
+"""Models in a storage: versions, the champion, and how it became champion."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import Conflict, InvalidInput, NotFound
+from podium.registry import audit, garbage
+from podium.registry.audit import Finding, Repair
+from podium.registry.catalog import Catalog, Summary, names_below
+from podium.registry.document import check_name, warn_once
+from podium.registry.garbage import GRACE, Garbage
+from podium.registry.journal import Journal, Record
+from podium.registry.pointers import CHAMPION, AliasLost, Pointers
+from podium.registry.rule import Decision, PromotionRule, decide
+from podium.registry.upload import Upload
+from podium.registry.version import METADATA, Version
+from podium.storage import Storage
+from podium.storage.base import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """The outcome of a challenge."""
+
+    decision: Decision
+    """Of the rule, against the champion at that moment."""
+
+    record: Record | None
+    """The promotion; None if the champion stays."""
+
+    champion: str | None
+    """The version it was compared with; None if there was none."""
+
+
+class Registry:
+    """The models below ``models/`` of a storage. All state is in the storage: any number may be open at once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def models(self) -> list[str]:
+        """Return the names of all models."""
+        return names_below(self.storage, "models")
+
+    def __getitem__(self, name: str) -> "Model":
+        """Return a model, whether it has versions yet or not.
+
+        Raises:
+            InvalidInput: It is not a model name.
+        """
+        return Model(self.storage, name)
+
+
+class Model:
+    """One model of a registry.
+
+    Args:
+        storage: Where it is.
+        name: Its name.
+
+    Raises:
+        InvalidInput: It is not a model name.
+    """
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self.storage = storage
+        self.name = check_name("model name", name)
+        self.catalog = Catalog(storage, name)
+        self.journal = Journal(storage, name)
+        self.pointers = Pointers(self.catalog, self.journal)
+
+    def upload(
+        self,
+        files: Mapping[str, Path | bytes],
+        metadata: Mapping[str, Any],
+        version: str | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> Version:
+        """Store a version; it becomes visible as a whole with its metadata.json, which is written last.
+
+        Uploading the same again returns the existing version: a step that is retried or fires twice makes one version.
+
+        Args:
+            files: Content by file name; files are streamed.
+            metadata: Plain JSON. The registry itself reads ``run_id``, ``metrics`` (``accuracy``), ``dataset``
+                (``digest``, ``test_digest``) and ``report`` (``classes``, ``confusion``).
+            version: Its id; metadata["run_id"] if None, else a name derived from the content.
+            progress: Called with the size of every chunk.
+
+        Raises:
+            InvalidInput: A name, a file or the metadata breaks a rule; nothing was written.
+            Conflict: The version exists with other content.
+        """
+        return Upload.prepare(self.catalog, self.journal, files, metadata, version, progress).run()
+
+    def versions(self) -> list[Summary]:
+        """Return a summary of each complete version, oldest first."""
+        return self.catalog.summaries()
+
+    def version(self, ref: str = CHAMPION) -> Version:
+        """Return a version by its id or by an alias.
+
+        Raises:
+            NotFound: There is neither; the hint lists what there is.
+            Damaged: The alias or metadata.json does not match its checksum.
+        """
+        check_name("version or alias", ref)
+        held, _ = self.pointers.read(ref)
+        if held and (held.points_at is None or not self.catalog.exists(held.points_at)):
+            raise NotFound(
+                f"the {ref} of {self.name} in {self.storage.url} was {held.version}, which is gone",
+                f"podium models list {self.name} shows the versions that are left",
+            )
+        return self._complete(held.version if held else ref)
+
+    def champion(self) -> Version | None:
+        """Return the champion; None if there is none, or if its version is gone.
+
+        Raises:
+            Damaged: The alias and its record are damaged, or the version's metadata.json is.
+        """
+        held, _ = self.pointers.read(CHAMPION)
+        if held is None or held.points_at is None:
+            return None
+        champion = self.catalog.load(held.points_at)
+        if champion is None:
+            warn_once(f"the champion of {self.name} in {self.storage.url} is {held.points_at}, which is gone")
+        return champion
+
+    def aliases(self) -> dict[str, Record]:
+        """Return the record of each alias that points at a version, by alias."""
+        held = self.pointers.held(strict=False)
+        return {alias: record for alias, record in held.items() if record.points_at}
+
+    def history(self) -> list[Record]:
+        """Return every promotion, refusal, rollback, alias move and deletion, oldest first."""
+        return self.pointers.events()
+
+    def read(self, version: Version, file: str) -> bytes:
+        """Return the verified bytes of one file.
+
+        Raises:
+            InvalidInput: The version has no such file.
+            Damaged: It is missing or not what was uploaded.
+        """
+        _require_file(version, file)
+        return self.catalog.read(version, file)
+
+    def fetch(
+        self,
+        ref: str,
+        target: Path,
+        *,
+        files: Sequence[str] | None = None,
+        progress: Progress | None = None,
+    ) -> Version:
+        """Download a version and verify every file; only then the directory appears.
+
+        Args:
+            ref: A version or an alias.
+            target: A directory that does not exist yet, or is empty.
+            files: Only these; None for all and metadata.json.
+            progress: Called with the size of every chunk.
+
+        Raises:
+            InvalidInput: The target is not empty, or a file is not part of the version.
+            Damaged: A file does not match its sha256; the target is unchanged.
+        """
+        version = self.version(ref)
+        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+            raise InvalidInput(f"{target} is not an empty directory", "name another directory")
+        for file in files or ():
+            _require_file(version, file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".podium-", dir=target.parent) as scratch:
+            whole = Path(scratch) / "version"
+            whole.mkdir()
+            for file in version.files if files is None else files:
+                self.catalog.fetch(version, file, whole / file, progress)
+            if files is None:
+                self.storage.fetch(f"{version.prefix}/{METADATA}", whole / METADATA)
+            os.replace(whole, target)
+        return version
+
+    def promote(self, version: str, evidence: Mapping[str, Any], expect: str | None) -> Record:
+        """Make a version champion, after verifying every byte of it, if the champion is still the expected one.
+
+        Args:
+            version: The challenger; it must be complete.
+            evidence: The decision and its figures, for the history.
+            expect: The champion it was compared with; None if there was none, or none that still exists.
+
+        Returns:
+            The new record; the current one if the version is champion already.
+
+        Raises:
+            NotFound: There is no such version.
+            Damaged: A file of it is missing or damaged; the champion stays.
+            Conflict: The champion changed: compare again.
+        """
+        challenger = self._complete(version)
+        self.catalog.verify_files(challenger)
+        return self.pointers.move("promotion", CHAMPION, version, evidence=evidence, expect=(expect,))
+
+    def challenge(
+        self,
+        version: str,
+        rule: PromotionRule,
+        predict: "Callable[[Version], np.ndarray]",
+        labels: "np.ndarray",
+        evidence: Mapping[str, Any] | None = None,
+    ) -> Contest:
+        """Promote a version if it beats the champion by a rule; compare again if the champion changes meanwhile.
+
+        Args:
+            version: The challenger, already uploaded.
+            rule: What it must achieve.
+            predict: Returns the classes ``[n]`` that a version predicts for the test images; called once per version.
+            labels: The true classes ``[n]``.
+            evidence: Kept in the history beside the decision: run id, dataset digest, ….
+
+        Raises:
+            NotFound: There is no such version.
+            Damaged: A file of the challenger or the champion is.
+        """
+        cached: dict[str, np.ndarray] = {}
+
+        def predictions(of: Version) -> "np.ndarray":
+            if of.version not in cached:
+                cached[of.version] = predict(of)
+            return cached[of.version]
+
+        challenger = self.version(version)
+        while True:
+            champion = self.champion()
+            expect = champion.version if champion else None
+            decision = decide(rule, labels, predictions(challenger), predictions(champion) if champion else None)
+            if expect == challenger.version:
+                # The step fired twice, or was retried after it won: the record is ours already.
+                return Contest(decision=decision, record=self.aliases().get(CHAMPION), champion=expect)
+            grounds = {**(evidence or {}), **decision.evidence()}
+            if not decision.promote:
+                self.journal.refuse(challenger.version, expect, grounds)
+                return Contest(decision=decision, record=None, champion=expect)
+            try:
+                record = self.promote(challenger.version, grounds, expect)
+            except Conflict:
+                continue  # another challenger won meanwhile: beat that one
+            return Contest(decision=decision, record=record, champion=expect)
+
+    def alias(self, alias: str, ref: str, reason: str = "") -> Record:
+        """Point an alias of your own at a version, or at the target of another alias.
+
+        Raises:
+            InvalidInput: It is the champion's alias, or the name of a version.
+            NotFound: There is no such version.
+        """
+        check_name("alias", alias)
+        if alias == CHAMPION:
+            raise InvalidInput(f"{CHAMPION} is no alias of your own", "the champion moves by promote and rollback")
+        if self.catalog.load(alias):
+            raise InvalidInput(f"{alias} is the name of a version of {self.name}", "choose another alias")
+        return self.pointers.move("alias", alias, self.version(ref).version, evidence={"reason": reason})
+
+    def rollback(self, to: str | None = None, reason: str = "") -> Record:
+        """Make an earlier version champion again, after verifying every byte of it.
+
+        Args:
+            to: The version; None for the previous champion. Rolling back twice goes back two steps.
+            reason: For the history.
+
+        Raises:
+            NotFound: There is no champion, no previous one, or it was deleted.
+            Damaged: The version to return to is damaged; the champion stays.
+        """
+        try:
+            current, _ = self.pointers.read(CHAMPION)
+        except AliasLost:
+            if to is None:
+                raise
+            current = None
+        else:
+            if current is None:
+                raise self._no_champion()
+        target = to or (current.previous if current else None)
+        if target is None:
+            assert current is not None
+            raise NotFound(f"{current.version} is the first champion of {self.name}", "name a version: --to VERSION")
+        version = self._complete(target)
+        self.catalog.verify_files(version)
+        expect = (current.points_at if current else None,)
+        return self.pointers.move("rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect)
+
+    def verify(self, checked: Callable[[int], None] = lambda size: None) -> Iterator[Finding]:
+        """Read everything of the model and yield what is wrong with it.
+
+        Args:
+            checked: Called with the size of each file that was read.
+        """
+        return audit.verify(self, checked)
+
+    def repair(self) -> list[Repair]:
+        """Restore damaged aliases from the history, and the history from the aliases."""
+        return list(audit.repair(self))
+
+    def gc(self, *, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
+        """Find leftovers of killed uploads, deletions and writes that are older than the grace period.
+
+        Args:
+            grace: Younger objects may still be in the making.
+            delete: Delete them as well; by default they are only listed.
+        """
+        return list(garbage.collect(self, grace=grace, delete=delete))
+
+    def retire(self, *, keep: int, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
+        """Find versions beyond the newest few that no alias, no rollback and no grace period protects.
+
+        Args:
+            keep: How many of the newest stay.
+            grace: Versions uploaded, or replaced, less than this ago stay.
+            delete: Delete them as well, with a record in the history.
+        """
+        return list(garbage.retire(self, keep=keep, grace=grace, delete=delete))
+
+    def delete(self, version: str, reason: str = "") -> Record:
+        """Delete one version, with a record in the history.
+
+        Raises:
+            NotFound: There is no such version.
+            Conflict: An alias, or the champion's rollback, needs it.
+        """
+        return garbage.delete_version(self, check_name("version", version), reason)
+
+    def _complete(self, version: str) -> Version:
+        complete = self.catalog.load(check_name("version", version))
+        if complete is not None:
+            return complete
+        models = list(self.storage.children("models"))
+        if self.name not in models:
+            names = ", ".join(models) or "none"
+            raise NotFound(f"there is no model {self.name} in {self.storage.url}", f"models there: {names}")
+        if version == CHAMPION:
+            raise self._no_champion()
+        known = [summary.version for summary in self.versions()]
+        raise NotFound(
+            f"model {self.name} has no version {version} in {self.storage.url}",
+            f"versions: {', '.join(known[-5:]) or 'none'}; aliases: {', '.join(self.aliases()) or 'none'}",
+        )
+
+    def _no_champion(self) -> NotFound:
+        return NotFound(
+            f"model {self.name} has no champion in {self.storage.url}", f"podium models promote {self.name} VERSION"
+        )
+
+
+def _require_file(version: Version, file: str) -> None:
+    if file not in version.files:
+        raise InvalidInput(f"version {version.version} of {version.name} has no file {file}",
+                           f"files: {', '.join(sorted(version.files))}")  # fmt: skip
