@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from podium import __version__
 from podium.errors import PodiumError, require
 from podium.manifests.labels import KFP_RUN, MANAGED_BY, RUN
+from podium.manifests.resource import Resource
 from podium.pod import pod_namespace
 
 RUN_ID = "PODIUM_RUN_ID"
@@ -78,12 +78,11 @@ def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
     if not pod or namespace is None:
         hint = f"run it with `podium run` or as a step of a Kubeflow pipeline, or set {RUN_ID}"
         raise PodiumError("this process belongs to no run", hint)
-    metadata = _pod_metadata(pod, namespace)
-    labels = metadata.get("labels") or {}
-    owners = [one for one in metadata.get("ownerReferences") or [] if one["kind"] == "Workflow"]
+    own = _read_pod(pod, namespace)
+    owners = [owner for owner in own.owners if owner["kind"] == "Workflow"]
     keys = ("apiVersion", "kind", "name", "uid")
     owner = {key: owners[0][key] for key in keys} if owners else None
-    return RunIdentity(id=labels.get(KFP_RUN, ""), owner=owner, namespace=namespace)
+    return RunIdentity(id=own.labels.get(KFP_RUN, ""), owner=owner, namespace=namespace)
 
 
 def object_name(slug: str, run: str, task: str) -> str:
@@ -127,12 +126,11 @@ def code_version(environ: Mapping[str, str] | None = None, root: Path | None = N
     return f"{__version__}+{commit}"
 
 
-def _pod_metadata(pod: str, namespace: str) -> dict[str, Any]:
+def _read_pod(pod: str, namespace: str) -> Resource:
     from podium.cluster.kubernetes.cluster import KubernetesCluster
 
     with KubernetesCluster(f"kubernetes://{namespace}") as here:
         found = here.api.call(
             f"read pod {pod} in namespace {namespace}", here.api.core.read_namespaced_pod, pod, namespace
         )
-        metadata: dict[str, Any] = here.api.client.sanitize_for_serialization(found)["metadata"]
-    return metadata
+        return Resource.parse(here.api.client.sanitize_for_serialization(found))

@@ -1,8 +1,9 @@
 """The deadline of a job is also its pods'."""
 
-from podium.cluster.kubernetes.deadlines import MARGIN, with_pod_deadlines
-from podium.manifests.experiment import load
+from podium.manifests.experiment import Experiment, load
+from podium.manifests.pod_defaults import MARGIN, with_pod_deadlines
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.workload import Workload
 
 
 def deadlines(job: dict) -> list[int | None]:
@@ -12,20 +13,21 @@ def deadlines(job: dict) -> list[int | None]:
 
 def test_every_replica_of_a_job_ends_a_little_after_the_job() -> None:
     job = build(PyTorchJobSpec(name="x", image="i", command=("c",), workers=2, active_deadline_seconds=60))
-    assert deadlines(with_pod_deadlines(job)) == [60 + MARGIN, 60 + MARGIN]
+    assert deadlines(with_pod_deadlines(Workload.parse(job)).manifest) == [60 + MARGIN, 60 + MARGIN]
     assert deadlines(job) == [None, None]
 
 
 def test_a_deadline_of_the_pods_own_stays() -> None:
     job = build(PyTorchJobSpec(name="x", image="i", command=("c",), active_deadline_seconds=60))
     job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["activeDeadlineSeconds"] = 10
-    assert deadlines(with_pod_deadlines(job)) == [10]
+    assert deadlines(with_pod_deadlines(Workload.parse(job)).manifest) == [10]
 
 
 def test_trials_that_are_pytorchjobs_end_too_and_others_stay_as_they_are() -> None:
     experiment = load("random")
     seconds = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["runPolicy"]["activeDeadlineSeconds"]
-    changed = with_pod_deadlines(experiment)["spec"]["trialTemplate"]["trialSpec"]
+    changed = with_pod_deadlines(Experiment.parse(experiment)).manifest["spec"]["trialTemplate"]["trialSpec"]
     assert set(deadlines(changed)) == {seconds + MARGIN}
-    for other in (load("random-job"), build(PyTorchJobSpec(name="x", image="i", command=("c",)))):
-        assert with_pod_deadlines(other) == other
+    job = Workload.parse(build(PyTorchJobSpec(name="x", image="i", command=("c",))))
+    for other in (Experiment.load("random-job"), job):
+        assert with_pod_deadlines(other).manifest == other.manifest

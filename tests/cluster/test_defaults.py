@@ -6,16 +6,18 @@ import pytest
 from api_server import World
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.kubernetes.defaults import with_pod_defaults
 from podium.manifests.experiment import Experiment, customize
+from podium.manifests.pod_defaults import with_pod_defaults
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.workload import Workload
 
 
 def pod(**changes: Any) -> dict[str, Any]:
     """Build a job of one pod and return its spec with the defaults."""
-    job = with_pod_defaults(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), **changes)))
-    spec: dict[str, Any] = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    return spec
+    spec = PyTorchJobSpec(name="mnist", image="trainer", command=("python",), **changes)
+    job = with_pod_defaults(Workload.parse(build(spec)))
+    pod_spec: dict[str, Any] = job.manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    return pod_spec
 
 
 def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluster, world: World) -> None:
@@ -29,7 +31,7 @@ def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluste
 @pytest.mark.parametrize("name", ["random", "random-job"])
 def test_pods_of_trials_get_no_token_and_their_runs_label(name: str) -> None:
     launched = customize(Experiment.load(name), labels={"podium/run-id": "r1"})
-    trial = with_pod_defaults(launched.manifest)["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    trial = with_pod_defaults(launched).manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
     for replica in (trial.get("pytorchReplicaSpecs") or {"": trial}).values():
         assert replica["template"]["spec"]["automountServiceAccountToken"] is False
         assert replica["template"]["metadata"]["labels"]["podium/run-id"] == "r1"
@@ -46,11 +48,11 @@ def test_what_users_ask_for_wins() -> None:
 
 def test_a_limit_alone_is_no_reason_to_ask_for_more() -> None:
     pod_spec = {"containers": [{"name": "main", "resources": {"limits": {"memory": "100Mi"}}}]}
-    job = with_pod_defaults({"kind": "Job", "spec": {"template": {"spec": pod_spec}}})
-    (container,) = job["spec"]["template"]["spec"]["containers"]
+    job = Workload.parse({"kind": "Job", "spec": {"template": {"spec": pod_spec}}})
+    (container,) = with_pod_defaults(job).manifest["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == {"limits": {"memory": "100Mi"}, "requests": {"cpu": "250m"}}
 
 
 def test_a_template_podium_cannot_read_stays_as_it_is() -> None:
     kept = {"kind": "Experiment", "spec": {"trialTemplate": {"configMap": {"configMapName": "x"}}}}
-    assert with_pod_defaults(kept) == kept
+    assert with_pod_defaults(Experiment.parse(kept)).manifest == kept

@@ -109,6 +109,16 @@ class Resource:
         return text(self.metadata.get("creationTimestamp"))
 
     @cached_property
+    def version(self) -> str:
+        """resourceVersion, from which changes can be watched; empty before the object is stored."""
+        return text(self.metadata.get("resourceVersion"))
+
+    @cached_property
+    def owners(self) -> tuple[Mapping[str, Any], ...]:
+        """Entries of ``metadata.ownerReferences``."""
+        return tuple(map(mapping, items(self.metadata.get("ownerReferences"))))
+
+    @cached_property
     def labels(self) -> dict[str, str]:
         """``metadata.labels``."""
         return texts(self.metadata.get("labels"))

@@ -28,6 +28,7 @@ from podium.cluster.local.store import Store, is_resumable
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.identity import RUN_ID, new_run_id
 from podium.interrupts import signals_interrupt
+from podium.manifests.resource import Resource
 from podium.settings import Settings
 
 PATIENCE = 40
@@ -199,8 +200,8 @@ def _stopped(run: Run) -> None:
 def _resumable(run: Run) -> list[str]:
     """Say how each sweep that was stopped with the run can be resumed."""
     store = Store(run.directory / "cluster")
-    stopped = [one for one in store.list("Experiment") if is_resumable(one)]
-    names = [one["metadata"]["name"] for one in stopped]
+    experiments = map(Resource.parse, store.list("Experiment"))
+    names = [experiment.name for experiment in experiments if is_resumable(experiment)]
     return [f"the sweep's trials are kept; resume it with: {store.resume_command(name)}" for name in names]
 
 

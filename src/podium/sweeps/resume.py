@@ -30,7 +30,7 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
     Raises:
         InvalidInput: It has ended and may not be restarted, or the counts make no sense.
     """
-    edited = experiment.changed(lambda manifest: manifest["spec"].update(changes))
+    edited = experiment.with_counts(changes)
     if edited.limits == experiment.limits:
         return experiment
     most, count = edited.limits.max_trials, experiment.trial_count

@@ -7,6 +7,7 @@ from typing import Any
 from podium.cluster.local.store import Store
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import same_conditions
 
 PAUSE = 0.2
 """Seconds between two writes of mere counts: they grow with the number of trials."""
@@ -31,7 +32,7 @@ class StatusFile:
 
     def follow(self, status: dict[str, Any]) -> None:
         """Write the status if it is due, or if a condition changed."""
-        if self.pause(status) == 0 or status.get("conditions") != self._written.get("conditions"):
+        if self.pause(status) == 0 or not same_conditions(status, self._written):
             self.write(status)
 
     def write(self, status: dict[str, Any]) -> None:

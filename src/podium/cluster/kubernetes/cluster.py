@@ -9,12 +9,12 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.api import Api, resource
-from podium.cluster.kubernetes.deadlines import with_pod_deadlines
-from podium.cluster.kubernetes.defaults import with_pod_defaults
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.kubeconfig import load_configuration
-from podium.manifests.conditions import status_of
+from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import METRICS_INJECTION
+from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+from podium.manifests.workload import Workload
 
 DELETE_WAIT = 30.0
 
@@ -52,16 +52,16 @@ class KubernetesCluster(Cluster):
         self.schedule_grace = float(grace)
 
     def create(self, manifest: Manifest) -> Manifest:
-        kind = str(manifest.get("kind"))
+        kind, namespace = str(manifest.get("kind")), self.api.namespace
         resource(kind)
         require(kind != "Trial", "a Trial is made by its Experiment", kind=kind)
-        metadata = manifest.get("metadata") or {}
-        named = metadata.get("namespace") or self.api.namespace
-        require(named == self.api.namespace, "the manifest's namespace is the cluster's", namespace=named, url=self.url)
+        given = Experiment.parse(manifest) if kind == "Experiment" else Workload.parse(manifest)
+        named = given.metadata.get("namespace") or namespace
+        require(named == namespace, "the manifest's namespace is the cluster's", namespace=named, url=self.url)
         if kind == "Experiment":
             self._check_injection()
-        there = {**manifest, "metadata": {**metadata, "namespace": self.api.namespace}}
-        return self.api.create(kind, with_pod_deadlines(with_pod_defaults(there)))
+        here = given.with_metadata({**given.metadata, "namespace": namespace})
+        return self.api.create(kind, with_pod_deadlines(with_pod_defaults(here)).manifest)
 
     def _check_injection(self) -> None:
         """Refuse an Experiment where Katib would never see a metric; a namespace that may not be read passes."""
@@ -102,16 +102,16 @@ class KubernetesCluster(Cluster):
 
     def _is_over(self, kind: str, name: str) -> bool:
         try:
-            return status_of(self.api.get(kind, name)).finished
+            return self.resource(kind, name).state.finished
         except NotFound:
             return True
 
     def failure(self, kind: str, name: str) -> Failed:
         try:
-            manifest = self.api.get(kind, name)
+            seen = self.resource(kind, name)
         except NotFound:
-            manifest = None
-        return kubernetes_pods.explain(self.api, kind, name, manifest)
+            seen = None
+        return kubernetes_pods.explain(self.api, kind, name, seen)
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         self.api.get(kind, name)

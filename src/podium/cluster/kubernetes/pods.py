@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podium.cluster.base import Manifest, ReplicaStatus
+from podium.cluster.base import ReplicaStatus
 from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
 from podium.errors import Failed, PodiumError, Unavailable
-from podium.manifests.conditions import status_of
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT, JOB_NAME, REPLICA_INDEX, REPLICA_TYPE, TRIAL
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
 
 _log = logging.getLogger("podium")
 
@@ -139,7 +142,7 @@ def selector_of(api: Api, kind: str, name: str) -> str:
     """Return the label selector of an object's pods; an experiment's are those of its trials."""
     if kind != "Experiment":
         return f"{JOB_SELECTOR[kind]}={name}"
-    trials = [trial["metadata"]["name"] for trial in api.objects("Trial", f"{EXPERIMENT}={name}")]
+    trials = [Trial.parse(trial).name for trial in api.objects("Trial", f"{EXPERIMENT}={name}")]
     return f"{JOB_SELECTOR['Trial']} in ({','.join(trials) or 'none'})"
 
 
@@ -217,16 +220,16 @@ class Watchman:
         self.complete: dict[str, datetime] = {}  # by job: creation of its newest pod when it had all of them
         self.warned = False
 
-    def look(self, manifest: Manifest) -> None:
+    def look(self, resource: Resource) -> None:
         """Check the pods once.
 
         Raises:
             Failed: One has been hopeless for longer than its grace.
         """
-        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        kind, name = resource.kind, resource.name
         now, seen = time.monotonic(), {}
         pods = self.api.pods(selector_of(self.api, kind, name))
-        for trouble, key in (*self._starting(pods), *self._refused(manifest, pods)):
+        for trouble, key in (*self._starting(pods), *self._refused(resource, pods)):
             seen[key] = self.since.get(key, now)
             if now - seen[key] >= trouble.grace:
                 raise Failed(f"{kind} {name} cannot start: {trouble}", trouble.hint)
@@ -238,13 +241,13 @@ class Watchman:
                 # ErrImagePull and ImagePullBackOff take turns: one clock for a pod.
                 yield trouble, (pod.metadata.uid, "schedule" if trouble.container is None else "start")
 
-    def _refused(self, manifest: Manifest, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+    def _refused(self, resource: Resource, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         """Yield the refusals of pods that are missing: they are in no status, only in events."""
-        for job, have, want in jobs_of(self.api, manifest, pods):
+        for job, have, want in jobs_of(self.api, resource, pods):
             if len(have) >= want:
                 self.complete[job] = max(pod.metadata.creation_timestamp for pod in have)
                 continue
-            uid = manifest["metadata"]["uid"] if job == manifest["metadata"]["name"] else None
+            uid = resource.uid if job == resource.name else None
             if trouble := self._refusal(job, uid):
                 yield trouble, (job, "refused")
 
@@ -284,41 +287,40 @@ def _refusal_of(event: Any) -> Trouble:
     return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
 
 
-def jobs_of(api: Api, manifest: Manifest, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
+def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
     """Return (name, its pods, number of pods it wants) of every job that should run now.
 
     Args:
         api: The API server.
-        manifest: A PyTorchJob, Job, Trial or Experiment.
+        resource: A PyTorchJob, Job, Trial or Experiment.
         pods: All pods of it.
     """
-    kind, name, spec = manifest["kind"], manifest["metadata"]["name"], manifest["spec"]
-    if kind != "Experiment":
-        return [(name, pods, replicas(spec.get("runSpec", manifest)))]
-    want = replicas(spec["trialTemplate"].get("trialSpec") or {})
-    trials = [trial for trial in api.objects("Trial", f"{EXPERIMENT}={name}") if not status_of(trial).finished]
+    if resource.kind != "Experiment":
+        trial = resource.kind == "Trial"
+        job = Trial.parse(resource.manifest).workload if trial else Workload.parse(resource.manifest)
+        return [(resource.name, pods, pods_of(job))]
+    want = pods_of(Experiment.parse(resource.manifest).template.workload)
+    trials = map(Trial.parse, api.objects("Trial", f"{EXPERIMENT}={resource.name}"))
+    running = [trial.name for trial in trials if not trial.state.finished]
     labels = [(pod, (pod.metadata.labels or {}).get(JOB_SELECTOR["Trial"])) for pod in pods]
-    names = [trial["metadata"]["name"] for trial in trials]
-    return [(trial, [pod for pod, of in labels if of == trial], want) for trial in names]
+    return [(name, [pod for pod, trial in labels if trial == name], want) for name in running]
 
 
-def replicas(job: Manifest) -> int:
-    """Return how many pods a PyTorchJob or Job has while it runs."""
-    spec = job.get("spec") or {}
-    specs = spec.get("pytorchReplicaSpecs") or {}
-    return max(1, sum(one.get("replicas", 1) for one in specs.values()) or spec.get("parallelism", 1))
+def pods_of(job: Workload) -> int:
+    """Return how many pods a job has while it runs."""
+    return max(1, sum(replica.count for replica in job.replicas))
 
 
-def explain(api: Api, kind: str, name: str, manifest: Manifest | None) -> Failed:
+def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed:
     """Return the error that tells why an object failed: pod, reason, last lines, hint.
 
     Args:
         api: The API server.
         kind: The kind.
         name: The object's name.
-        manifest: The object as last seen; its own condition is quoted.
+        resource: The object as last seen; its own condition is quoted.
     """
-    state = status_of(manifest) if manifest else None
+    state = resource.state if resource else None
     text = f"{kind} {name} failed" + (f": {state.message.strip()}" if state and state.finished else "")
     try:
         pods = sorted(api.pods(selector_of(api, kind, name)), key=_ended_at)

@@ -8,12 +8,12 @@ whose Workflow was deleted stays RUNNING for ever.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError, UnknownKind
-from podium.manifests.conditions import status_of
 from podium.manifests.labels import KFP_RUN, RUN
+from podium.manifests.resource import Resource
 
 KINDS = ("Experiment", "PyTorchJob", "Job")
 """Looked at in this order: an Experiment takes its trials along."""
@@ -52,14 +52,13 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
     over: dict[str, str | None] = {}
     for kind in KINDS:
         try:
-            objects = cluster.api.objects(kind, RUN)
+            objects = [Resource.parse(manifest) for manifest in cluster.api.objects(kind, RUN)]
         except UnknownKind:
             continue
-        for one in objects:
-            run_id = one["metadata"]["labels"][RUN]
-            state = status_of(one)
-            # A trial's job is its Experiment's business.
-            if state.finished or _made_by_katib(one):
+        for launched in objects:
+            run_id, state = launched.labels[RUN], launched.state
+            made_by_katib = any(owner.get("kind") == "Trial" for owner in launched.owners)
+            if state.finished or made_by_katib:  # a trial's job is its Experiment's business
                 continue
             if run_id not in over:
                 over[run_id] = _over(cluster, run_id)
@@ -67,10 +66,10 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
                 found.append(
                     Orphan(
                         kind=kind,
-                        name=one["metadata"]["name"],
+                        name=launched.name,
                         run_id=run_id,
                         phase=state.phase,
-                        created=one["metadata"]["creationTimestamp"],
+                        created=launched.created,
                         why=why,
                     )
                 )
@@ -105,10 +104,6 @@ def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str
         time.sleep(every)
 
 
-def _made_by_katib(manifest: dict[str, Any]) -> bool:
-    return any(owner["kind"] == "Trial" for owner in manifest["metadata"].get("ownerReferences") or [])
-
-
 def _over(cluster: KubernetesCluster, run_id: str) -> str | None:
     """Say what became of a run, or None while its Workflow goes on."""
     api = cluster.api
@@ -121,7 +116,7 @@ def _over(cluster: KubernetesCluster, run_id: str) -> str | None:
         "workflows",
         label_selector=f"{KFP_RUN}={run_id}",
     )
-    phases = [(item.get("status") or {}).get("phase") or "Pending" for item in answer["items"]]
+    phases = [Resource.parse(item).status.get("phase") or "Pending" for item in answer["items"]]
     if not phases:
         return "its workflow is gone"
     going = [phase for phase in phases if phase in ("Pending", "Running")]

@@ -9,7 +9,7 @@ from typing import Any
 from podium.cluster.base import Manifest
 from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
 from podium.errors import Denied, Failed, PodiumError, Unavailable, UnknownKind
-from podium.manifests.conditions import status_of
+from podium.manifests.resource import Resource
 
 WINDOW = 5
 """Seconds of quiet after which the pods are looked at: an image that cannot be pulled changes no job's status."""
@@ -42,7 +42,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
             yield current
             while True:
                 for event in api.events(kind, name, version, max(1, min(WINDOW, int(remaining())))):
-                    version = event["object"]["metadata"]["resourceVersion"]
+                    version = Resource.parse(event["object"]).version
                     if event["type"] == "DELETED":
                         return
                     if event["type"] != "BOOKMARK":
@@ -68,7 +68,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
 
 
 def watch(
-    api: Api, kind: str, name: str, timeout: float | None, look: Callable[[Manifest], None]
+    api: Api, kind: str, name: str, timeout: float | None, look: Callable[[Resource], None]
 ) -> Iterator[Manifest]:
     """Yield an object now and on every change of its status, until its last state or its end.
 
@@ -87,16 +87,17 @@ def watch(
     end = float("inf") if timeout is None else time.monotonic() + timeout
     uid: str | None = None
     seen: Any = None
-    current: Manifest = api.get(kind, name)
+    current = Resource.parse(api.get(kind, name))
     for change in changes(api, kind, name, lambda: min(end - time.monotonic(), WINDOW)):
         if change is not None:
-            if uid not in (None, change["metadata"]["uid"]):
+            new = Resource.parse(change)
+            if uid not in (None, new.uid):
                 return  # deleted and made again by somebody else: not ours
-            current = change
-            if uid is None or change.get("status") != seen:
+            current = new
+            if uid is None or new.status != seen:
                 yield change
-            uid, seen = change["metadata"]["uid"], change.get("status")
-            if status_of(change).finished:
+            uid, seen = new.uid, new.status
+            if new.state.finished:
                 return
         if time.monotonic() >= end:
             raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout, or look at its pods")

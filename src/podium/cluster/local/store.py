@@ -22,6 +22,7 @@ from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
 from podium.cluster.local.metadata import new_metadata, timestamp
 from podium.errors import Conflict, Failed, NotFound, require
 from podium.manifests.conditions import set_condition, status_of
+from podium.manifests.resource import Resource
 from podium.settings import Settings
 
 PLURALS = {"PyTorchJob": "pytorchjobs", "Job": "jobs", "Experiment": "experiments", "Trial": "trials"}
@@ -264,10 +265,9 @@ class Store:
         return found.st_ino, found.st_mtime_ns
 
 
-def is_resumable(experiment: Manifest) -> bool:
+def is_resumable(experiment: Resource) -> bool:
     """Return whether an Experiment was stopped, or lost its process, before its end."""
-    state = status_of(experiment)
-    return state.phase == "Stopped" or state.reason.endswith(LOST)
+    return experiment.state.phase == "Stopped" or experiment.state.reason.endswith(LOST)
 
 
 def _names_hint(store: Store, kind: str) -> str:

@@ -361,7 +361,13 @@ class Experiment(Resource):
 
     def changed_job(self, change: Callable[[Draft], None]) -> Self:
         """Return a copy whose trials' job a function has altered."""
+        if not self.template.workload.manifest:  # a template in a ConfigMap
+            return self
         return self.with_workload(self.template.workload.changed(change))
+
+    def with_counts(self, counts: Mapping[str, int]) -> Self:
+        """Return a copy with other values of maxTrialCount, parallelTrialCount and maxFailedTrialCount."""
+        return self.changed(lambda manifest: manifest["spec"].update(counts))
 
     def changed(self, change: Callable[[dict[str, Any]], None]) -> Self:
         """Return a copy that a function has altered."""

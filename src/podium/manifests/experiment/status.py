@@ -84,6 +84,11 @@ def restart(status: Status) -> None:
     mark(status, "Running", "ExperimentRunning", "Experiment is running")
 
 
+def same_conditions(before: Status, after: Status) -> bool:
+    """Return whether no condition differs."""
+    return before.get("conditions") == after.get("conditions")
+
+
 def marked(trial: Trial, kind: str, reason: str, message: str, **fields: Any) -> Trial:
     """Return a trial with a condition added and other fields of its status set."""
     status = {**trial.status, **fields}

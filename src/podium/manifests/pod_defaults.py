@@ -1,0 +1,62 @@
+"""What every launched pod gets on a real cluster unless its manifest says otherwise."""
+
+from typing import Any, TypeVar
+
+from podium.manifests.labels import RUN
+from podium.manifests.resource import Resource, mapping
+from podium.manifests.workload import Draft, Workload, merge
+
+REQUESTS = {"cpu": "250m", "memory": "512Mi"}
+"""Of each container. Without any request a busy node starves a pod, evicts it first, and is chosen by chance."""
+
+MARGIN = 5
+"""Seconds the pods' deadline is later: else a pod might end first and count as a replica to start again."""
+
+T = TypeVar("T", bound=Resource)
+
+
+def with_pod_defaults(resource: T) -> T:
+    """Return a job or Experiment whose pods have small requests, their run's label and no token of the API.
+
+    A pod with a service account of its own asks for an identity, and keeps the token.
+    """
+    run = resource.labels.get(RUN)
+    return resource.changed_job(lambda draft: _set_defaults(draft, run))
+
+
+def _set_defaults(draft: Draft, run: str | None) -> None:
+    for _, template in draft.templates:
+        if run:  # also for the network policy in deploy/, which tells launched pods by it
+            labels = mapping(mapping(template.get("metadata")).get("labels"))
+            merge(template, ("metadata", "labels"), {RUN: run, **labels})
+        if not template["spec"].get("serviceAccountName"):
+            template["spec"].setdefault("automountServiceAccountToken", False)
+    for _, container in draft.containers():
+        _request(container)
+
+
+def _request(container: dict[str, Any]) -> None:
+    resources = container.get("resources") or {}
+    requests = resources.get("requests") or {}
+    limited = resources.get("limits") or {}  # a limit alone is the request too
+    missing = {name: amount for name, amount in REQUESTS.items() if name not in requests and name not in limited}
+    if missing:
+        container["resources"] = {**resources, "requests": {**requests, **missing}}
+
+
+def with_pod_deadlines(resource: T) -> T:
+    """Return a job or Experiment with the deadline of its PyTorchJob on every pod too; a pod's own deadline stays.
+
+    The training operator means to look at a job again when its activeDeadlineSeconds have passed, but in 1.9.3 that
+    reminder goes to a queue that keeps nothing (kubeflow/trainer v1.9.3, pkg/common/util/fake_workqueue.go): a job
+    whose pods are quiet, as a hung job's are, runs forever (observed). The kubelet does end a pod at the pod's own
+    deadline, and that event makes the operator look. A restarted pod has its full time again.
+    """
+    return resource.changed_job(_set_deadlines)
+
+
+def _set_deadlines(draft: Draft) -> None:
+    job = Workload(manifest=draft.manifest)
+    if job.kind == "PyTorchJob" and job.active_deadline_seconds is not None:
+        for _, template in draft.templates:
+            template["spec"].setdefault("activeDeadlineSeconds", job.active_deadline_seconds + MARGIN)
