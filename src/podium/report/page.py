@@ -1,4 +1,4 @@
-"""The page: one file, no network. plotly.js travels inside it, packed."""
+"""The report as one HTML file that needs no network: plotly.js is embedded, compressed."""
 
 import base64
 import gzip
@@ -14,14 +14,14 @@ from podium.report import plots
 
 
 def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
-    """Write the report of a run.
+    """Render the report of a run.
 
     Args:
-        evaluation: What the step evaluate wrote.
-        decision: What the step promote wrote.
+        evaluation: Output of the evaluate step.
+        decision: Output of the promote step.
 
     Returns:
-        HTML of some 2 MB; nearly all of it is plotly.js.
+        HTML of about 2 MB, nearly all of it plotly.js.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -44,12 +44,12 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
 
 
 def share(value: float | None) -> str:
-    """Write a share as a percentage: 0.98765 is 98.77 %."""
+    """Format a share as a percentage: 0.98765 is 98.77 %."""
     return "–" if value is None else f"{value * 100:.2f} %"
 
 
 def number(value: Any) -> str:
-    """Write a number in a few digits, anything else as it is."""
+    """Format a number with four digits, anything else unchanged."""
     try:
         return f"{float(value):.4g}"
     except (TypeError, ValueError):
@@ -59,7 +59,7 @@ def number(value: Any) -> str:
 def _embedded(figures: Mapping[str, str]) -> str:
     """Return figures as JSON that cannot end the script element around it."""
     text = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in figures.items()) + "}"
-    return text.replace("<", "\\u003c")  # only strings hold one
+    return text.replace("<", "\\u003c")  # "<" occurs in strings only
 
 
 @cache

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 ENOUGH = 10
-"""Trials below which a parameter's importance is a guess and is not shown."""
+"""Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
 
-BLUE, GOLD, GREY = "#2563a8", "#d99a1c", "#9aa3ad"
+BLUE, GOLD, GRAY = "#2563a8", "#d99a1c", "#9aa3ad"
 
 
 def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
@@ -24,11 +24,11 @@ def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
 
 def searched(sweep: Mapping[str, Any]) -> list[str]:
     """Return the names of the search parameters."""
-    return [one["name"] for one in sweep["parameters"]]
+    return [parameter["name"] for parameter in sweep["parameters"]]
 
 
 def history(sweep: Mapping[str, Any]) -> str:
-    """Objective of each trial in the order they began, and the best so far."""
+    """Return the objective of each trial in start order, and the best so far."""
     import plotly.graph_objects as go
 
     metric, maximize = sweep["objective"]["metric"], sweep["objective"]["maximize"]
@@ -43,17 +43,18 @@ def history(sweep: Mapping[str, Any]) -> str:
         go.Scatter(x=numbers, y=[row["value"] for row in rows], mode="markers", name="trial", text=texts,
                    marker={"color": BLUE, "size": 9}, hovertemplate="%{y:.4f}<br>%{text}<extra>trial %{x}</extra>"),
     ])  # fmt: skip
-    figure.update_xaxes(title="trial, in the order they began", dtick=1 if len(rows) <= 20 else None)
+    figure.update_xaxes(title="trial, in start order", dtick=1 if len(rows) <= 20 else None)
     figure.update_yaxes(title=metric)
     return _json(figure)
 
 
 def coordinates(sweep: Mapping[str, Any]) -> str:
-    """One line a trial through its parameters to its objective."""
+    """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
     import plotly.graph_objects as go
 
     rows = [row for row in sweep["trials"] if row["value"] is not None]
-    axes = [_axis(one, [row["parameters"][one["name"]] for row in rows]) for one in sweep["parameters"]]
+    parameters = sweep["parameters"]
+    axes = [_axis(parameter, [row["parameters"][parameter["name"]] for row in rows]) for parameter in parameters]
     values = [row["value"] for row in rows]
     metric = sweep["objective"]["metric"]
     color = {"color": values, "colorscale": "Viridis", "showscale": False,
@@ -63,12 +64,12 @@ def coordinates(sweep: Mapping[str, Any]) -> str:
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
-    """Describe one axis: logarithmic where it was searched so, evenly spaced for words."""
+    """Return one axis: on a log scale if the parameter was searched on one, evenly spaced for categories."""
     name, space = parameter["name"], parameter["feasibleSpace"]
     if parameter["parameterType"] == "categorical":
-        words = list(dict.fromkeys([*space["list"], *values]))
-        places = [words.index(value) for value in values]
-        return {"label": name, "values": places, "tickvals": list(range(len(words))), "ticktext": words}
+        categories = list(dict.fromkeys([*space["list"], *values]))
+        positions = [categories.index(value) for value in values]
+        return {"label": name, "values": positions, "tickvals": list(range(len(categories))), "ticktext": categories}
     numbers = [float(value) for value in values]
     if space.get("distribution") == "logUniform" and min(numbers, default=0) > 0:
         ticks = [10**power * step for power in range(-9, 10) for step in (1, 2, 5)]
@@ -77,12 +78,12 @@ def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]
         return {"label": name, "values": [math.log10(value) for value in numbers],
                 "range": [math.log10(low), math.log10(high)], "tickvals": [math.log10(tick) for tick in shown],
                 "ticktext": [f"{tick:g}" for tick in shown]}  # fmt: skip
-    ticks = sorted({float(one) for one in space.get("list") or []})
+    ticks = sorted({float(value) for value in space.get("list") or []})
     return {"label": name, "values": numbers} | ({"tickvals": ticks} if ticks else {})
 
 
 def importance(sweep: Mapping[str, Any]) -> dict[str, float]:
-    """Return how much each parameter decided, shares of 1 by PED-ANOVA; empty where trials are too few to say."""
+    """Return the importance of each parameter by PED-ANOVA, shares of 1; empty with too few trials."""
     rows = [row for row in sweep["trials"] if row["value"] is not None]
     if len(rows) < ENOUGH or len(sweep["parameters"]) < 2:
         return {}
@@ -93,7 +94,7 @@ def importance(sweep: Mapping[str, Any]) -> dict[str, float]:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize" if sweep["objective"]["maximize"] else "minimize")
     for row in rows:
-        spaces = {one["name"]: _distribution(one) for one in sweep["parameters"]}
+        spaces = {parameter["name"]: _distribution(parameter) for parameter in sweep["parameters"]}
         values = {name: _value(spaces[name], row["parameters"][name]) for name in spaces}
         study.add_trial(optuna.trial.create_trial(params=values, distributions=spaces, value=row["value"]))
     with warnings.catch_warnings():
@@ -123,22 +124,22 @@ def _bars(shares: Mapping[str, float]) -> str:
         go.Bar(x=[share for _, share in ordered], y=[name for name, _ in ordered], orientation="h",
                marker={"color": BLUE})
     )  # fmt: skip
-    figure.update_xaxes(title="share of what made the best trials good (PED-ANOVA)")
+    figure.update_xaxes(title="importance for the best trials (PED-ANOVA)")
     return _json(figure, height=260)
 
 
 def learning_curves(evaluation: Mapping[str, Any]) -> str:
-    """Validation accuracy by epoch of every trial and candidate that kept a record."""
+    """Return the validation accuracy by epoch of every trial and candidate that recorded it."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    candidates = {one["name"]: one for one in evaluation["candidates"]}
+    candidates = {candidate["name"]: candidate for candidate in evaluation["candidates"]}
     trials = (evaluation["sweep"] or {"trials": []})["trials"]
-    for row in [*trials, *(one for one in candidates.values() if one["kind"] != "trial")]:
+    for row in [*trials, *(candidate for candidate in candidates.values() if candidate["kind"] != "trial")]:
         name, epochs = row["name"], row["epochs"]
-        color = GOLD if name == evaluation["winner"]["name"] else BLUE if name in candidates else GREY
+        color = GOLD if name == evaluation["winner"]["name"] else BLUE if name in candidates else GRAY
         figure.add_scatter(
-            x=[one["epoch"] for one in epochs], y=[one["accuracy"] for one in epochs], name=name,
+            x=[epoch["epoch"] for epoch in epochs], y=[epoch["accuracy"] for epoch in epochs], name=name,
             mode="lines+markers", line={"color": color, "width": 3 if name in candidates else 1},
             showlegend=name in candidates, hovertemplate="epoch %{x}: %{y:.4f}<extra>" + name + "</extra>",
         )  # fmt: skip
@@ -148,11 +149,11 @@ def learning_curves(evaluation: Mapping[str, Any]) -> str:
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
-    """True class by row, predicted class by column; the diagonal is left pale so that mistakes stand out."""
+    """Return true class by row and predicted class by column; the diagonal stays pale so that mistakes stand out."""
     import plotly.graph_objects as go
 
     mistakes = [
-        [count if place != other else 0 for other, count in enumerate(row)] for place, row in enumerate(confusion)
+        [0 if predicted == true else count for predicted, count in enumerate(row)] for true, row in enumerate(confusion)
     ]
     figure = go.Figure(
         go.Heatmap(z=mistakes, x=list(classes), y=list(classes), text=[list(map(str, row)) for row in confusion],
