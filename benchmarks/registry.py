@@ -1,7 +1,7 @@
 """Measure listings, uploads and downloads of the registry: `python benchmarks/registry.py [URL]`.
 
 For a MinIO server set MINIO_ENDPOINT and keys; its own clients, minio-py and mc if found, run beside podium.
-Prints one JSON object; the figures in docs/registry.md come from here.
+Prints one JSON object; the figures in docs/benchmarks.md come from here.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Measure the trainer against the tutorial's, a bare loop and itself in two processes. One command, one table.
+"""Compare the trainer with PyTorch's MNIST example, a bare loop and itself in two processes.
 
-    python benchmarks/trainer.py --data data/mnist --baseline ../shared/baseline/mnist.py --repeats 3
+    python benchmarks/trainer.py --data data/mnist --baseline mnist.py --repeats 3
 
 Every figure of a round is taken before the next round begins, so that a busy machine slows all of them alike; read
 the ratios. Images per second come from the programs' own output: the median time of ten steps, without start.
