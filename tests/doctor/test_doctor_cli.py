@@ -32,7 +32,7 @@ def test_a_log_that_fails_says_why_in_plain_text_and_exits_with_1(tmp_path: Path
     assert done.returncode == 1
     assert "`accuracy: 0.9` is not name=value" in done.stdout
     assert "line 2 · colon-for-equals" in done.stdout
-    assert "mend: print accuracy=0.9 with an equals sign" in done.stdout
+    assert "hint: print accuracy=0.9 with an equals sign" in done.stdout
     assert "\x1b" not in done.stdout, "no colour in a pipe"
     assert not done.stderr
 
@@ -93,7 +93,7 @@ def test_a_command_after_two_dashes_is_run() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "there is something to examine"),
+        ((), "there is nothing to examine"),
         (("/no/such/file",), "/no/such/file cannot be read"),
         (("-", "--pattern", "("), "Go regular expression"),
         (("-", "--experiment", "no-such"), "no-such"),

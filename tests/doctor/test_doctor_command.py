@@ -9,8 +9,9 @@ import pytest
 
 from podium.doctor import Reader
 from podium.doctor.command import examine_command
-from podium.doctor.finding import Finding, Report
+from podium.doctor.report import Report
 from podium.errors import InvalidInput
+from podium.manifests.rules import Finding
 
 
 def run(*words: str, seconds: float = 20.0) -> Report:
@@ -45,7 +46,7 @@ def test_standard_error_is_collected_too(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_fails_with_its_last_line(tmp_path: Path) -> None:
     finding = by_rule(run(*program(tmp_path, "print('loss=0.5'); raise SystemExit('out of luck')")))["command-failed"]
-    assert finding.level == "fail"
+    assert finding.shown == "fail"
     assert "exit code 1: out of luck" in finding.what
 
 
@@ -56,7 +57,7 @@ def test_a_program_that_is_not_there_fails() -> None:
 
 def test_a_command_that_ends_at_once_may_beat_the_collector(tmp_path: Path) -> None:
     report = run("echo", "loss=0.5")
-    assert by_rule(report)["ends-too-soon"].level == "warn"
+    assert by_rule(report)["ends-too-soon"].shown == "warn"
 
 
 def test_a_command_is_stopped_at_the_limit_with_all_that_it_started(tmp_path: Path) -> None:
@@ -71,14 +72,14 @@ def test_a_command_is_stopped_at_the_limit_with_all_that_it_started(tmp_path: Pa
     report = run(*program(tmp_path, text), seconds=2)
     assert time.monotonic() - began < 15
     found = by_rule(report)
-    assert found["stopped-at-the-limit"].level == "note"
-    assert found["objective-missing"].level == "warn", "it may still have come"
+    assert found["stopped-at-the-limit"].shown == "note"
+    assert found["objective-missing"].shown == "warn", "it may still have come"
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 
 def test_output_that_comes_in_one_piece_at_the_end_is_pointed_out(tmp_path: Path) -> None:
     text = "import time\nfor epoch in range(3):\n    time.sleep(.9)\n    print(f'loss={epoch}')\n"
-    assert by_rule(run(*program(tmp_path, text)))["output-comes-late"].level == "warn"
+    assert by_rule(run(*program(tmp_path, text)))["output-comes-late"].shown == "warn"
     command = program(tmp_path, text)
     assert "output-comes-late" not in by_rule(run(command[0], "-u", command[1]))
 
@@ -86,7 +87,7 @@ def test_output_that_comes_in_one_piece_at_the_end_is_pointed_out(tmp_path: Path
 def test_a_process_left_behind_is_pointed_out_and_ended(tmp_path: Path) -> None:
     text = f"import os, subprocess; open({str(tmp_path / 'pid')!r}, 'w')"
     text += ".write(str(subprocess.Popen(['sleep', '60']).pid)); print('loss=1')"
-    assert by_rule(run(*program(tmp_path, text)))["processes-left-behind"].level == "warn"
+    assert by_rule(run(*program(tmp_path, text)))["processes-left-behind"].shown == "warn"
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from podium.doctor.finding import Finding
-from podium.doctor.manifest import documents, examine_manifest, images_in
+from podium.doctor.manifest import documents, examine_manifest
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, check, load
+from podium.manifests.experiment.experiment import job_of
+from podium.manifests.rules import Finding
 from podium.metrics import STRICT_FORMAT
 
 GOOD = f"""
@@ -85,7 +86,7 @@ def experiment(*changes: Change) -> dict[str, Finding]:
 
 def pytorchjob(*changes: Change) -> dict[str, Finding]:
     """Examine the good PyTorchJob with some changes; notes left out."""
-    return {name: one for name, one in examine(PYTORCHJOB, *changes).items() if one.level != "note"}
+    return {name: one for name, one in examine(PYTORCHJOB, *changes).items() if one.shown != "note"}
 
 
 def examine(text: str, *changes: Change) -> dict[str, Finding]:
@@ -142,7 +143,7 @@ def test_a_careful_pytorchjob_has_no_findings_but_notes() -> None:
 def test_our_own_experiments_avoid_every_trap(name: str) -> None:
     report = examine_manifest(load(name), name)
     assert {finding.rule for finding in report.findings} <= {"workers-need-an-init-image"}
-    assert {finding.level for finding in report.findings} <= {"note"}
+    assert {finding.shown for finding in report.findings} <= {"note"}
 
 
 def test_the_wrapped_command_is_shown() -> None:
@@ -160,13 +161,13 @@ def test_only_the_master_of_a_pytorchjob_is_wrapped() -> None:
 
 def test_what_the_webhook_refuses_fails() -> None:
     finding = experiment(lambda m: m["spec"].update(parallelTrialCount=9))["refused-by-webhook"]
-    assert finding.level == "fail"
+    assert finding.shown == "fail"
     assert finding.where == "spec.parallelTrialCount"
 
 
 def test_an_unused_search_parameter_fails_though_katib_accepts_it() -> None:
     extra = {"name": "extra", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "2"}}
-    assert experiment(lambda m: m["spec"]["parameters"].append(extra))["accepted-but-stuck"].level == "fail"
+    assert experiment(lambda m: m["spec"]["parameters"].append(extra))["accepted-but-stuck"].shown == "fail"
 
 
 def test_a_grid_smaller_than_the_number_of_trials_fails() -> None:
@@ -261,7 +262,7 @@ def test_what_podium_does_not_run_is_not_called_broken(name: str) -> None:
     report = examine_manifest(manifest, "test")
     (finding,) = [one for one in report.findings if one.rule == "not-run-by-podium"]
     assert said in finding.what
-    assert (finding.level, report.verdict) == ("warn", "warn"), report.findings
+    assert (finding.shown, report.verdict) == ("warn", "warn"), report.findings
     with pytest.raises(InvalidInput) as refused:
         check(Experiment.parse(manifest))
     assert said in refused.value.message
@@ -275,7 +276,7 @@ def test_a_trial_without_rules_is_said_to_be_unexamined(name: str) -> None:
 def test_early_stopping_without_retain_fails() -> None:
     stopping = {"algorithmName": "medianstop"}
     found = experiment(lambda m: m["spec"].update(earlyStopping=stopping))
-    assert found["early-stopping-without-retain"].level == "fail"
+    assert found["early-stopping-without-retain"].shown == "fail"
     assert "accepted-with-a-trap" not in found, "said once"
 
 
@@ -288,12 +289,12 @@ def test_early_stopping_with_buffered_output_is_pointed_out() -> None:
         container(manifest)["command"] = ["python", "train.py"]
 
     assert experiment(stop) == {}
-    assert experiment(stop, buffer)["buffered-while-stopping-early"].level == "warn"
+    assert experiment(stop, buffer)["buffered-while-stopping-early"].shown == "warn"
     assert "buffered-while-stopping-early" not in experiment(stop, buffer, as_pytorchjob)
 
 
 def test_a_pattern_that_takes_nan_for_a_value_is_pointed_out() -> None:
-    assert experiment(lambda m: m["spec"].pop("metricsCollectorSpec"))["bad-values-count"].level == "warn"
+    assert experiment(lambda m: m["spec"].pop("metricsCollectorSpec"))["bad-values-count"].shown == "warn"
 
 
 def test_a_metric_whose_name_the_default_pattern_cannot_find_fails() -> None:
@@ -301,29 +302,29 @@ def test_a_metric_whose_name_the_default_pattern_cannot_find_fails() -> None:
         manifest["spec"].pop("metricsCollectorSpec")
         manifest["spec"]["objective"] = {"type": "maximize", "objectiveMetricName": "val/accuracy"}
 
-    assert experiment(rename)["metric-cannot-be-found"].level == "fail"
+    assert experiment(rename)["metric-cannot-be-found"].shown == "fail"
 
 
 def test_minimizing_loss_by_default_strategy_is_pointed_out() -> None:
     objective = {"type": "minimize", "objectiveMetricName": "loss"}
     found = experiment(lambda m: m["spec"].update(objective=objective))
-    assert found["batch-loss-may-be-the-objective"].level == "warn"
+    assert found["batch-loss-may-be-the-objective"].shown == "warn"
 
 
 def test_a_strategy_against_the_objective_is_pointed_out() -> None:
     strategies = [{"name": "accuracy", "value": "min"}]
     found = experiment(lambda m: m["spec"]["objective"].update(metricStrategies=strategies))
-    assert found["strategy-against-the-objective"].level == "warn"
+    assert found["strategy-against-the-objective"].shown == "warn"
 
 
 def test_a_goal_in_percent_is_pointed_out() -> None:
-    assert experiment(lambda m: m["spec"]["objective"].update(goal=95))["goal-on-another-scale"].level == "warn"
+    assert experiment(lambda m: m["spec"]["objective"].update(goal=95))["goal-on-another-scale"].shown == "warn"
 
 
 def test_missing_limits_are_pointed_out() -> None:
-    assert experiment(lambda m: m["spec"].pop("maxTrialCount"))["trials-without-end"].level == "warn"
-    assert experiment(lambda m: m["spec"].pop("maxFailedTrialCount"))["failures-without-limit"].level == "warn"
-    assert experiment(lambda m: m["spec"].update(maxFailedTrialCount=0))["no-failures-allowed"].level == "note"
+    assert experiment(lambda m: m["spec"].pop("maxTrialCount"))["trials-without-end"].shown == "warn"
+    assert experiment(lambda m: m["spec"].pop("maxFailedTrialCount"))["failures-without-limit"].shown == "warn"
+    assert experiment(lambda m: m["spec"].update(maxFailedTrialCount=0))["no-failures-allowed"].shown == "note"
 
 
 @pytest.mark.parametrize(
@@ -358,11 +359,11 @@ def test_hyperband_past_its_first_rung_fails(most: int | None, level: str | None
         manifest["spec"]["algorithm"] = {"algorithmName": "hyperband", "algorithmSettings": settings}
 
     finding = experiment(change).get("hyperband-past-its-first-rung")
-    assert (finding and finding.level) == level
+    assert (finding and finding.shown) == level
 
 
 def test_a_search_service_that_stays_is_worth_a_note() -> None:
-    assert experiment(lambda m: m["spec"].update(resumePolicy="LongRunning"))["search-service-stays"].level == "note"
+    assert experiment(lambda m: m["spec"].update(resumePolicy="LongRunning"))["search-service-stays"].shown == "note"
 
 
 def test_bayesian_optimization_from_zero_fails() -> None:
@@ -370,22 +371,22 @@ def test_bayesian_optimization_from_zero_fails() -> None:
         manifest["spec"]["algorithm"]["algorithmName"] = "bayesianoptimization"
         manifest["spec"]["parameters"][0]["feasibleSpace"]["min"] = "0"
 
-    assert experiment(change)["bayesian-from-zero"].level == "fail"
+    assert experiment(change)["bayesian-from-zero"].shown == "fail"
 
 
 def test_a_learning_algorithm_whose_trials_all_run_at_once_is_pointed_out() -> None:
     change = {"algorithm": {"algorithmName": "tpe"}, "parallelTrialCount": 4}
-    assert experiment(lambda m: m["spec"].update(change))["nothing-to-learn-from"].level == "warn"
+    assert experiment(lambda m: m["spec"].update(change))["nothing-to-learn-from"].shown == "warn"
 
 
 def test_our_own_algorithm_is_no_good_on_a_cluster() -> None:
     settings = [{"name": "r_l", "value": "8"}, {"name": "resource_name", "value": "units"}]
     asha = {"algorithmName": "asha", "algorithmSettings": settings}
-    assert experiment(lambda m: m["spec"].update(algorithm=asha))["only-podium-knows-it"].level == "warn"
+    assert experiment(lambda m: m["spec"].update(algorithm=asha))["only-podium-knows-it"].shown == "warn"
 
 
 def test_a_dot_in_the_name_fails() -> None:
-    assert experiment(lambda m: m["metadata"].update(name="a.b"))["name-with-a-dot"].level == "fail"
+    assert experiment(lambda m: m["metadata"].update(name="a.b"))["name-with-a-dot"].shown == "fail"
 
 
 def test_the_json_format_is_explained() -> None:
@@ -394,8 +395,8 @@ def test_the_json_format_is_explained() -> None:
         manifest["spec"]["metricsCollectorSpec"] = {"collector": {"kind": "File"}, "source": {"fileSystemPath": path}}
 
     found = experiment(change)
-    assert found["json-values-are-texts"].level == "note"
-    assert found["nobody-writes-the-file"].level == "warn"
+    assert found["json-values-are-texts"].shown == "note"
+    assert found["nobody-writes-the-file"].shown == "warn"
     named = experiment(change, lambda m: container(m)["args"].append("--metrics=/out/m.json"))
     assert "nobody-writes-the-file" not in named
 
@@ -403,37 +404,37 @@ def test_the_json_format_is_explained() -> None:
 def test_a_collector_without_an_image_is_pointed_out() -> None:
     collecting = {"collector": {"kind": "PrometheusMetric"}}
     found = experiment(lambda m: m["spec"].update(metricsCollectorSpec=collecting))
-    assert found["collector-without-image"].level == "warn"
+    assert found["collector-without-image"].shown == "warn"
 
 
 def test_labels_that_no_pod_bears_fail() -> None:
     labels = {"role": "chief"}
     found = experiment(lambda m: m["spec"]["trialTemplate"].update(primaryPodLabels=labels))
-    assert found["no-pod-is-primary"].level == "fail"
+    assert found["no-pod-is-primary"].shown == "fail"
 
 
 def test_several_pods_that_report_are_pointed_out() -> None:
-    assert experiment(lambda m: trial(m)["spec"].update(parallelism=2))["several-pods-report"].level == "warn"
+    assert experiment(lambda m: trial(m)["spec"].update(parallelism=2))["several-pods-report"].shown == "warn"
 
 
 def test_an_istio_annotation_without_the_label_is_pointed_out() -> None:
     def change(manifest: dict[str, Any]) -> None:
         trial(manifest)["spec"]["template"]["metadata"] = {"annotations": {"sidecar.istio.io/inject": "false"}}
 
-    assert experiment(change)["istio-annotation-alone"].level == "warn"
+    assert experiment(change)["istio-annotation-alone"].shown == "warn"
     found = experiment(lambda m: trial(m)["spec"]["template"].pop("metadata"))
-    assert found["istio-not-switched-off"].level == "note"
+    assert found["istio-not-switched-off"].shown == "note"
 
 
 def test_a_second_container_is_pointed_out() -> None:
     other = {"name": "proxy", "image": "proxy:1"}
     found = experiment(lambda m: pod(m)["containers"].append(other))
-    assert found["other-containers-hold-the-trial"].level == "warn"
+    assert found["other-containers-hold-the-trial"].shown == "warn"
 
 
 def test_an_image_without_a_shell_is_pointed_out() -> None:
     found = experiment(lambda m: container(m).update(image="gcr.example/distroless/python3:1"))
-    assert found["image-without-shell"].level == "warn"
+    assert found["image-without-shell"].shown == "warn"
 
 
 def test_trials_that_overwrite_each_other_are_pointed_out() -> None:
@@ -441,7 +442,7 @@ def test_trials_that_overwrite_each_other_are_pointed_out() -> None:
         manifest["spec"]["trialTemplate"]["trialParameters"].pop()
         container(manifest)["args"][-1] = "--output=s3://b/model"
 
-    assert experiment(change)["trials-share-a-place"].level == "warn"
+    assert experiment(change)["trials-share-a-place"].shown == "warn"
 
 
 def test_a_missing_primary_container_fails() -> None:
@@ -451,33 +452,33 @@ def test_a_missing_primary_container_fails() -> None:
 
 def test_a_missing_command_is_pointed_out_once() -> None:
     found = experiment(lambda m: container(m).pop("command"))
-    assert found["accepted-with-a-trap"].level == "warn"
+    assert found["accepted-with-a-trap"].shown == "warn"
 
 
 def test_a_trial_that_retries_before_it_fails_is_pointed_out() -> None:
-    assert experiment(lambda m: trial(m)["spec"].pop("backoffLimit"))["retries-before-failing"].level == "warn"
+    assert experiment(lambda m: trial(m)["spec"].pop("backoffLimit"))["retries-before-failing"].shown == "warn"
 
 
 def test_a_trial_s_job_that_the_api_refuses_fails() -> None:
     found = experiment(lambda m: pod(m).pop("restartPolicy"))["refused-by-operator"]
-    assert found.level == "fail"
+    assert found.shown == "fail"
     assert found.where == "spec.trialTemplate.trialSpec.spec.template.spec.restartPolicy"
 
 
 def test_restarts_without_an_end_are_pointed_out() -> None:
     found = pytorchjob(lambda m: m["spec"].pop("runPolicy"))
-    assert found["restarts-without-end"].level == "warn"
-    assert found["workers-outlive-the-master"].level == "warn"
+    assert found["restarts-without-end"].shown == "warn"
+    assert found["workers-outlive-the-master"].shown == "warn"
 
 
 def test_a_job_without_a_deadline_gets_a_note() -> None:
     found = examine(PYTORCHJOB, lambda m: m["spec"]["runPolicy"].pop("activeDeadlineSeconds"))
-    assert found["no-deadline"].level == "note"
+    assert found["no-deadline"].shown == "note"
 
 
 def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
     finding = pytorchjob(lambda m: m["spec"].update(nprocPerNode="2"))["fewer-processes-than-promised"]
-    assert finding.level == "fail"
+    assert finding.shown == "fail"
     assert "WORLD_SIZE is 6" in finding.what
     started = pytorchjob(
         lambda m: m["spec"].update(nprocPerNode="2"), lambda m: master(m).update(command=["torchrun", "train.py"])
@@ -487,40 +488,40 @@ def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
 
 def test_flags_of_the_launcher_that_contradict_the_manifest_are_pointed_out() -> None:
     words = ["torchrun", "--nproc_per_node=4", "train.py"]
-    assert pytorchjob(lambda m: master(m).update(command=words))["launcher-disagrees"].level == "warn"
+    assert pytorchjob(lambda m: master(m).update(command=words))["launcher-disagrees"].shown == "warn"
 
 
 def test_variables_of_the_operator_are_not_to_be_set() -> None:
     env = [{"name": "WORLD_SIZE", "value": "1"}]
-    assert pytorchjob(lambda m: master(m).update(env=env))["operator-variables-overwritten"].level == "warn"
+    assert pytorchjob(lambda m: master(m).update(env=env))["operator-variables-overwritten"].shown == "warn"
 
 
 def test_without_a_master_nobody_is_told_its_rank() -> None:
-    assert pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].level == "warn"
+    assert pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].shown == "warn"
 
     def drop(manifest: dict[str, Any]) -> None:
         trial(manifest)["spec"]["pytorchReplicaSpecs"].pop("Master")
 
-    assert experiment(as_pytorchjob, drop)["no-master"].level == "fail", "no pod would report"
+    assert experiment(as_pytorchjob, drop)["no-master"].shown == "fail", "no pod would report"
 
 
 def test_workers_come_with_a_note_about_their_init_container() -> None:
-    assert examine(PYTORCHJOB)["workers-need-an-init-image"].level == "note"
+    assert examine(PYTORCHJOB)["workers-need-an-init-image"].shown == "note"
 
 
 def test_a_container_without_an_image_fails_once() -> None:
     found = pytorchjob(lambda m: master(m).pop("image"))
-    assert found["no-image"].level == "fail"
+    assert found["no-image"].shown == "fail"
     assert "refused-by-operator" not in found
 
 
 def test_a_moving_tag_gets_a_note() -> None:
-    assert examine(PYTORCHJOB, lambda m: master(m).update(image="trainer"))["image-may-change"].level == "note"
+    assert examine(PYTORCHJOB, lambda m: master(m).update(image="trainer"))["image-may-change"].shown == "note"
 
 
 def test_a_secret_in_plain_text_is_pointed_out() -> None:
     env = [{"name": "AWS_SECRET_ACCESS_KEY", "value": "hush"}]
-    assert pytorchjob(lambda m: master(m).update(env=env))["secret-in-plain-text"].level == "warn"
+    assert pytorchjob(lambda m: master(m).update(env=env))["secret-in-plain-text"].shown == "warn"
 
 
 def test_a_name_too_long_for_pods_fails() -> None:
@@ -546,8 +547,8 @@ def test_a_file_may_hold_several_objects() -> None:
 
 
 def test_the_images_of_a_manifest_are_known() -> None:
-    assert images_in(yaml.safe_load(GOOD)) == ["trainer:1.0"]
-    assert images_in(yaml.safe_load(PYTORCHJOB)) == ["trainer:1.0", "trainer:1.0"]
+    assert job_of(yaml.safe_load(GOOD)).images == ("trainer:1.0",)
+    assert job_of(yaml.safe_load(PYTORCHJOB)).images == ("trainer:1.0", "trainer:1.0")
 
 
 def test_no_mutation_of_a_manifest_ends_in_a_traceback() -> None:
@@ -574,11 +575,11 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def test_every_rule_has_a_test_and_a_row_in_the_docs() -> None:
-    from podium.doctor import collected, command, job_rules, log, namespace, shell_rules, sweep_rules, trial_rules
+    from podium.doctor import collected, command, experiment_rules, job_rules, log, namespace, shell_rules, trial_rules
 
     tables = [
         log.TEXT_LOG_RULES, log.JSON_LOG_RULES, collected.GIVEN_RULES, collected.EVENT_RULES, shell_rules.SHELL_RULES,
-        sweep_rules.SWEEP_RULES, trial_rules.TRIAL_RULES, job_rules.JOB_RULES, namespace.NAMESPACE_RULES,
+        experiment_rules.EXPERIMENT_RULES, trial_rules.TRIAL_RULES, job_rules.JOB_RULES, namespace.NAMESPACE_RULES,
         command.RUN_RULES, (command.output_comes_late,),
     ]  # fmt: skip
     names = {rule.name for table in tables for rule in table}

@@ -14,12 +14,13 @@ import yaml
 from test_doctor_manifests import GOOD
 
 from podium.cluster.kubernetes.pods import Trouble
-from podium.doctor.finding import Finding, Report, apply
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
 from podium.doctor.outside import answers, find_images, full_name
+from podium.doctor.report import Report
 from podium.doctor.seen import POD_SECURITY, RIGHTS, Controller, Seen
 from podium.errors import PodiumError
 from podium.manifests.labels import METRICS_INJECTION as INJECTION
+from podium.manifests.rules import Finding, apply
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -28,7 +29,7 @@ def levels(**seen: Any) -> dict[str, str]:
     """Apply every rule to what was seen; the worst level by rule."""
     found: dict[str, str] = {}
     for finding in apply(NAMESPACE_RULES, Seen(namespace="team", **seen)):
-        found.setdefault(finding.rule, finding.level)
+        found.setdefault(finding.rule, finding.shown)
     return found
 
 
@@ -256,7 +257,7 @@ def examine(**options: Any) -> Report:
 
 def bad(report: Report) -> dict[str, Finding]:
     """Return the findings of a report that are not mere passes."""
-    return {finding.rule: finding for finding in report.findings if finding.level != "pass"}
+    return {finding.rule: finding for finding in report.findings if finding.shown != "pass"}
 
 
 def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
@@ -291,7 +292,7 @@ def test_a_bucket_that_cannot_be_used_is_found(
 ) -> None:
     api.world["bucket models"] = (code, status)
     finding = bad(examine())["bucket-exists"]
-    assert (finding.level, finding.what) == (level, said)
+    assert (finding.shown, finding.what) == (level, said)
 
 
 def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:
@@ -309,10 +310,10 @@ def test_pods_that_pod_security_refuses_are_found(api: type[Namespace]) -> None:
     )
     for manifests in ([], [yaml.safe_load(GOOD)]):
         finding = bad(examine(manifests=manifests))["pod-security"]
-        assert finding.level == "fail"
+        assert finding.shown == "fail"
         assert 'violates PodSecurity "restricted:latest": runAsNonRoot' in finding.what
     api.world["pods"] = 'pods is forbidden: User "me" cannot create resource "pods"'
-    assert bad(examine())["pod-security"].level == "warn", "it could not be tried"
+    assert bad(examine())["pod-security"].shown == "warn", "it could not be tried"
 
 
 def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> None:
@@ -328,13 +329,13 @@ def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> No
     api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = {"metadata": {"name": "now"}}
     report = examine()
     assert [one.where for one in report.findings if one.rule == "pods-refused"] == ["PyTorchJob now"]
-    assert bad(report)["pods-refused"].level == "fail"
+    assert bad(report)["pods-refused"].shown == "fail"
     made = {"name": "now-master-0", "creationTimestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
     pod = {"metadata": made, "spec": {"containers": [{"name": "pytorch"}]}, "status": {}}
     api.world["/api/v1/namespaces/team/pods"] = {"items": [pod]}
     assert "pods-refused" not in bad(examine()), "its pod was made since then"
     api.world["/api/v1/namespaces/team/events"] = None
-    assert bad(examine())["pods-refused"].level == "note"
+    assert bad(examine())["pods-refused"].shown == "note"
 
 
 def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace]) -> None:
@@ -343,7 +344,7 @@ def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace
     live = yaml.safe_load(GOOD)
     live["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     api.world["/apis/kubeflow.org/v1beta1/namespaces/team/experiments"] = listed(live)
-    assert bad(examine())["storage-credentials"].level == "warn"
+    assert bad(examine())["storage-credentials"].shown == "warn"
 
 
 def test_rights_on_the_very_secret_and_configmap_are_asked(api: type[Namespace]) -> None:
@@ -356,23 +357,23 @@ def test_no_secret_value_is_ever_shown(api: type[Namespace]) -> None:
     assert "aHVzaA" not in json.dumps(examine().as_dict())
 
 
-def test_an_empty_cluster_fails_with_a_mend_for_each_thing(api: type[Namespace]) -> None:
+def test_an_empty_cluster_fails_with_a_hint_for_each_thing(api: type[Namespace]) -> None:
     api.world = {
         "/api/v1/namespaces/team": {"metadata": {"name": "team"}},
         "/apis/batch/v1": kinds("Job"),
         "/apis/apps/v1/deployments": {"items": []},
     }
     found = bad(examine())
-    assert {name for name, finding in found.items() if finding.level == "fail"} == {"injection-label", "kinds-known"}
-    assert found["injection-label"].mend == f"kubectl label namespace team {INJECTION}=enabled"
-    assert all(finding.mend for finding in found.values())
+    assert {name for name, finding in found.items() if finding.shown == "fail"} == {"injection-label", "kinds-known"}
+    assert found["injection-label"].hint == f"kubectl label namespace team {INJECTION}=enabled"
+    assert all(finding.hint for finding in found.values())
 
 
 def test_what_may_not_be_read_is_a_warning_and_no_error(api: type[Namespace]) -> None:
     api.world = dict.fromkeys(api.world)
     report = examine(images=["trainer:1.0"])
     assert report.verdict == "warn"
-    assert {finding.level for finding in bad(report).values()} == {"warn", "note"}
+    assert {finding.shown for finding in bad(report).values()} == {"warn", "note"}
 
 
 def test_missing_rights_are_named(api: type[Namespace]) -> None:

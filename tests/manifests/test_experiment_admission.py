@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from podium.errors import InvalidInput
-from podium.manifests.experiment.admission import admit, review
+from podium.manifests.experiment.admission import admit
+from podium.manifests.rules import BrokenRules
 
 GOLDEN = yaml.safe_load((Path(__file__).parents[1] / "golden/katib/admission.yaml").read_text())
 CASES = {case["case"]: case for case in GOLDEN["cases"]}
@@ -42,7 +42,7 @@ def test_the_golden_file_holds_all_answers() -> None:
 def test_what_katib_accepts_is_admitted(name: str) -> None:
     admitted = admit(changed(CASES[name]))
     for field, value in CASES[name].get("defaulted", {}).items():
-        given = admitted["spec"].get(field)
+        given = admitted.spec.get(field)
         if field == "trialTemplate":
             given = {inner: given[inner] for inner in value}
         assert given == value, field
@@ -51,10 +51,10 @@ def test_what_katib_accepts_is_admitted(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case["accepted"]])
 def test_what_katib_refuses_is_refused_at_the_same_field(name: str) -> None:
     manifest = changed(CASES[name])
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(BrokenRules) as caught:
         admit(manifest)
-    assert "must hold, but got" in caught.value.message
-    found = [finding.field for finding in review(manifest)[1]]
+    assert "but got" in caught.value.message
+    found = [finding.where for finding in caught.value.findings]
     for field in CASES[name]["refused_at"]:
         assert any(at.startswith(field) or field.startswith(at) for at in found), (field, found)
 
@@ -62,5 +62,5 @@ def test_what_katib_refuses_is_refused_at_the_same_field(name: str) -> None:
 def test_admission_leaves_the_given_manifest_alone() -> None:
     manifest = changed(CASES["without parallelTrialCount"])
     before = copy.deepcopy(manifest)
-    assert admit(manifest)["spec"]["parallelTrialCount"] == 3
+    assert admit(manifest).spec["parallelTrialCount"] == 3
     assert manifest == before

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a manifest, it is refused with the law, the value and the field, or it is an Experiment."""
+"""Whatever is wrong with a manifest, it is refused with the rule, the value and the field, or it is an Experiment."""
 
 import random
 import re
@@ -14,8 +14,8 @@ from katibcases import bases, mutate
 
 from podium.cli.experiment_options import at_home
 from podium.cluster.local.supervisor import Supervisor
-from podium.doctor.finding import Report
 from podium.doctor.manifest import examine_manifest
+from podium.doctor.report import Report
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize, examine, load
 from podium.sweeps.local import LocalSweeps
@@ -23,7 +23,7 @@ from podium.sweeps.local import LocalSweeps
 BASES = list(bases())
 COUNT = 400
 SAYS = re.compile(
-    r"(.*must hold, but got .*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honor it.*)",
+    r"(.*but got .*)|(.* has no container .*)|(.* needs the settings .*)|(.*not JSON any more.*)|(.*must not be empty.*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honor it.*)",
     re.DOTALL,
 )
 FIELD = re.compile(r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes")
@@ -52,7 +52,7 @@ def refuses(report: Report) -> bool:
 
 
 def refusal(call: Callable[[], Any]) -> str | None:
-    """Return how a call was refused, and how to mend it; None if it was not. Nothing but InvalidInput is a refusal."""
+    """Return how a call was refused, and the hint; None if it was not. Nothing but InvalidInput is a refusal."""
     try:
         call()
     except InvalidInput as error:
@@ -60,7 +60,7 @@ def refusal(call: Callable[[], Any]) -> str | None:
     return None
 
 
-def test_mutated_manifests_are_refused_with_law_value_and_field_or_are_experiments(tmp_path: Path) -> None:
+def test_mutated_manifests_are_refused_with_rule_value_and_field_or_are_experiments(tmp_path: Path) -> None:
     accepted = 0
     with Idle(tmp_path, fork_server=False) as cluster:
         for number in range(COUNT):
@@ -106,7 +106,7 @@ def test_options_change_mutated_manifests_or_refuse_them(tmp_path: Path) -> None
         refused = refusal(
             lambda change=change, manifest=manifest: at_home(change(Experiment.parse(manifest)), tmp_path, "data", None)
         )
-        assert refused is None or "must hold, but got" in refused, what
+        assert refused is None or "but got" in refused, what
 
 
 def test_text_with_slips_in_it_is_refused_as_yaml_or_as_an_experiment() -> None:
@@ -116,7 +116,7 @@ def test_text_with_slips_in_it_is_refused_as_yaml_or_as_an_experiment() -> None:
         place, slip = draw.randrange(len(text)), draw.choice("{}[]:-#&*!|>'\"%@`\t\n \0aé")
         for slipped in (text[:place], text[:place] + slip + text[place:], text[:place] + text[place + 3 :]):
             refused = refusal(lambda text=slipped: check(Experiment.parse(load(text + "\n"))))
-            says = "must hold, but got|not readable as YAML|but the given text"
+            says = "but got|has no container|needs the settings|not readable as YAML|but the given text"
             assert refused is None or re.search(says, refused), (name, refused)
 
 
@@ -126,10 +126,10 @@ def test_a_misspelt_field_is_a_warning_with_the_right_one() -> None:
     manifest["spec"]["parameters"][0]["feasibleSpace"]["minimum"] = "0.1"
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["mine"] = 1
     check(Experiment.parse(manifest))
-    found = {finding.field: (finding.level, finding.hint) for finding in examine(manifest)[1]}
+    found = {finding.where: (finding.level, finding.hint) for finding in examine(manifest)}
     assert found == {
-        "spec.maxTrialCounts": ("warning", "did you mean maxTrialCount?"),
-        "spec.parameters[0].feasibleSpace.minimum": ("warning", "did you mean min?"),
+        "spec.maxTrialCounts": ("warn", "did you mean maxTrialCount?"),
+        "spec.parameters[0].feasibleSpace.minimum": ("warn", "did you mean min?"),
     }
 
 

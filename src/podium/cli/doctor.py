@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from podium.doctor.finding import Report
-from podium.doctor.reading import STRATEGIES, Reader, guess_reader, reader_of
+from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader, reader_of
+from podium.doctor.report import Report
 from podium.documents import read_text
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.terminal import console, echo
 
 
@@ -71,24 +71,24 @@ def doctor(
     """
     reports = [report for file in files for report in examine_file(file, reading)]
     if words:
-        from podium.doctor.command import STDOUT, examine_command
+        from podium.doctor.command import examine_command
 
         echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
         choose, subject = partial(choose_reader, **reading), shlex.join(words)
         collector = read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
         reports.append(examine_command(words, choose, seconds=seconds, subject=subject, collector=collector))
     if namespace:
-        from podium.doctor.manifest import images_in
         from podium.doctor.namespace import examine_namespace
+        from podium.manifests.experiment.experiment import job_of
 
-        found = [one for file in files for one in manifests_in(file)]
-        images = [*image, *(name for one in found for name in images_in(one))]
+        manifests = [manifest for file in files for manifest in manifests_in(file)]
+        images = [*image, *(name for manifest in manifests for name in job_of(manifest).images)]
         reports.append(
-            examine_namespace(namespace, context=context, account=service_account, images=images, manifests=found)
+            examine_namespace(namespace, context=context, account=service_account, images=images, manifests=manifests)
         )
     if not reports:
         hint = "podium doctor train.log, sweep.yaml, -- python train.py, or --namespace kubeflow"
-        raise InvalidInput("`there is something to examine` must hold, but got nothing", hint)
+        raise InvalidInput("there is nothing to examine", hint)
     finish(reports, as_json)
 
 
@@ -98,7 +98,7 @@ def manifests_in(file: str) -> list[dict[str, Any]]:
 
     if file == "-" or not is_manifest(file, lines := read_lines(file)):
         return []
-    return [one for one in documents("\n".join(lines), file) if one.get("kind") in KINDS]
+    return [manifest for manifest in documents("\n".join(lines), file) if manifest.get("kind") in KINDS]
 
 
 def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
@@ -108,15 +108,17 @@ def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
     if reading["experiment"] and not file.endswith((".yaml", ".yml")):
         reader = choose_reader([], **reading)
         if reader.collector.kind == "TensorFlowEvent":
-            require(Path(file).exists(), "the path of event files or of their directory", file=file)
+            if not Path(file).exists():
+                raise InvalidInput(f"there is no {file}", "give the path of event files or of their directory")
             return [examine_events(Path(file), reader, file)]
     lines = read_lines(file)
     if is_manifest(file, lines):
         from podium.doctor.manifest import documents, examine_manifest
 
-        found = documents("\n".join(lines), file)
-        require(bool(found), "a manifest holds an object", file=file)
-        return [examine_manifest(one, file) for one in found]
+        manifests = documents("\n".join(lines), file)
+        if not manifests:
+            raise InvalidInput(f"{file} holds no object", "a manifest holds at least one")
+        return [examine_manifest(manifest, file) for manifest in manifests]
     return [examine_given(lines, choose_reader(lines, **reading), file)]
 
 
@@ -127,7 +129,7 @@ def is_manifest(file: str, lines: Sequence[str]) -> bool:
 
 
 def read_lines(file: str) -> list[str]:
-    """Read a file or stdin; bytes that are no UTF-8 are kept visible.
+    """Read a file or stdin; bytes that are not UTF-8 are kept visible.
 
     Raises:
         InvalidInput: It cannot be read.

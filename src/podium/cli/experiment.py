@@ -22,8 +22,6 @@ from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster
-    from podium.doctor.pods import Workload
-    from podium.manifests.experiment import Experiment
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,9 +65,9 @@ def run(source: str, url: str, images: tuple[str, ...], fork_server: bool, as_js
             experiment = experiment.with_metadata({**experiment.metadata, "name": free})
         name = experiment.name
         cluster.create(experiment.manifest)
-        for told in shell_breaks_values.findings(_trials_job(experiment)):
-            echo(f"warning: on a cluster {told.what}\n  hint: {told.mend}", err=True)
-        for finding in examine(experiment.manifest)[1]:
+        for finding in shell_breaks_values.findings(experiment):
+            echo(f"warning: on a cluster {finding.what}\n  hint: {finding.hint}", err=True)
+        for finding in examine(experiment.manifest):
             echo(f"warning: {finding.text}\n  hint: {finding.hint}", err=True)
         warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
         echo(f"Experiment {name}{warm}, at {cluster.url}", err=True)
@@ -140,14 +138,6 @@ def render(source: str, as_json: bool, **options: Any) -> None:
 
 for command in (list_, status, best, trials, stop, keep, delete):
     experiment.add_command(command)
-
-
-def _trials_job(experiment: "Experiment") -> "Workload":
-    """Return what the doctor looks at: the job of an Experiment's trials."""
-    from podium.doctor.pods import workload
-
-    job = experiment.template.workload
-    return workload(job.manifest, job.path, {**experiment.manifest, "spec": experiment.spec})
 
 
 def _follow(cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str, str] | None = None) -> None:

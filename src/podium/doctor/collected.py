@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from podium.doctor.finding import Hit, Report, Rule, apply, rule, worst_first
 from podium.doctor.log import examine_log
 from podium.doctor.reading import Line, Log, Reader, details_of
+from podium.doctor.report import Report
+from podium.manifests.rules import Hit, Rule, apply, rule, worst_first
 from podium.metrics import UNAVAILABLE, event_scalars, read_events
 
 
@@ -25,7 +26,7 @@ def log_not_collected(given: Given) -> Iterator[Hit]:
     kind = given.reader.collector.kind
     if kind not in ("StdOut", "File", "TensorFlowEvent"):
         hint = "examine what the program itself reports; or collect from StdOut"
-        yield Hit(what=f"a {kind} collector does not read {given.subject}", where="collector", mend=hint)
+        yield Hit(what=f"a {kind} collector does not read {given.subject}", where="collector", hint=hint)
 
 
 @rule("warn", "A File collector reads its file only; what the program prints elsewhere is lost.")
@@ -33,7 +34,7 @@ def another_file_collected(given: Given) -> Iterator[Hit]:
     collector = given.reader.collector
     if collector.kind == "File" and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name:
         what = f"Katib reads {collector.path} in the trial's pod; {given.subject} must be a copy of that file"
-        yield Hit(what=what, where="collector", mend=f"examine {collector.path}, or collect from StdOut")
+        yield Hit(what=what, where="collector", hint=f"examine {collector.path}, or collect from StdOut")
 
 
 @rule("fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else.")
@@ -43,7 +44,7 @@ def scalar_missing(log: Log) -> Iterator[Hit]:
     for name in log.silent():
         level = None if name == log.reader.objective else "note"
         hint = f"write it: SummaryWriter.add_scalar({name.rpartition('/')[2]!r}, …)"
-        yield Hit(what=f"no event file holds {name}; {there}", where="event files", mend=hint, level=level)
+        yield Hit(what=f"no event file holds {name}; {there}", where="event files", hint=hint, level=level)
 
 
 GIVEN_RULES: tuple[Rule[Given], ...] = (log_not_collected, another_file_collected)

@@ -10,19 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podium.doctor.collected import examine_events, examine_given
-from podium.doctor.finding import Finding, Hit, Report, Rule, apply, rule, worst_first
 from podium.doctor.log import examine_log
-from podium.doctor.pods import workload
-from podium.doctor.reading import Collector, Reader
+from podium.doctor.reading import STDOUT, Reader
+from podium.doctor.report import Report
 from podium.doctor.shell import wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.errors import require
+from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.manifests.experiment.shell import METRICS_FILE
+from podium.manifests.rules import Finding, Hit, Rule, apply, rule, worst_first
 
 PAUSE = 0.05
 """Seconds between two looks at the output."""
-
-STDOUT = Collector()
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -60,44 +59,44 @@ class Run:
 def command_failed(run: Run) -> Iterator[Hit]:
     if run.code:
         last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
-        mend = "the program and its modules must be in the image" if run.code in (126, 127) else "mend the program"
-        yield Hit(what=f"exit code {run.code}: {last[:200]}", where="exit code", mend=mend)
+        hint = "the program and its modules must be in the image" if run.code in (126, 127) else "correct the program"
+        yield Hit(what=f"exit code {run.code}: {last[:200]}", where="exit code", hint=hint)
 
 
 @rule("note", "Only the beginning was looked at.")
 def stopped_at_the_limit(run: Run) -> Iterator[Hit]:
     if run.code is None:
-        yield Hit(what=f"stopped after {run.seconds:.0f} s", where="time", mend="give it more: --seconds 300")
+        yield Hit(what=f"stopped after {run.seconds:.0f} s", where="time", hint="give it more: --seconds 300")
 
 
 @rule("warn", "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).")
 def ends_too_soon(run: Run) -> Iterator[Hit]:
     if run.code == 0 and run.seconds < 1:
-        mend = "make a trial last some seconds"
-        yield Hit(what=f"it ended after {run.seconds:.1f} s", where="time", mend=mend)
+        hint = "make a trial last some seconds"
+        yield Hit(what=f"it ended after {run.seconds:.1f} s", where="time", hint=hint)
 
 
 @rule("warn", "Python keeps output back in blocks when it is no terminal: nothing to follow, nothing to stop early by.")
 def output_comes_late(run: Run) -> Iterator[Hit]:
-    mend = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
+    hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
     if run.code is None and not run.output:
-        yield Hit(what=f"nothing was printed in {run.seconds:.0f} s", where="output", mend=mend)
+        yield Hit(what=f"nothing was printed in {run.seconds:.0f} s", where="output", hint=hint)
     elif run.code is not None and run.seconds > 2 and run.output.count("\n") > 2 and run.late:
-        yield Hit(what="everything was printed in the last moment", where="output", mend=mend)
+        yield Hit(what="everything was printed in the last moment", where="output", hint=hint)
 
 
 @rule("warn", "The collector waits for every process in the pod; one left behind keeps the trial running.")
 def processes_left_behind(run: Run) -> Iterator[Hit]:
     if run.left:
-        mend = "wait for what the program starts, or end it"
-        yield Hit(what="processes were still there after its end", where="processes", mend=mend)
+        hint = "wait for what the program starts, or end it"
+        yield Hit(what="processes were still there after its end", where="processes", hint=hint)
 
 
 @rule("fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints.")
 def metrics_not_written(run: Run) -> Iterator[Hit]:
     if run.missing and run.code is not None:
         hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
-        yield Hit(what=f"the command wrote nothing to {run.missing}", where="collector", mend=hint)
+        yield Hit(what=f"the command wrote nothing to {run.missing}", where="collector", hint=hint)
 
 
 RUN_RULES: tuple[Rule[Run], ...] = (
@@ -134,11 +133,8 @@ def examine_command(
     """
     require(bool(words), "a command has words", "podium doctor -- python train.py", words=list(words))
     require(seconds > 0, "seconds > 0", seconds=seconds)
-    container = {"name": "main", "command": list(words)}
-    body = {"kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}
-    trial = {"spec": {"trialTemplate": {"primaryContainerName": "main"}}}
-    broken = [replace(one, where=one.where.rpartition(".")[2]) for one in apply(SHELL_RULES, workload(body, "", trial))]
-    wrapped = all(one.rule != "shell-breaks-words" for one in broken)
+    broken = [replace(finding, where=finding.where.rpartition(".")[2]) for finding in apply(SHELL_RULES, _trial(words))]
+    wrapped = all(finding.rule != "shell-breaks-words" for finding in broken)
     with tempfile.TemporaryDirectory(prefix="podium-doctor-") as folder:
         run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
         log = _examine_metrics(run, metrics, choose, subject, collector)
@@ -147,6 +143,13 @@ def examine_command(
     script = wrap(words, file=_file_of(collector, METRICS_FILE), stdout=collector.kind == "StdOut")
     details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": script}}
     return Report(subject=subject, kind="command", findings=worst_first([*broken, *own, *found]), details=details)
+
+
+def _trial(words: Sequence[str]) -> Experiment:
+    """Return an Experiment whose trials run a command."""
+    container = {"name": "main", "command": list(words)}
+    job = {"kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}
+    return Experiment.parse({"spec": {"trialTemplate": {"primaryContainerName": "main", "trialSpec": job}}})
 
 
 def _file_of(collector: Collector, path: str) -> str:
@@ -170,7 +173,7 @@ def _later(finding: Finding) -> Finding:
     """Soften what may still have come after the command was stopped."""
     if finding.rule not in ("objective-missing", "scalar-missing"):
         return finding
-    return replace(finding, level="warn", mend=f"give it more time (--seconds), or {finding.mend}")
+    return replace(finding, level="warn", hint=f"give it more time (--seconds), or {finding.hint}")
 
 
 def execute(

@@ -3,17 +3,27 @@
 import re
 from collections.abc import Iterator
 
-from podium.doctor.finding import Hit, Rule, rule
-from podium.doctor.pods import OPERATOR_ENV, Container, Workload
+from podium.manifests.labels import ISTIO_INJECT
+from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.workload import Container, Workload
 
 _LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate|deepspeed|mpirun|horovodrun")
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
-def _processes(job: Workload) -> int | None:
-    """Return nprocPerNode if it is a number; auto, cpu and gpu count as 1 in WORLD_SIZE."""
-    given = str(job.spec.get("nprocPerNode") or "")
-    return int(given) if given.isdecimal() else None
+OPERATOR_ENV = (
+    "PYTHONUNBUFFERED",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "RANK",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_NPROC_PER_NODE",
+)
+"""What the training operator sets (kubeflow/trainer release-1.9: pkg/controller.v1/pytorch/envvar.go)."""
 
 
 def _launches(container: Container) -> bool:
@@ -22,43 +32,41 @@ def _launches(container: Container) -> bool:
 
 @rule("warn", "OnFailure restarts a replica in place for ever: no backoffLimit, no activeDeadlineSeconds, no end.")
 def restarts_without_end(job: Workload) -> Iterator[Hit]:
-    if job.kind != "PyTorchJob" or job.policy.get("backoffLimit") is not None:
+    if job.kind != "PyTorchJob" or job.backoff_limit is not None or job.active_deadline_seconds is not None:
         return
-    if job.policy.get("activeDeadlineSeconds") is not None:
-        return
-    for pod in job.pods:
-        if (pod.restart_policy or "OnFailure") in ("OnFailure", "Always"):
-            what = f"{pod.replica} restarts {pod.restart_policy or 'OnFailure'} without a limit"
-            mend = "set runPolicy.backoffLimit: 3 and runPolicy.activeDeadlineSeconds"
-            yield Hit(what=what, where=job.policy_path, mend=mend)
+    for replica in job.replicas:
+        if (policy := replica.restart_policy or "OnFailure") in ("OnFailure", "Always"):
+            hint = "set runPolicy.backoffLimit: 3 and runPolicy.activeDeadlineSeconds"
+            what = f"{replica.role} restarts {policy} without a limit"
+            yield Hit(what=what, where=job.run_policy_path, hint=hint)
             return
 
 
 @rule("note", "Processes that wait for each other wait for ever; only a deadline ends them.")
 def no_deadline(job: Workload) -> Iterator[Hit]:
-    if job.policy.get("activeDeadlineSeconds") is None and job.policy.get("backoffLimit") is not None:
-        where = f"{job.policy_path}.activeDeadlineSeconds"
-        yield Hit(what="the job may hang for ever", where=where, mend="set activeDeadlineSeconds")
+    if job.active_deadline_seconds is None and job.backoff_limit is not None:
+        where = f"{job.run_policy_path}.activeDeadlineSeconds"
+        yield Hit(what="the job may hang for ever", where=where, hint="set activeDeadlineSeconds")
 
 
 @rule("warn", "A trial counts as failed only after the Job's own retries, six by default with growing pauses.")
 def retries_before_failing(job: Workload) -> Iterator[Hit]:
-    if job.kind == "Job" and job.trial is not None and job.spec.get("backoffLimit") is None:
+    if job.kind == "Job" and job.in_template and job.backoff_limit is None:
         where = f"{job.path}spec.backoffLimit"
-        yield Hit(what="a failing trial is repeated 6 times", where=where, mend="set backoffLimit: 0")
+        yield Hit(what="a failing trial is repeated 6 times", where=where, hint="set backoffLimit: 0")
 
 
 @rule("fail", "The operator tells every process WORLD_SIZE = replicas x nprocPerNode; someone must start that many.")
 def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
-    processes = _processes(job)
+    processes = job.processes_per_replica
     if job.kind != "PyTorchJob" or not processes or processes < 2:
         return
-    for pod, container in job.containers():
+    for replica, container in job.containers():
         if container.name == "pytorch" and container.words and not _launches(container):
-            total = sum(one.count for one in job.pods)
-            what = f"WORLD_SIZE is {total * processes}, but {pod.replica} starts one process a pod: they wait for ever"
-            mend = "start with torchrun, or remove nprocPerNode"
-            yield Hit(what=what, where=f"{job.path}spec.nprocPerNode", mend=mend)
+            total = sum(replica.count for replica in job.replicas)
+            what = f"WORLD_SIZE is {total * processes}, but {replica.role} starts one process a pod: they wait for ever"
+            hint = "start with torchrun, or remove nprocPerNode"
+            yield Hit(what=what, where=f"{job.path}spec.nprocPerNode", hint=hint)
             return
 
 
@@ -69,16 +77,16 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
 def launcher_disagrees(job: Workload) -> Iterator[Hit]:
     if job.kind != "PyTorchJob":
         return
-    nodes = sum(one.count for one in job.pods)
-    given = {"nproc": str(_processes(job) or job.spec.get("nprocPerNode") or 1), "nnodes": str(nodes)}
+    nodes = sum(replica.count for replica in job.replicas)
+    given = {"nproc": str(job.processes_per_replica or job.spec.get("nprocPerNode") or 1), "nnodes": str(nodes)}
     for _, container in job.containers():
         line = " ".join(container.words)
         for flag, pattern in (("nproc", r"--nproc[-_]per[-_]node[= ](\d+)"), ("nnodes", r"--nnodes[= ](\d+)")):
             found = re.search(pattern, line)
             if found and _launches(container) and found[1] != given[flag]:
                 what = f"`{found[0]}` says {found[1]}, the manifest {given[flag]}"
-                mend = "remove the flag: torchrun reads PET_NNODES, PET_NPROC_PER_NODE and PET_NODE_RANK"
-                yield Hit(what=what, where=container.path, mend=mend)
+                hint = "remove the flag: torchrun reads PET_NNODES, PET_NPROC_PER_NODE and PET_NODE_RANK"
+                yield Hit(what=what, where=container.path, hint=hint)
 
 
 @rule("warn", "The training operator sets these variables itself, with the values of each pod.")
@@ -88,66 +96,69 @@ def operator_variables_overwritten(job: Workload) -> Iterator[Hit]:
     for _, container in job.containers():
         for name in container.env:
             if name in OPERATOR_ENV and name != "PYTHONUNBUFFERED":
-                yield Hit(what=f"{name} is set", where=f"{container.path}.env", mend="remove it")
+                yield Hit(what=f"{name} is set", where=f"{container.path}.env", hint="remove it")
 
 
 @rule("warn", "Without a Master nobody is told RANK or WORLD_SIZE.")
 def no_master(job: Workload) -> Iterator[Hit]:
-    if job.kind != "PyTorchJob" or not job.pods or any(pod.replica == "Master" for pod in job.pods):
+    if job.kind != "PyTorchJob" or not job.replicas or job.replica("Master"):
         return
     where = f"{job.path}spec.pytorchReplicaSpecs"
-    level = "fail" if job.trial is not None else None
+    level = "fail" if job.in_template else None
     what = "there are Workers only" + (": no pod bears the label that Katib collects from" if level else "")
-    yield Hit(what=what, where=where, mend="add a Master of one replica with the same template", level=level)
+    yield Hit(what=what, where=where, hint="add a Master of one replica with the same template", level=level)
 
 
 @rule("warn", "The job has succeeded when the Master has; cleanPodPolicy None lets Workers run on.")
 def workers_outlive_the_master(job: Workload) -> Iterator[Hit]:
-    if job.kind != "PyTorchJob" or {pod.replica for pod in job.pods} != {"Master", "Worker"}:
-        return
-    deleted = job.trial is not None and not _template(job).get("retain")
-    if job.policy.get("cleanPodPolicy") in (None, "None") and not deleted:
-        where = f"{job.policy_path}.cleanPodPolicy"
-        yield Hit(what="Workers that hang outlive the job", where=where, mend="set cleanPodPolicy: Running")
-
-
-def _template(job: Workload) -> dict[str, object]:
-    return dict(job.experiment.get("trialTemplate") or {})
+    roles = {replica.role for replica in job.replicas}
+    if job.kind == "PyTorchJob" and roles == {"Master", "Worker"} and job.clean_pod_policy in ("", "None"):
+        where = f"{job.run_policy_path}.cleanPodPolicy"
+        yield Hit(what="Workers that hang outlive the job", where=where, hint="set cleanPodPolicy: Running")
 
 
 @rule("note", "The operator gives Worker pods an init container that waits for the Master; it has an image too.")
 def workers_need_an_init_image(job: Workload) -> Iterator[Hit]:
-    if job.kind == "PyTorchJob" and any(pod.replica == "Worker" for pod in job.pods):
-        mend = "on a cluster without internet, load the operator's --pytorch-init-container-image"
+    if job.kind == "PyTorchJob" and job.replica("Worker"):
+        hint = "on a cluster without internet, load the operator's --pytorch-init-container-image"
         where = f"{job.path}spec.pytorchReplicaSpecs.Worker"
-        yield Hit(what="Workers start after an init container", where=where, mend=mend)
+        yield Hit(what="Workers start after an init container", where=where, hint=hint)
 
 
 @rule("fail", "A pod without an image cannot start.")
 def no_image(job: Workload) -> Iterator[Hit]:
     for _, container in job.containers():
-        if not container.body.get("image"):
-            yield Hit(what=f"container {container.name} has no image", where=f"{container.path}.image", mend="set it")
+        if not container.image:
+            yield Hit(what=f"container {container.name} has no image", where=f"{container.path}.image", hint="set it")
 
 
 @rule("note", "A tag that moves gives other code tomorrow, and is pulled anew each time.")
 def image_may_change(job: Workload) -> Iterator[Hit]:
     seen: set[str] = set()
     for _, container in job.containers():
-        image = str(container.body.get("image") or "")
+        image = container.image
         tag = image.rpartition("/")[2].partition(":")[2]
         if image and image not in seen and "@" not in image and tag in ("", "latest"):
             seen.add(image)
-            yield Hit(what=f"image {image} has no fixed tag", where=f"{container.path}.image", mend="name a version")
+            yield Hit(what=f"image {image} has no fixed tag", where=f"{container.path}.image", hint="name a version")
 
 
 @rule("warn", "Whoever may read the manifest, the job or its pods reads the value.")
 def secret_in_plain_text(job: Workload) -> Iterator[Hit]:
     for _, container in job.containers():
-        for name, body in container.env.items():
-            if _SECRET.search(name) and body.get("value"):
-                mend = "put it into a Secret and use valueFrom.secretKeyRef"
-                yield Hit(what=f"{name} is written into the manifest", where=f"{container.path}.env", mend=mend)
+        for name, variable in container.env.items():
+            if _SECRET.search(name) and variable.get("value"):
+                hint = "put it into a Secret and use valueFrom.secretKeyRef"
+                yield Hit(what=f"{name} is written into the manifest", where=f"{container.path}.env", hint=hint)
+
+
+@rule("warn", "Current Istio reads the pod label; its proxy never ends and keeps the trial's pod alive (katib#2527).")
+def istio_annotation_alone(job: Workload) -> Iterator[Hit]:
+    for pod in (replica.pod for replica in job.replicas):
+        if ISTIO_INJECT in pod.annotations and ISTIO_INJECT not in pod.labels:
+            where = f"{pod.path}.metadata.annotations"
+            hint = f'set the label {ISTIO_INJECT}: "false" beside it'
+            yield Hit(what=f"{ISTIO_INJECT} is an annotation, not a label", where=where, hint=hint)
 
 
 JOB_RULES: tuple[Rule[Workload], ...] = (
@@ -159,6 +170,7 @@ JOB_RULES: tuple[Rule[Workload], ...] = (
     restarts_without_end,
     workers_outlive_the_master,
     retries_before_failing,
+    istio_annotation_alone,
     secret_in_plain_text,
     no_deadline,
     workers_need_an_init_image,

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from podium.doctor.finding import Hit, Rule, rule
 from podium.doctor.name_rules import places
 from podium.doctor.reading import Line, Log
 from podium.documents import load_json
 from podium.errors import InvalidInput
+from podium.manifests.rules import Hit, Rule, rule
 
 
 def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
@@ -25,7 +25,7 @@ def line_is_no_object(log: Log) -> Iterator[Hit]:
     bad = [line for line, found in _objects(log) if not isinstance(found, dict)]
     if bad:
         what = f"`{bad[0].text[:60]}` is no JSON object"
-        yield Hit(what=what, where=places(iter(bad)), mend="write nothing else into this file, and no NaN or Infinity")
+        yield Hit(what=what, where=places(iter(bad)), hint="write nothing else into this file, and no NaN or Infinity")
 
 
 @rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
@@ -38,8 +38,8 @@ def number_for_text(log: Log) -> Iterator[Hit]:
         ]
         if bad:
             level = None if name == log.reader.objective else "warn"
-            what, mend = f"{name} is not a text", f'write {{"{name}": "0.9"}}: str() around the number'
-            yield Hit(what=what, where=places(iter(bad)), mend=mend, level=level)
+            what, hint = f"{name} is not a text", f'write {{"{name}": "0.9"}}: str() around the number'
+            yield Hit(what=what, where=places(iter(bad)), hint=hint, level=level)
 
 
 JSON_RULES: tuple[Rule[Log], ...] = (line_is_no_object, number_for_text)

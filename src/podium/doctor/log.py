@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from podium.doctor.finding import Report, Rule, apply
 from podium.doctor.json_rules import JSON_RULES
 from podium.doctor.name_rules import NAME_RULES, additional_missing, objective_missing
 from podium.doctor.order_rules import ORDER_RULES
 from podium.doctor.reading import Log, Reader, details_of, scan
+from podium.doctor.report import Report
 from podium.doctor.value_rules import VALUE_RULES
+from podium.manifests.rules import Rule, apply
 
 TEXT_LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES)
 JSON_LOG_RULES: tuple[Rule[Log], ...] = (objective_missing, *JSON_RULES, *ORDER_RULES, additional_missing)

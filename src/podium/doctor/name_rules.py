@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from podium.doctor.finding import Hit, Rule, rule
 from podium.doctor.reading import COLOUR, Line, Log
+from podium.manifests.rules import Hit, Rule, rule
 
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
 _STAGES = (
@@ -35,15 +35,15 @@ def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
                 yield Miss(name, line, found[0].strip())
 
 
-def _hits(log: Log, misses: Iterator[Miss], what: str, mend: str) -> Iterator[Hit]:
+def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Hit]:
     """Make one hit for each metric, with the numbers of its lines."""
     by_metric: dict[str, list[Miss]] = {}
     for miss in misses:
         by_metric.setdefault(miss.metric, []).append(miss)
     for metric, found in by_metric.items():
         level = None if metric == log.reader.objective else "note"
-        text, done = what.format(found=found[0].found, metric=metric), mend.format(metric=metric)
-        yield Hit(what=text, where=places(miss.line for miss in found), mend=done, level=level)
+        text, done = what.format(found=found[0].found, metric=metric), hint.format(metric=metric)
+        yield Hit(what=text, where=places(miss.line for miss in found), hint=done, level=level)
 
 
 def places(lines: Iterator[Line]) -> str:
@@ -61,18 +61,18 @@ def objective_missing(log: Log) -> Iterator[Hit]:
         return
     names = sorted(log.seen, key=lambda one: -log.seen[one])[:8]
     found = f"; name=value was found for {', '.join(names)}" if names else "; no line holds name=number at all"
-    mend = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
+    hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
     close = difflib.get_close_matches(name, names, 1, 0.5)
-    mend += f"; or make {close[0]} the objectiveMetricName" if close else ""
-    yield Hit(what=f"none of {log.total} lines reports {name}{found}", where="whole log", mend=mend)
+    hint += f"; or make {close[0]} the objectiveMetricName" if close else ""
+    yield Hit(what=f"none of {log.total} lines reports {name}{found}", where="whole log", hint=hint)
 
 
 @rule("note", "A missing additional metric is stored as unavailable; the trial still succeeds.")
 def additional_missing(log: Log) -> Iterator[Hit]:
     for name in log.silent():
         if name != log.reader.objective:
-            mend = f"print {name}=0.5, or take it out of additionalMetricNames"
-            yield Hit(what=f"no line reports {name}", where="whole log", mend=mend)
+            hint = f"print {name}=0.5, or take it out of additionalMetricNames"
+            yield Hit(what=f"no line reports {name}", where="whole log", hint=hint)
 
 
 @rule("fail", "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.")
@@ -84,8 +84,8 @@ def colon_for_equals(log: Log) -> Iterator[Hit]:
 @rule("fail", "JSON and dicts have colons and quotes; the StdOut collector reads name=value only.")
 def dict_for_equals(log: Log) -> Iterator[Hit]:
     misses = _misses(log, rf"[\"']NAME[\"']\s*:\s*[\"']?{_NUMBER}[^,}}]*", re.IGNORECASE)
-    mend = "print {metric}=0.9; or use a File collector with format JSON, its values being texts"
-    yield from _hits(log, misses, "`{found}` is a dict's entry, not name=value", mend)
+    hint = "print {metric}=0.9; or use a File collector with format JSON, its values being texts"
+    yield from _hits(log, misses, "`{found}` is a dict's entry, not name=value", hint)
 
 
 @rule("fail", "Without an equals sign there is no metric.")
@@ -98,8 +98,8 @@ def words_for_equals(log: Log) -> Iterator[Hit]:
 def longer_name(log: Log) -> Iterator[Hit]:
     misses = _misses(log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
     uncoloured = (miss for miss in misses if "\x1b" not in miss.line.text)
-    mend = "make that name the objectiveMetricName, or print {metric}=0.9"
-    yield from _hits(log, uncoloured, "`{found}` is another metric than {metric}", mend)
+    hint = "make that name the objectiveMetricName, or print {metric}=0.9"
+    yield from _hits(log, uncoloured, "`{found}` is another metric than {metric}", hint)
 
 
 @rule("fail", "Case matters in names.")
@@ -116,11 +116,11 @@ def bar_before_name(log: Log) -> Iterator[Hit]:
 
 @rule("warn", "The m that ends a colour code is a letter and becomes part of the name: `32maccuracy`.")
 def colour_before_name(log: Log) -> Iterator[Hit]:
-    mend = "switch colours off where stdout is no terminal (NO_COLOR=1), or print a blank before the name"
-    yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", mend)
+    hint = "switch colours off where stdout is no terminal (NO_COLOR=1), or print a blank before the name"
+    yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", hint)
 
 
-def _glued(log: Log, pattern: str, mend: str) -> Iterator[Hit]:
+def _glued(log: Log, pattern: str, hint: str) -> Iterator[Hit]:
     """Yield a hit where something before the name makes it another one; it fails if the objective is never seen."""
     silent = log.silent()
     for name in log.reader.names:
@@ -130,16 +130,16 @@ def _glued(log: Log, pattern: str, mend: str) -> Iterator[Hit]:
             shown = COLOUR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
             level = "fail" if name in silent and name == log.reader.objective else None
             where = places(line for line, _ in lines)
-            yield Hit(what=f"`{shown}` is not read as {name}", where=where, mend=mend, level=level)
+            yield Hit(what=f"`{shown}` is not read as {name}", where=where, hint=hint, level=level)
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
 def impossible_name(log: Log) -> Iterator[Hit]:
     for name in log.reader.names:
         if not log.reader.formats and not re.fullmatch(r"[\w|-]+", name, re.ASCII):
-            mend = "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
+            hint = "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
             level = None if name == log.reader.objective else "warn"
-            yield Hit(what=f"no line can report a metric called {name!r}", where="objective", mend=mend, level=level)
+            yield Hit(what=f"no line can report a metric called {name!r}", where="objective", hint=hint, level=level)
 
 
 @rule("warn", "Only the last word before = is the name: `val loss=0.3`, `val/loss=0.3` and `loss=0.3` are one metric.")
@@ -152,8 +152,8 @@ def several_stages_under_one_name(log: Log) -> Iterator[Hit]:
                 stages.setdefault((found[1] or "").lower(), line)
         if len(stages) > 1:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
-            mend = f"give each its own name, for example train_{name} and {name}"
-            yield Hit(what=f"{shown} are all read as {name}", where=places(iter(stages.values())), mend=mend)
+            hint = f"give each its own name, for example train_{name} and {name}"
+            yield Hit(what=f"{shown} are all read as {name}", where=places(iter(stages.values())), hint=hint)
 
 
 NAME_RULES: tuple[Rule[Log], ...] = (

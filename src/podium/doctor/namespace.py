@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from podium.doctor.finding import Hit, Report, Rule, apply, rule
+from podium.doctor.report import Report
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, Seen
 from podium.manifests.labels import METRICS_INJECTION
+from podium.manifests.rules import Hit, Rule, apply, rule
 
-_MEND = {
+_HINTS = {
     "PyTorchJob": "install the Kubeflow training operator 1.9",
     "Experiment": "install Katib 0.19",
     "Trial": "install Katib 0.19",
@@ -27,7 +28,7 @@ def namespace_exists(seen: Seen) -> Iterator[Hit]:
         yield Hit(
             what=f"namespace {seen.namespace} does not exist",
             where=where,
-            mend=f"kubectl create namespace {seen.namespace}",
+            hint=f"kubectl create namespace {seen.namespace}",
         )
     elif seen.exists:
         yield fine(f"namespace {seen.namespace} exists", where)
@@ -36,23 +37,23 @@ def namespace_exists(seen: Seen) -> Iterator[Hit]:
 @rule("fail", "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.")
 def injection_label(seen: Seen) -> Iterator[Hit]:
     where = f"namespace {seen.namespace}"
-    mend = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}=enabled"
+    hint = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}=enabled"
     if seen.exists is False:
         return
     if seen.labels is None:
-        yield Hit(what="the namespace's labels may not be read", where=where, mend=f"make sure: {mend}", level="warn")
+        yield Hit(what="the namespace's labels may not be read", where=where, hint=f"make sure: {hint}", level="warn")
     elif seen.labels.get(METRICS_INJECTION) == "enabled":
         yield fine(f"{METRICS_INJECTION} is enabled", where)
     else:
         yield Hit(
-            what=f"{METRICS_INJECTION} is {seen.labels.get(METRICS_INJECTION, 'missing')}", where=where, mend=mend
+            what=f"{METRICS_INJECTION} is {seen.labels.get(METRICS_INJECTION, 'missing')}", where=where, hint=hint
         )
 
 
 @rule("fail", "The API server takes only kinds that it knows.")
 def kinds_known(seen: Seen) -> Iterator[Hit]:
     for kind in seen.unknown_kinds:
-        yield Hit(what=f"the server does not know {kind}", where="custom resources", mend=_MEND[kind])
+        yield Hit(what=f"the server does not know {kind}", where="custom resources", hint=_HINTS[kind])
     if not seen.unknown_kinds:
         yield fine("PyTorchJob, Experiment and Trial are known", "custom resources")
 
@@ -60,18 +61,18 @@ def kinds_known(seen: Seen) -> Iterator[Hit]:
 @rule("fail", "Objects without their controller stay as they are for good.")
 def controllers_run(seen: Seen) -> Iterator[Hit]:
     if seen.controllers is None:
-        mend = "ask an administrator whether Katib and the training operator run"
-        yield Hit(what="Deployments may not be listed", where="controllers", mend=mend, level="note")
+        hint = "ask an administrator whether Katib and the training operator run"
+        yield Hit(what="Deployments may not be listed", where="controllers", hint=hint, level="note")
         return
     found = {one.name: one for one in seen.controllers}
     for name in CONTROLLERS:
         if name not in found:
-            mend = "install it, unless it runs under another name"
-            yield Hit(what=f"no Deployment {name}", where="controllers", mend=mend, level="warn")
+            hint = "install it, unless it runs under another name"
+            yield Hit(what=f"no Deployment {name}", where="controllers", hint=hint, level="warn")
         elif not found[name].ready:
             where = f"namespace {found[name].namespace}"
-            mend = f"kubectl -n {found[name].namespace} describe deployment {name}"
-            yield Hit(what=f"{name} has no replica that is ready", where=where, mend=mend)
+            hint = f"kubectl -n {found[name].namespace} describe deployment {name}"
+            yield Hit(what=f"{name} has no replica that is ready", where=where, hint=hint)
         else:
             yield fine(f"{name} is ready", f"namespace {found[name].namespace}")
 
@@ -80,11 +81,11 @@ def controllers_run(seen: Seen) -> Iterator[Hit]:
 def rights(seen: Seen) -> Iterator[Hit]:
     where = f"rights of {seen.who}"
     if seen.missing is None:
-        mend = "ask as an administrator, or as the account itself"
-        yield Hit(what=f"the rights of {seen.who} may not be asked for", where=where, mend=mend, level="warn")
+        hint = "ask as an administrator, or as the account itself"
+        yield Hit(what=f"the rights of {seen.who} may not be asked for", where=where, hint=hint, level="warn")
     elif seen.missing:
-        mend = "kubectl apply -k deploy, or bind the Role podium-steps"
-        yield Hit(what=f"missing: {', '.join(seen.missing)}", where=where, mend=mend)
+        hint = "kubectl apply -k deploy, or bind the Role podium-steps"
+        yield Hit(what=f"missing: {', '.join(seen.missing)}", where=where, hint=hint)
     else:
         yield fine("jobs, experiments, trials, pods and logs: all that is needed", where)
 
@@ -93,22 +94,22 @@ def rights(seen: Seen) -> Iterator[Hit]:
 def storage_configured(seen: Seen) -> Iterator[Hit]:
     where = f"ConfigMap {CONFIG_MAP}"
     if seen.storage is None:
-        yield Hit(what=f"{where} may not be read", where=where, mend="ask with more rights", level="warn")
+        yield Hit(what=f"{where} may not be read", where=where, hint="ask with more rights", level="warn")
         return
     if not seen.storage:
-        yield Hit(what=f"there is no {where}", where=where, mend="kubectl apply -k deploy", level="warn")
+        yield Hit(what=f"there is no {where}", where=where, hint="kubectl apply -k deploy", level="warn")
         return
     name = seen.storage.get("secret", "")
     wanted = [seen.storage.get("access-key", "accesskey"), seen.storage.get("secret-key", "secretkey")]
     if seen.secret_keys is None:
-        yield Hit(what=f"Secret {name} may not be read", where=where, mend="ask with more rights", level="warn")
+        yield Hit(what=f"Secret {name} may not be read", where=where, hint="ask with more rights", level="warn")
         return
     lacking = [key for key in wanted if key not in seen.secret_keys]
     if not seen.secret_keys:
-        mend = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
-        yield Hit(what=f"there is no Secret {name}", where=where, mend=mend)
+        hint = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
+        yield Hit(what=f"there is no Secret {name}", where=where, hint=hint)
     elif lacking:
-        yield Hit(what=f"Secret {name} has no {', '.join(lacking)}", where=where, mend="add it, or correct the names")
+        yield Hit(what=f"Secret {name} has no {', '.join(lacking)}", where=where, hint="add it, or correct the names")
     else:
         yield fine(f"Secret {name} has {' and '.join(wanted)}", where)
 
@@ -119,7 +120,7 @@ def storage_reachable(seen: Seen) -> Iterator[Hit]:
         return
     well, what = seen.endpoint
     where = f"endpoint {(seen.storage or {}).get('endpoint')}"
-    yield fine(what, where) if well else Hit(what=what, where=where, mend=f"correct the endpoint in {CONFIG_MAP}")
+    yield fine(what, where) if well else Hit(what=what, where=where, hint=f"correct the endpoint in {CONFIG_MAP}")
 
 
 @rule("fail", "Steps and trials fail at their first read or write.")
@@ -132,7 +133,7 @@ def bucket_exists(seen: Seen) -> Iterator[Hit]:
         yield fine(what, where)
     else:
         hint = f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
-        yield Hit(what=what, where=where, mend=hint, level="warn" if well is None else None)
+        yield Hit(what=what, where=where, hint=hint, level="warn" if well is None else None)
 
 
 @rule("warn", "They fail when they open s3://…: nothing tells them who they are.")
@@ -140,7 +141,7 @@ def storage_credentials(seen: Seen) -> Iterator[Hit]:
     secret = (seen.storage or {}).get("secret") or "…"
     for name in seen.bare:
         hint = f"set AWS_ENDPOINT_URL, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY from Secret {secret}"
-        yield Hit(what=f"pods of {name} use s3:// and are given no credentials", where=name, mend=hint)
+        yield Hit(what=f"pods of {name} use s3:// and are given no credentials", where=name, hint=hint)
 
 
 @rule("fail", "The namespace's Pod Security level decides which pods the API server takes.")
@@ -153,21 +154,21 @@ def pod_security(seen: Seen) -> Iterator[Hit]:
         else:
             label = f"kubectl label namespace {seen.namespace} --overwrite {POD_SECURITY}=baseline"
             hint = f"{label}, or give the pods a securityContext that is allowed"
-            yield Hit(what=f"a pod of {name} is refused: {refusal}", where=where, mend=hint)
+            yield Hit(what=f"a pod of {name} is refused: {refusal}", where=where, hint=hint)
     if seen.pods is None and level == "restricted":
         hint = "give pods runAsNonRoot, seccompProfile, no privilege escalation and no capabilities"
         what = "pods without a full securityContext are refused; whether yours are could not be tried"
-        yield Hit(what=what, where=where, mend=hint, level="warn")
+        yield Hit(what=what, where=where, hint=hint, level="warn")
 
 
 @rule("fail", "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.")
 def pods_refused(seen: Seen) -> Iterator[Hit]:
     if seen.refusals is None:
         hint = "ask with the right to list events"
-        yield Hit(what="events may not be listed: refused pods go unnoticed", where="events", mend=hint, level="note")
+        yield Hit(what="events may not be listed: refused pods go unnoticed", where="events", hint=hint, level="note")
     for one in seen.refusals or ():
         hint = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
-        yield Hit(what=one.message, where=f"{one.kind} {one.name}", mend=hint)
+        yield Hit(what=one.message, where=f"{one.kind} {one.name}", hint=hint)
 
 
 @rule("fail", "A pod whose image cannot be had never starts.")
@@ -177,18 +178,18 @@ def images_resolve(seen: Seen) -> Iterator[Hit]:
         if found in ("node", "registry"):
             yield fine(f"{image} is on a node" if found == "node" else f"the registry has {image}", where)
         elif found == "404":
-            yield Hit(what=f"the registry does not have {image}", where=where, mend="check name and tag, or push it")
+            yield Hit(what=f"the registry does not have {image}", where=where, hint="check name and tag, or push it")
         else:
             what = f"{image} is on no node; "
             what += f"its registry answers {found}" if found else "its registry could not be asked"
-            mend = "make sure that the nodes may pull it (imagePullSecrets), or load it"
-            yield Hit(what=what, where=where, mend=mend, level="warn")
+            hint = "make sure that the nodes may pull it (imagePullSecrets), or load it"
+            yield Hit(what=what, where=where, hint=hint, level="warn")
 
 
 @rule("warn", "They wait for something that does not come by itself.")
 def pods_that_cannot_start(seen: Seen) -> Iterator[Hit]:
     for trouble in seen.troubles:
-        yield Hit(what=f"{trouble.reason}: {trouble.message}", where=f"pod {trouble.pod}", mend=trouble.hint)
+        yield Hit(what=f"{trouble.reason}: {trouble.message}", where=f"pod {trouble.pod}", hint=trouble.hint)
 
 
 @rule("fail", "The server's own webhooks were asked by a dry run.")
@@ -197,7 +198,7 @@ def server_admits(seen: Seen) -> Iterator[Hit]:
         if refusal is None:
             yield fine(f"the server would take {name}", name)
         else:
-            yield Hit(what=refusal, where=name, mend="mend the manifest, or the rights")
+            yield Hit(what=refusal, where=name, hint="correct the manifest, or the rights")
 
 
 NAMESPACE_RULES: tuple[Rule[Seen], ...] = (

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from podium.doctor.finding import Hit, Rule, rule
 from podium.doctor.name_rules import places
 from podium.doctor.reading import Log
+from podium.manifests.rules import Hit, Rule, rule
 from podium.metrics import number
 
-MEND_TIME = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
+TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
 _TIMELIKE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(:\d\d)?|\d\d:\d\d:\d\d|(?<!\d)1[67]\d{8}(\.\d+)?(?!\d)")
 _PROGRESS = re.compile(r"\[\s*\d+/\d+|\b(batch|step|iter(ation)?)\b|\d+/\d+ \[|it/s|\r", re.IGNORECASE)
 _EPOCH = re.compile(r"\bepoch\b\W{0,3}(\d+)", re.IGNORECASE)
@@ -23,7 +23,7 @@ def no_time(log: Log) -> Iterator[Hit]:
     reported = log.reported(log.reader.objective)
     untimed = _untimed(log)
     if len(reported) > 1 and len(untimed) == len(reported) and not any(_TIMELIKE.search(r[0].text) for r in reported):
-        yield Hit(what="no line with the objective has a time", where=places(r[0] for r in reported), mend=MEND_TIME)
+        yield Hit(what="no line with the objective has a time", where=places(r[0] for r in reported), hint=TIME_HINT)
 
 
 @rule("warn", "A time counts only if it is the first word of the line and RFC 3339, with T and a zone.")
@@ -33,7 +33,7 @@ def time_not_understood(log: Log) -> Iterator[Hit]:
     if lines and len(reported) > 1:
         found = _TIMELIKE.search(lines[0].text)
         assert found
-        yield Hit(what=f"the time `{found[0]}` is not understood", where=places(iter(lines)), mend=MEND_TIME)
+        yield Hit(what=f"the time `{found[0]}` is not understood", where=places(iter(lines)), hint=TIME_HINT)
 
 
 @rule("warn", "Lines without a time count as the oldest ones.")
@@ -41,7 +41,7 @@ def some_without_time(log: Log) -> Iterator[Hit]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
     if untimed and len(untimed) < len(reported):
         what = f"{len(untimed)} of {len(reported)} readings have no time"
-        yield Hit(what=what, where=places(reported[place][0] for place in untimed), mend=MEND_TIME)
+        yield Hit(what=what, where=places(reported[place][0] for place in untimed), hint=TIME_HINT)
 
 
 @rule("warn", "latest is the value with the latest time, not the one printed last.")
@@ -52,7 +52,7 @@ def latest_is_not_the_last(log: Log) -> Iterator[Hit]:
     if reported and latest != reported[-1][1].value:
         level = "fail" if log.reader.strategy(name) == "latest" else "note"
         what = f"{reported[-1][1].value!r} was printed last, {latest!r} is stored as the latest"
-        yield Hit(what=what, where=f"line {reported[-1][0].number}", mend="give every line a time", level=level)
+        yield Hit(what=what, where=f"line {reported[-1][0].number}", hint="give every line a time", level=level)
 
 
 @rule("fail", "A trial whose latest value is no number can be named the best (kubeflow/katib#2723).")
@@ -60,9 +60,9 @@ def latest_is_no_number(log: Log) -> Iterator[Hit]:
     name = log.reader.objective
     reported = log.reported(name)
     if reported and log.reader.strategy(name) == "latest" and number(log.folded()[name]["latest"]) is None:
-        mend = "stop the trial with an error instead; let metricsFormat ask for a digit"
+        hint = "stop the trial with an error instead; let metricsFormat ask for a digit"
         what = f"the strategy is latest and the latest value is {log.folded()[name]['latest']!r}"
-        yield Hit(what=what, where=f"line {reported[-1][0].number}", mend=mend)
+        yield Hit(what=what, where=f"line {reported[-1][0].number}", hint=hint)
 
 
 @rule("warn", "With min or max over batches the objective is the luckiest batch, not the quality of the model.")
@@ -75,8 +75,8 @@ def batches_share_the_name(log: Log) -> Iterator[Hit]:
     strategy = log.reader.strategy(name)
     level = "note" if strategy == "latest" else None
     what = f"{len(reported)} readings of {name}, several an epoch, and the strategy is {strategy}"
-    mend = f"print a batch's value as train_{name}=… (or `{name}: …`), and {name}= once an epoch"
-    yield Hit(what=what, where=places(iter(batches or [line for line, _ in reported])), mend=mend, level=level)
+    hint = f"print a batch's value as train_{name}=… (or `{name}: …`), and {name}= once an epoch"
+    yield Hit(what=what, where=places(iter(batches or [line for line, _ in reported])), hint=hint, level=level)
 
 
 def _repeats_within_an_epoch(log: Log) -> bool:
@@ -97,7 +97,7 @@ def every_rank_reports(log: Log) -> Iterator[Hit]:
     if ranked or (len(pairs) > 1 and len(same) == len(pairs) and len({one[1].value for one in same}) > 1):
         lines = ranked or [one[0] for one in same]
         what = "several processes seem to report the objective"
-        yield Hit(what=what, where=places(iter(lines)), mend='report from rank 0 only: os.environ.get("RANK", "0")')
+        yield Hit(what=what, where=places(iter(lines)), hint='report from rank 0 only: os.environ.get("RANK", "0")')
 
 
 ORDER_RULES: tuple[Rule[Log], ...] = (

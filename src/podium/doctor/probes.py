@@ -1,18 +1,24 @@
 """Look at a live namespace, one question to the API server each. Nothing is changed."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from podium.cluster.kubernetes.api import Api, event_time, resource
+from podium.cluster.kubernetes.api import Api, Unreachable, event_time, resource
 from podium.cluster.kubernetes.pods import REFUSED, Trouble, cannot_start
 from podium.doctor.outside import answers, find_images
-from podium.doctor.pods import bare, mapping, pod_of
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, POD_SECURITY, RIGHTS, Controller, Refusal, Seen
 from podium.doctor.store import ask_for_bucket, service_of
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment import load
+from podium.manifests.experiment.experiment import job_of
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
+
+_CREDENTIALS = re.compile(r"^AWS_|^MINIO_|^PODIUM_S3_")
+_BUCKET = re.compile(r"\b(?:s3|minio)://")
 
 RECENT = timedelta(hours=1)
 """How long an event speaks of what is still so."""
@@ -27,11 +33,9 @@ def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **option
     """
     try:
         return api.call(doing, function, *args, **options)
-    except NotFound:
+    except (NotFound, Unreachable):
         raise
-    except PodiumError as error:
-        if "does not answer" in error.message:
-            raise
+    except PodiumError:
         return None
 
 
@@ -222,8 +226,33 @@ def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
         except PodiumError:
             continue  # the rules about kinds and rights speak of it
     own = (one for one in live if not one["metadata"].get("ownerReferences"))
-    found = [one for one in (*manifests, *own) if bare(one)]
-    return list(dict.fromkeys(f"{one.get('kind')} {mapping(one.get('metadata')).get('name')}" for one in found))
+    return list(dict.fromkeys(_label(manifest) for manifest in (*manifests, *own) if is_bare(job_of(manifest))))
+
+
+def _label(manifest: Mapping[str, Any]) -> str:
+    resource = Resource.parse(manifest)
+    return f"{resource.kind} {resource.name}"
+
+
+def is_bare(job: Workload) -> bool:
+    """Tell whether a container's command names s3:// and its pod is given neither credentials nor an identity."""
+    for replica, container in job.containers():
+        kinds = {source for volume in replica.pod.volumes for source in volume.sources}
+        named = any(_CREDENTIALS.search(name) for name in container.env) or container.env_from
+        given = named or kinds & {"secret", "projected", "csi"}
+        account = replica.pod.spec.get("serviceAccountName") or "default"
+        if _BUCKET.search(" ".join(container.words)) and not given and account == "default":
+            return True
+    return False
+
+
+def pod_of(job: Workload) -> dict[str, Any] | None:
+    """Return the first pod of a job, to be tried under a name of its own; None if it has none."""
+    for replica in job.replicas:
+        metadata = {"name": "podium-doctor-probe", "labels": replica.pod.labels}
+        spec = {"restartPolicy": "Never", **replica.pod.spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return None
 
 
 def try_pods(
@@ -237,10 +266,10 @@ def try_pods(
         return None
     answers: dict[str, str | None] = {}
     for manifest in manifests or [load("random-job")]:
-        pod = pod_of(manifest)
+        pod = pod_of(job_of(manifest))
         if pod is None:
             continue
-        label = f"{manifest.get('kind')} {mapping(manifest.get('metadata')).get('name')}"
+        label = _label(manifest)
         try:
             api.call("try a pod", api.core.create_namespaced_pod, api.namespace, pod, dry_run="All")
         except PodiumError as error:

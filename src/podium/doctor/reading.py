@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podium.errors import Failed, require
+from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.metrics import (
     DEFAULT_FORMAT,
     UNAVAILABLE,
@@ -30,15 +31,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _SMALL_IS_GOOD = re.compile(r"loss|err|mse|mae|perplex|nll", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Collector:
-    """Where Katib is told to read: in a trial's output, or in what its program writes."""
-
-    kind: str = "StdOut"
-    """``StdOut``, ``File``, ``TensorFlowEvent``; others read neither output nor files."""
-
-    path: str = ""
-    """Of the file or folder that a File or TensorFlowEvent collector reads."""
+STDOUT = Collector(kind="StdOut")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +59,7 @@ class Reader:
     stops_early: bool = False
     """Whether medianstop watches the lines as they come."""
 
-    collector: Collector = Collector()
+    collector: Collector = STDOUT
     """Where the log comes from."""
 
     def __post_init__(self) -> None:
@@ -188,21 +181,18 @@ def guess_reader(lines: Iterable[str], objective: str | None = None, kind: str |
     return Reader(objective=objective, kind=kind or ("minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"))
 
 
-def reader_of(experiment: Mapping[str, Any]) -> Reader:
-    """Read from an admitted Experiment how its trials' logs are read."""
-    spec = experiment["spec"]
-    objective, collecting = spec["objective"], spec["metricsCollectorSpec"]
-    kind, source = collecting["collector"]["kind"], collecting.get("source") or {}
-    place = source.get("fileSystemPath") or {}
+def reader_of(experiment: Experiment) -> Reader:
+    """Return how the logs of an Experiment's trials are read."""
+    objective, collector = experiment.objective, experiment.collector
     return Reader(
-        objective=objective["objectiveMetricName"],
-        kind=objective["type"],
-        additional=tuple(objective.get("additionalMetricNames") or ()),
-        strategies={one["name"]: one["value"] for one in objective["metricStrategies"]},
-        formats=tuple((source.get("filter") or {}).get("metricsFormat") or ()),
-        json=kind == "File" and place.get("format") == "JSON",
-        stops_early=bool(spec.get("earlyStopping")),
-        collector=Collector(kind=kind, path=place.get("path") or "" if kind in ("File", "TensorFlowEvent") else ""),
+        objective=objective.metric,
+        kind=objective.direction,
+        additional=objective.additional,
+        strategies=objective.strategies,
+        formats=collector.filters,
+        json=collector.reads_json,
+        stops_early=experiment.early_stopping is not None,
+        collector=collector if collector.kind in ("File", "TensorFlowEvent") else Collector(kind=collector.kind),
     )
 
 

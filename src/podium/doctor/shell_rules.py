@@ -4,27 +4,23 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from podium.doctor.finding import Hit, Rule, rule
-from podium.doctor.pods import OPERATOR_ENV, Container, Workload, items, mapping
+from podium.doctor.job_rules import OPERATOR_ENV
 from podium.doctor.shell import Special, specials, split_script
+from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
+from podium.manifests.resource import items, mapping, numbered, text
+from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.workload import Container
 
 JOINED = "Katib joins command and args with blanks, unquoted, and hands them to sh -c."
 KATIB_ENV = ("KATIB_TRIAL_NAME",)
 _IDLE = ("echo", "sleep", "true", "exit", "date", "ls", "cp", "mv", "rm", "touch", "sync", "wait")
 
 
-def _variables(job: Workload, container: Container) -> list[str]:
-    operator = OPERATOR_ENV if job.kind == "PyTorchJob" else ()
+def _variables(experiment: Experiment, container: Container) -> list[str]:
+    operator = OPERATOR_ENV if experiment.template.workload.kind == "PyTorchJob" else ()
     return [*container.env, *operator, *KATIB_ENV]
-
-
-def _words(container: Container) -> Iterator[tuple[str, str]]:
-    """Yield (path, word) of command and args."""
-    for part in ("command", "args"):
-        for place, word in enumerate(items(container.body.get(part))):
-            yield f"{container.path}.{part}[{place}]", str(word)
 
 
 def _plain(word: str) -> str:
@@ -32,12 +28,12 @@ def _plain(word: str) -> str:
     return PLACEHOLDER.sub("x", word)
 
 
-def _listed(job: Workload, container: Container) -> Iterator[tuple[str, str, Special]]:
+def _listed(experiment: Experiment, container: Container) -> Iterator[tuple[str, str, Special]]:
     """Yield (path, word, what the shell does to it); scripts are meant for the shell."""
     if takes_script(container.words):
         return
-    for path, word in _words(container):
-        for special in specials(_plain(word), _variables(job, container)):
+    for path, word in container.numbered_words:
+        for special in specials(_plain(word), _variables(experiment, container)):
             yield path, word, special
 
 
@@ -48,54 +44,51 @@ def first_of(text: str, limit: int = 60) -> str:
 
 
 @rule("fail", JOINED)
-def shell_breaks_words(job: Workload) -> Iterator[Hit]:
-    for _, container in job.wrapped():
+def shell_breaks_words(experiment: Experiment) -> Iterator[Hit]:
+    for _, container in experiment.wrapped_containers():
         broken: dict[str, tuple[str, list[Special]]] = {}
-        for path, word, special in _listed(job, container):
+        for path, word, special in _listed(experiment, container):
             if not special.harmless:
                 broken.setdefault(path, (word, []))[1].append(special)
         for path, (word, found) in broken.items():
             effects = dict.fromkeys(f"`{first_of(one.text)}` {one.effect}" for one in found)
             short = len(word) <= 60 and not set(word) & set("\"'\n")
-            mend = f"quote it for the shell: '{word}'" if short else "put the script into a file of the image"
-            yield Hit(what=f"`{first_of(word)}`: {'; '.join(effects)}", where=path, mend=mend)
+            hint = f"quote it for the shell: '{word}'" if short else "put the script into a file of the image"
+            yield Hit(what=f"`{first_of(word)}`: {'; '.join(effects)}", where=path, hint=hint)
 
 
 @rule("warn", JOINED)
-def shell_expands_words(job: Workload) -> Iterator[Hit]:
-    for _, container in job.wrapped():
-        for path, word, special in _listed(job, container):
+def shell_expands_words(experiment: Experiment) -> Iterator[Hit]:
+    for _, container in experiment.wrapped_containers():
+        for path, word, special in _listed(experiment, container):
             if special.harmless:
-                mend = "fine if it is meant; else put it in single quotes, or use $(NAME), which Kubernetes replaces"
-                yield Hit(what=f"`{first_of(word)}`: `{special.text}` {special.effect}", where=path, mend=mend)
+                hint = "fine if it is meant; else put it in single quotes, or use $(NAME), which Kubernetes replaces"
+                yield Hit(what=f"`{first_of(word)}`: `{special.text}` {special.effect}", where=path, hint=hint)
 
 
 @rule("fail", "Values are put into the template's JSON and then into a shell's command line as they are.")
-def shell_breaks_values(job: Workload) -> Iterator[Hit]:
-    values = dict(_values(job))
-    for _, container in job.wrapped():
-        for path, word in _words(container):
+def shell_breaks_values(experiment: Experiment) -> Iterator[Hit]:
+    values = dict(_values(experiment))
+    for _, container in experiment.wrapped_containers():
+        for path, word in container.numbered_words:
             for name in dict.fromkeys(PLACEHOLDER.findall(word)):
                 parameter, choices = values.get(name, ("", []))
-                harmed = [value for value in choices if _harms(word, name, value, _variables(job, container))]
+                harmed = [value for value in choices if _harms(word, name, value, _variables(experiment, container))]
                 if harmed:
                     shown = ", ".join(repr(value) for value in harmed[:4])
                     what = f"{shown} of parameter {parameter} would not arrive as written in `{first_of(word)}`"
                     quoted = f"'${{trialParameters.{name}}}'"
-                    mend = f"write {quoted} with single quotes; spell values without quotes and backslashes"
-                    yield Hit(what=what, where=path, mend=mend)
+                    hint = f"write {quoted} with single quotes; spell values without quotes and backslashes"
+                    yield Hit(what=what, where=path, hint=hint)
 
 
-def _values(job: Workload) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+def _values(experiment: Experiment) -> Iterator[tuple[str, tuple[str, list[str]]]]:
     """Yield (placeholder, (search parameter, values of its list)); values that break the template are left out."""
-    template = mapping(job.experiment.get("trialTemplate"))
     lists = {
-        one.get("name"): [str(value) for value in items(mapping(one.get("feasibleSpace")).get("list"))]
-        for one in map(mapping, items(job.experiment.get("parameters")))
+        text(parameter.get("name")): list(map(str, items(mapping(parameter.get("feasibleSpace")).get("list"))))
+        for _, parameter in numbered("", experiment.spec.get("parameters"))
     }
-    for parameter in map(mapping, items(template.get("trialParameters"))):
-        choices = lists.get(parameter.get("reference")) or []
-        yield str(parameter.get("name")), (str(parameter.get("reference")), choices)
+    yield from ((name, (reference, lists.get(reference, []))) for name, reference in experiment.template.parameters)
 
 
 def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
@@ -110,76 +103,78 @@ def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
 
 
 @rule("fail", "Katib keeps a shell only if the first words are exactly `sh -c` or `bash -c`; others it wraps again.")
-def shell_not_recognised(job: Workload) -> Iterator[Hit]:
-    for _, container in job.wrapped():
+def shell_not_recognised(experiment: Experiment) -> Iterator[Hit]:
+    for _, container in experiment.wrapped_containers():
         words = container.words
         shell = len(words) > 2 and re.fullmatch(r"(?:/\S*/)?(?:env )?(?:ba|da|a|z)?sh", words[0])
         if shell and re.fullmatch(r"-\w*c", words[1]) and not takes_script(words):
             what = f"`{words[0]} {words[1]}` is wrapped once more, so its script is cut at the first blank"
-            yield Hit(what=what, where=f"{container.path}.command", mend="begin the command with sh, -c")
+            yield Hit(what=what, where=f"{container.path}.command", hint="begin the command with sh, -c")
 
 
 @rule("warn", "Katib appends its redirection to the script: only the last command's output is collected.")
-def last_command_only(job: Workload) -> Iterator[Hit]:
-    for path, script in _scripts(job) if job.collector == "StdOut" else ():
+def last_command_only(experiment: Experiment) -> Iterator[Hit]:
+    for path, script in _scripts(experiment) if experiment.collector.kind == "StdOut" else ():
         commands = [command for command in split_script(script).commands if command]
         if len(commands) > 1:
             what = f"of {len(commands)} commands only `{first_of(commands[-1])}` is collected"
             level = "fail" if commands[-1].split()[0] in _IDLE else None
-            yield Hit(what=what, where=path, mend="put the commands in braces: { a; b; }", level=level)
+            yield Hit(what=what, where=path, hint="put the commands in braces: { a; b; }", level=level)
 
 
 @rule("fail", "Katib appends ` 1>FILE 2>&1 && …` to the script; after a line break, ;, & or a comment it is lost.")
-def output_not_collected(job: Workload) -> Iterator[Hit]:
-    for path, script in _scripts(job):
+def output_not_collected(experiment: Experiment) -> Iterator[Hit]:
+    for path, script in _scripts(experiment):
         last = split_script(script).commands[-1]
         if not last or re.search(r"(^|\s)#[^'\"]*$", last):
             ending = repr(script[-12:])[1:-1]
-            mend = "end the script with its last command: in YAML write |- or >- instead of | or >"
-            yield Hit(what=f"the script ends with `…{ending}`", where=path, mend=mend)
+            hint = "end the script with its last command: in YAML write |- or >- instead of | or >"
+            yield Hit(what=f"the script ends with `…{ending}`", where=path, hint=hint)
 
 
-def _scripts(job: Workload) -> Iterator[tuple[str, str]]:
+def _scripts(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """Yield (path, script) of each wrapped container whose command is sh -c."""
-    for _, container in job.wrapped():
+    for _, container in experiment.wrapped_containers():
         if takes_script(container.words) and len(container.words) > 2:
-            yield list(_words(container))[2][0], container.words[2]
+            yield list(container.numbered_words)[2][0], container.words[2]
 
 
 @rule("warn", "sh -c takes one script and calls what follows $0, $1 …; Katib joins it to the script.")
-def words_after_script(job: Workload) -> Iterator[Hit]:
-    for _, container in job.wrapped():
+def words_after_script(experiment: Experiment) -> Iterator[Hit]:
+    for _, container in experiment.wrapped_containers():
         words = container.words
         if takes_script(words) and len(words) > 3:
             what = f"`{first_of(' '.join(words[3:]))}` is joined to the script"
-            yield Hit(what=what, where=list(_words(container))[3][0], mend="write the whole command in one script")
+            yield Hit(
+                what=what, where=list(container.numbered_words)[3][0], hint="write the whole command in one script"
+            )
 
 
 @rule("fail", "For early stopping the shell must have exactly one child, which gets the signal.")
-def several_processes_with_early_stopping(job: Workload) -> Iterator[Hit]:
-    if not job.experiment.get("earlyStopping"):
+def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Hit]:
+    if not experiment.early_stopping:
         return
-    for path, script in _scripts(job):
+    for path, script in _scripts(experiment):
         operators = [one for one in split_script(script).operators if one in ("|", "|&", "&")]
         if operators:
-            mend = "run one program in the foreground, without a pipe"
-            yield Hit(what=f"the script has `{operators[0]}` in it", where=path, mend=mend)
+            hint = "run one program in the foreground, without a pipe"
+            yield Hit(what=f"the script has `{operators[0]}` in it", where=path, hint=hint)
 
 
 @rule("warn", "Katib wraps the reporting pod's command only; elsewhere no shell takes the quotes away.")
-def quotes_reach_workers(job: Workload) -> Iterator[Hit]:
-    wrapped = {container.path for _, container in job.wrapped()}
+def quotes_reach_workers(experiment: Experiment) -> Iterator[Hit]:
+    wrapped = {container.path for _, container in experiment.wrapped_containers()}
     if not wrapped:
         return
-    for pod, container in job.containers():
+    for replica, container in experiment.template.workload.containers():
         if container.path not in wrapped and not takes_script(container.words):
-            for path, word in _words(container):
+            for path, word in container.numbered_words:
                 if re.search(r"^'.*'$|^\".*\"$|=['\"].*['\"]$", word):
-                    what = f"`{first_of(word)}` reaches the {pod.replica or 'other'} pods with its quotes"
-                    yield Hit(what=what, where=path, mend="quote for the shell in the Master only")
+                    what = f"`{first_of(word)}` reaches the {replica.role or 'other'} pods with its quotes"
+                    yield Hit(what=what, where=path, hint="quote for the shell in the Master only")
 
 
-SHELL_RULES: tuple[Rule[Workload], ...] = (
+SHELL_RULES: tuple[Rule[Experiment], ...] = (
     shell_breaks_words,
     shell_breaks_values,
     shell_not_recognised,

@@ -1,9 +1,11 @@
 """A report for people: sections that read well without colour."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from podium.doctor.finding import LEVELS, NOT_EXAMINED, Finding, Report
+from podium.doctor.report import NOT_EXAMINED, Report
+from podium.manifests.rules import Finding
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,8 +32,9 @@ def show(report: Report, console: "Console") -> None:
 
 def verdict(report: Report) -> str:
     """Return the last line of a report: ``fail: 1 fail, 2 warn``."""
-    counts = [(level, sum(one.level == level for one in report.findings)) for level in reversed(LEVELS)]
-    return f"{report.verdict}: " + (", ".join(f"{count} {level}" for level, count in counts if count) or "no findings")
+    counts = Counter(finding.shown for finding in report.findings)
+    shown = [f"{counts[level]} {level}" for level in ("fail", "warn", "note", "pass") if counts[level]]
+    return f"{report.verdict}: {', '.join(shown) or 'no findings'}"
 
 
 def _show_metrics(details: dict[str, Any], console: "Console") -> None:
@@ -69,16 +72,16 @@ def _show_finding(finding: Finding, console: "Console") -> None:
 
     console.print(
         Padding(
-            Text.assemble((f"{finding.level:4}", STYLES[finding.level]), f"  {finding.what}"),
+            Text.assemble((f"{finding.shown:4}", STYLES[finding.shown]), f"  {finding.what}"),
             (0, 0, 0, 2),
             expand=False,
         )
     )
     more = [Text(f"{finding.where} · {finding.rule}", style="dim")]
-    if finding.level in ("warn", "fail"):
+    if finding.shown in ("warn", "fail"):
         more.append(Text(finding.why))
-    if finding.mend and finding.level != "pass":
-        more.append(Text(f"mend: {finding.mend}"))
-    for text in more if finding.level != "pass" else ():
+    if finding.hint and finding.shown != "pass":
+        more.append(Text(f"hint: {finding.hint}"))
+    for text in more if finding.shown != "pass" else ():
         text.overflow = "fold"
         console.print(Padding(text, (0, 0, 0, 8), expand=False))

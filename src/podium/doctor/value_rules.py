@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from podium.doctor.finding import Hit, Rule, rule
 from podium.doctor.name_rules import places
 from podium.doctor.reading import COLOUR, Line, Log
+from podium.manifests.rules import Hit, Rule, rule
 from podium.metrics import number, objective_value
 
 CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
@@ -36,7 +36,7 @@ def printed(log: Log) -> Iterator[Printed]:
                 yield Printed(name, line, found[1], values.pop(0) if taken else None)
 
 
-def _grouped(log: Log, found: Iterator[Printed], what: str, mend: str) -> Iterator[Hit]:
+def _grouped(log: Log, found: Iterator[Printed], what: str, hint: str) -> Iterator[Hit]:
     """Make one hit for each metric; it is no failure while the objective still comes out as a number."""
     by_metric: dict[str, list[Printed]] = {}
     for one in found:
@@ -51,7 +51,7 @@ def _grouped(log: Log, found: Iterator[Printed], what: str, mend: str) -> Iterat
         kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
         text = what.format(shown=shown, kept=kept, metric=metric)
         where = places(one.line for one in ones)
-        yield Hit(what=text, where=where, mend=mend.format(metric=metric), level="warn" if mild else None)
+        yield Hit(what=text, where=where, hint=hint.format(metric=metric), level="warn" if mild else None)
 
 
 def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
@@ -63,8 +63,8 @@ def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
 
 @rule("fail", CROWNED)
 def not_finite(log: Log) -> Iterator[Hit]:
-    mend = "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit"
-    yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), "`{shown}` {kept}", mend)
+    hint = "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit"
+    yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), "`{shown}` {kept}", hint)
 
 
 @rule("fail", CROWNED)
@@ -75,8 +75,8 @@ def tensor_or_array(log: Log) -> Iterator[Hit]:
 
 @rule("fail", CROWNED)
 def colour_in_value(log: Log) -> Iterator[Hit]:
-    mend = "switch colours off where stdout is no terminal (NO_COLOR=1)"
-    yield from _grouped(log, _unreadable(log, r"\x1b"), "`{shown}` {kept}", mend)
+    hint = "switch colours off where stdout is no terminal (NO_COLOR=1)"
+    yield from _grouped(log, _unreadable(log, r"\x1b"), "`{shown}` {kept}", hint)
 
 
 @rule("fail", CROWNED)
@@ -94,8 +94,8 @@ def no_number(log: Log) -> Iterator[Hit]:
 @rule("fail", "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.")
 def number_cut_short(log: Log) -> Iterator[Hit]:
     found = (one for one in printed(log) if one.value and _WRONG.match(one.text[len(one.value) :]))
-    mend = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
-    yield from _grouped(log, found, "`{shown}` {kept}", mend)
+    hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
+    yield from _grouped(log, found, "`{shown}` {kept}", hint)
 
 
 @rule("warn", "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.")
@@ -124,8 +124,8 @@ def unreadable_while_stopping_early(log: Log) -> Iterator[Hit]:
     pair = re.compile(r"[\w|-]+\s*=\s*(?![+-]?\.?\d)\S*")
     lines = [(line, found[0]) for line in log.lines if (found := pair.search(line.text))]
     if lines:
-        mend = "keep lines that mention the metric free of other name=text; do not print argv"
-        yield Hit(what=f"`{lines[0][1]}` has no number", where=places(line for line, _ in lines), mend=mend)
+        hint = "keep lines that mention the metric free of other name=text; do not print argv"
+        yield Hit(what=f"`{lines[0][1]}` has no number", where=places(line for line, _ in lines), hint=hint)
 
 
 VALUE_RULES: tuple[Rule[Log], ...] = (

@@ -4,15 +4,17 @@ Sources: kubeflow/trainer release-1.9 pkg/webhooks/pytorch and pkg/apis/kubeflow
 pkg/apis/batch/validation.
 """
 
-from copy import deepcopy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.conditions import Manifest
-from podium.manifests.experiment.hints import nearest
-from podium.manifests.experiment.rules import BOOL, INT, OBJECT, TEXT, Findings, Schema, check_structure, raise_for
+from podium.manifests.experiment.schema import JOB_KINDS
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, CONTAINER, RESTART_POLICIES
-from podium.manifests.workload import Workload
+from podium.manifests.resource import integer, numbered, text
+from podium.manifests.rules import Hit, Rule, apply, broken, one_of, raise_for, rule
+from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
+from podium.manifests.workload import REPLICA_SPECS, Draft, Pod, Replica, Workload
 
 _CONTAINER: Schema = {
     "name": TEXT,
@@ -70,7 +72,7 @@ _PYTORCHJOB: Schema = {
             "maxRestarts": INT,
             "metrics": [OBJECT],
         },
-        "pytorchReplicaSpecs": OBJECT,
+        "pytorchReplicaSpecs": {"Master": _REPLICA, "Worker": _REPLICA},
     },
 }
 _JOB: Schema = {
@@ -86,150 +88,166 @@ _JOB: Schema = {
         "template": _TEMPLATE,
     },
 }
-_REPLICAS = "spec.pytorchReplicaSpecs"
+_REPLICAS = f"spec.{REPLICA_SPECS}"
 _NOT_NEGATIVE = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions")
 
+refused = rule("refuse", "The operator's webhook or the API server refuses the job.", "refused-by-operator")
 
-def admit(manifest: Manifest) -> Workload:
+
+def admit(manifest: Mapping[str, Any]) -> Workload:
     """Check a PyTorchJob or Job and return it with the defaults filled in.
 
     Raises:
-        InvalidInput: One line for each rule it breaks, with field, rule and value.
+        BrokenRules: One line for each rule it breaks, with field, rule and value.
     """
-    findings = Findings()
-    found = deepcopy(manifest)
-    kind, expected = found.get("kind"), {"PyTorchJob": "kubeflow.org/v1", "Job": "batch/v1"}
-    if findings.require(kind in expected, "kind", "kind is PyTorchJob or Job", kind):
-        version = expected[str(kind)]
-        findings.require(
-            found.get("apiVersion") == version, "apiVersion", f"apiVersion is {version}", found.get("apiVersion")
-        )
-        check_structure(found, _PYTORCHJOB if kind == "PyTorchJob" else _JOB, "", findings)
-        for part in ("metadata", "spec"):
-            findings.require(isinstance(found.get(part), dict), part, f"{part} is an object", found.get(part))
-    raise_for(findings)
-    _check_pytorchjob(found, findings) if kind == "PyTorchJob" else _check_job(found, findings)
-    raise_for(findings)
-    return Workload(manifest=found)
+    admitted = _capitalized(manifest)
+    raise_for(well_formed.findings(admitted))
+    _set_defaults(admitted)
+    job = Workload.parse(admitted)
+    raise_for(apply(PYTORCHJOB if job.kind == "PyTorchJob" else JOB, job))
+    return job
 
 
-def _check_pytorchjob(job: Manifest, findings: Findings) -> None:
+def _capitalized(manifest: Mapping[str, Any]) -> Manifest:
+    """Copy a manifest; the operator accepts master and WORKER too. Master comes first, so that ranks start in order."""
+    copy = Draft.of(manifest).manifest
+    spec = copy.get("spec")
+    if isinstance(spec, dict) and isinstance(given := spec.get(REPLICA_SPECS), dict):
+        names = {"master": "Master", "worker": "Worker"}
+        replicas = {names.get(str(role).lower(), str(role)): replica or {} for role, replica in given.items()}
+        spec[REPLICA_SPECS] = dict(sorted(replicas.items()))
+    return copy
+
+
+def _set_defaults(job: Manifest) -> None:
     spec = job["spec"]
-    replicas = spec["pytorchReplicaSpecs"] = _camel_case(spec.get("pytorchReplicaSpecs") or {})
-    findings.require(bool(replicas), _REPLICAS, "there is a Master or a Worker", replicas)
-    for kind, replica in replicas.items():
-        path = f"{_REPLICAS}.{kind}"
-        if findings.require(kind in ("Master", "Worker"), path, "a replica type is Master or Worker", kind):
-            _check_replica(kind, replica, path, findings)
-    raise_for(findings)
-    policy = spec["runPolicy"] = spec.get("runPolicy") or {}
-    policy["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"
-    _one_of(policy["cleanPodPolicy"], CLEAN_POD_POLICIES, "spec.runPolicy.cleanPodPolicy", findings)
-    managers = (None, "kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
-    _one_of(policy.get("managedBy"), managers, "spec.runPolicy.managedBy", findings)
-    _check_numbers(policy, "spec.runPolicy", findings)
-    _check_processes(spec, findings)
-    longest = max((f"-{kind.lower()}-{replica['replicas'] - 1}" for kind, replica in replicas.items()), key=len)
-    name = _check_name(job, is_dns_1035, "a name is lower case letters, digits and -, a letter first", findings)
-    law = f"len(name + {longest!r}) <= 63, for pods and services are called so"
-    findings.require(len(name) + len(longest) <= 63, "metadata.name", law, name, "choose a shorter name")
-
-
-def _check_replica(kind: str, replica: Any, path: str, findings: Findings) -> None:
-    before = len(findings)
-    if findings.require(isinstance(replica, dict), path, f"{kind} is an object", replica):
-        check_structure(replica, _REPLICA, path, findings)
-    if len(findings) > before:
+    if job["kind"] == "PyTorchJob":
+        policy = spec["runPolicy"] = spec.get("runPolicy") or {}
+        policy["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"
+        spec[REPLICA_SPECS] = spec.get(REPLICA_SPECS) or {}
+        for replica in spec[REPLICA_SPECS].values():
+            if isinstance(replica, dict):
+                replica["replicas"] = 1 if replica.get("replicas") is None else replica["replicas"]
+                replica["restartPolicy"] = replica.get("restartPolicy") or "OnFailure"
         return
-    replica["replicas"] = 1 if replica.get("replicas") is None else replica["replicas"]
-    replica["restartPolicy"] = replica.get("restartPolicy") or "OnFailure"
-    law = "replicas == 1 for the Master" if kind == "Master" else "replicas >= 1"
-    holds = replica["replicas"] == 1 if kind == "Master" else replica["replicas"] >= 1
-    hint = "further processes are Workers" if kind == "Master" else "leave the Worker out if there is none"
-    findings.require(holds, f"{path}.replicas", law, replica["replicas"], hint)
-    _one_of(replica["restartPolicy"], RESTART_POLICIES, f"{path}.restartPolicy", findings)
-    names = _check_containers(replica.get("template"), f"{path}.template", findings)
-    law = f"a container is called {CONTAINER}"
-    findings.require(CONTAINER in names, f"{path}.template.spec.containers", law, names, f"name: {CONTAINER}")
-
-
-def _check_processes(spec: dict[str, Any], findings: Findings) -> None:
-    processes, elastic = spec.get("nprocPerNode"), spec.get("elasticPolicy")
-    known = processes is None or processes in ("auto", "cpu", "gpu") or (processes.isdecimal() and int(processes) > 0)
-    findings.require(known, "spec.nprocPerNode", "nprocPerNode is auto, cpu, gpu or a number in quotes", processes)
-    if elastic is not None:
-        hint = "an elastic job has Workers"
-        has_workers = "Worker" in spec["pytorchReplicaSpecs"]
-        findings.require(has_workers, f"{_REPLICAS}.Worker", "there is a Worker with elasticPolicy", None, hint)
-        twice = elastic.get("nProcPerNode") is not None and processes is not None
-        law = "elasticPolicy.nProcPerNode is not given beside nprocPerNode"
-        findings.require(not twice, "spec.elasticPolicy.nProcPerNode", law, elastic.get("nProcPerNode"))
-
-
-def _check_job(job: Manifest, findings: Findings) -> None:
-    spec = job["spec"]
-    template = spec.get("template") or {}
-    _check_containers(template, "spec.template", findings)
-    policy = (template.get("spec") or {}).get("restartPolicy")
-    _one_of(policy, ("Never", "OnFailure"), "spec.template.spec.restartPolicy", findings)
     spec["completionMode"] = spec.get("completionMode") or "NonIndexed"
-    _one_of(spec["completionMode"], ("NonIndexed", "Indexed"), "spec.completionMode", findings)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     defaults = {"parallelism": 1, "backoffLimit": 6}
     spec |= {key: value for key, value in defaults.items() if spec.get(key) is None}
-    _check_numbers(spec, "spec", findings)
-    indexed = spec["completionMode"] == "Indexed" and spec.get("completions") is None
-    findings.require(not indexed, "spec.completions", "completions is given with completionMode Indexed", None)
-    law = "a name is lower case letters, digits, - and ., at most 63"
-    _check_name(job, lambda name: is_dns_1123(name) and len(name) <= 63, law, findings)
 
 
-def _check_containers(template: Any, path: str, findings: Findings) -> list[str]:
-    spec = (template or {}).get("spec") or {}
-    containers = spec.get("containers") or []
-    findings.require(bool(containers), f"{path}.spec.containers", "there is a container", containers)
-    for place, container in enumerate([*containers, *(spec.get("initContainers") or [])]):
-        inside = f"{path}.spec.containers[{place}]"
-        if place >= len(containers):
-            inside = f"{path}.spec.initContainers[{place - len(containers)}]"
-        image, hint = container.get("image"), "any name will do on one machine, where this Python stands for it"
-        findings.require(bool(image), f"{inside}.image", "an image is given", image, hint)
-        findings.require(bool(container.get("name")), f"{inside}.name", "a name is given", container.get("name"))
-        for at, variable in enumerate(container.get("env") or []):
-            given = bool(variable.get("name"))
-            findings.require(given, f"{inside}.env[{at}].name", "a name is given", variable.get("name"))
-            both = bool(variable.get("value")) and variable.get("valueFrom") is not None
-            law = "value and valueFrom are not given both"
-            findings.require(not both, f"{inside}.env[{at}]", law, variable)
-    return [str(container.get("name")) for container in containers]
+@refused
+def well_formed(manifest: Mapping[str, Any]) -> Iterator[Hit]:
+    kind, version = manifest.get("kind"), manifest.get("apiVersion")
+    if kind not in tuple(JOB_KINDS):
+        yield broken("kind", "must be PyTorchJob or Job", kind)
+        return
+    if version != JOB_KINDS[str(kind)]:
+        yield broken("apiVersion", f"must be {JOB_KINDS[str(kind)]}", version)
+    for part in ("metadata", "spec"):
+        if manifest.get(part) is None:
+            yield broken(part, "must be an object", None)
+    yield from wrong_types(manifest, _PYTORCHJOB if kind == "PyTorchJob" else _JOB)
 
 
-def _check_name(job: Manifest, rule: Any, law: str, findings: Findings) -> str:
-    metadata = job["metadata"]
-    name = metadata.get("name")
-    if name is None and metadata.get("generateName"):
-        name = metadata["generateName"] + "x" * 5
-    findings.require(bool(name) and rule(name), "metadata.name", law, name)
-    return name or ""
+@refused
+def replicas(job: Workload) -> Iterator[Hit]:
+    if not job.replicas:
+        yield broken(_REPLICAS, "must have a Master or a Worker", {})
+    for replica in job.replicas:
+        path = replica.path
+        if replica.role not in ("Master", "Worker"):
+            yield broken(path, "must be a Master or a Worker", replica.role)
+            continue
+        if replica.role == "Master" and replica.count != 1:
+            rule = "replicas == 1 for the Master"
+            yield broken(f"{path}.replicas", rule, replica.count, "further processes are Workers")
+        elif replica.count < 1:
+            yield broken(f"{path}.replicas", "replicas >= 1", replica.count, "leave the Worker out if there is none")
+        yield from one_of(f"{path}.restartPolicy", replica.restart_policy, RESTART_POLICIES)
+        if replica.pod.container(CONTAINER) is None:
+            names = [container.name for container in replica.pod.containers]
+            yield broken(f"{replica.pod.path}.spec.containers", f"must hold one called {CONTAINER}", names)
 
 
-def _check_numbers(policy: dict[str, Any], path: str, findings: Findings) -> None:
+@refused
+def run_policy(job: Workload) -> Iterator[Hit]:
+    path, policy = job.run_policy_path, job.run_policy
     for field in _NOT_NEGATIVE:
-        value = policy.get(field)
-        findings.require(value is None or value >= 0, f"{path}.{field}", f"{field} >= 0", value)
+        value = integer(policy.get(field))
+        if value is not None and value < 0:
+            yield broken(f"{path}.{field}", f"{field} >= 0", value)
+    if job.kind == "PyTorchJob":
+        yield from one_of(f"{path}.cleanPodPolicy", job.clean_pod_policy, CLEAN_POD_POLICIES)
+        if policy.get("managedBy") is not None:
+            managers = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
+            yield from one_of(f"{path}.managedBy", policy["managedBy"], managers)
 
 
-def _one_of(value: Any, allowed: tuple[Any, ...], path: str, findings: Findings) -> None:
-    field = path.rpartition(".")[2]
-    findings.require(
-        value in allowed, path, f"{field} is one of {', '.join(map(str, allowed))}", value, nearest(value, allowed)
-    )
+@refused
+def processes(job: Workload) -> Iterator[Hit]:
+    given, elastic = job.spec.get("nprocPerNode"), job.spec.get("elasticPolicy")
+    if given is not None and given not in ("auto", "cpu", "gpu") and not job.processes_per_replica:
+        yield broken("spec.nprocPerNode", "must be auto, cpu, gpu or a number in quotes", given)
+    if elastic is not None and job.replica("Worker") is None:
+        yield broken(f"{_REPLICAS}.Worker", "must be given with elasticPolicy", None, "an elastic job has Workers")
+    if elastic and elastic.get("nProcPerNode") is not None and given is not None:
+        where = "spec.elasticPolicy.nProcPerNode"
+        yield broken(where, "must be left out beside spec.nprocPerNode", elastic["nProcPerNode"])
 
 
-def _camel_case(replicas: dict[str, Any]) -> dict[str, Any]:
-    # The operator accepts master and WORKER too; Master comes first here, so that ranks start in order.
-    named = {
-        {"master": "Master", "worker": "Worker"}.get(str(kind).lower(), kind): one for kind, one in replicas.items()
-    }
-    return dict(sorted(named.items(), key=lambda item: str(item[0])))
+@refused
+def completions(job: Workload) -> Iterator[Hit]:
+    mode, policy = job.spec.get("completionMode"), job.replicas[0].restart_policy
+    yield from one_of("spec.template.spec.restartPolicy", policy, ("Never", "OnFailure"))
+    yield from one_of("spec.completionMode", mode, ("NonIndexed", "Indexed"))
+    if mode == "Indexed" and job.spec.get("completions") is None:
+        yield broken("spec.completions", "must be given with completionMode Indexed", None)
+
+
+@refused
+def containers(job: Workload) -> Iterator[Hit]:
+    for replica in job.replicas:
+        yield from _containers(replica.pod)
+
+
+def _containers(pod: Pod) -> Iterator[Hit]:
+    if not pod.containers:
+        yield broken(f"{pod.path}.spec.containers", "must hold a container", [])
+    for container in (*pod.containers, *pod.init_containers):
+        if not container.image:
+            hint = "any name will do on one machine, where this Python stands for it"
+            yield broken(f"{container.path}.image", "must be given", container.image, hint)
+        if not container.name:
+            yield broken(f"{container.path}.name", "must be given", container.name)
+        for path, variable in numbered(f"{container.path}.env", container.manifest.get("env")):
+            if not variable.get("name"):
+                yield broken(f"{path}.name", "must be given", variable.get("name"))
+            if variable.get("value") and variable.get("valueFrom") is not None:
+                yield broken(path, "must have either value or valueFrom", dict(variable))
+
+
+@refused
+def name(job: Workload) -> Iterator[Hit]:
+    given = job.name
+    if "name" not in job.metadata and job.metadata.get("generateName"):
+        given = f"{text(job.metadata['generateName'])}{'x' * 5}"
+    if job.kind == "Job":
+        if not (is_dns_1123(given) and len(given) <= 63):
+            yield broken("metadata.name", "must be lower case letters, digits, - and ., at most 63", given)
+        return
+    if not is_dns_1035(given):
+        yield broken("metadata.name", "must be lower case letters, digits and -, a letter first", given)
+    longest = max(map(_pod_suffix, job.replicas), key=len, default="")
+    if len(given) + len(longest) > 63:
+        rule = f"len(name + {longest!r}) <= 63, the length of a pod's name"
+        yield broken("metadata.name", rule, given, "choose a shorter name")
+
+
+def _pod_suffix(replica: Replica) -> str:
+    return f"-{replica.role.lower()}-{replica.count - 1}"
+
+
+PYTORCHJOB: tuple[Rule[Workload], ...] = (replicas, containers, run_policy, processes, name)
+JOB: tuple[Rule[Workload], ...] = (containers, completions, run_policy, name)

@@ -1,6 +1,6 @@
 """What podium knows of every Kubernetes object: kind, name, labels and the state that its conditions tell."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +20,12 @@ def mapping(value: Any) -> Mapping[str, Any]:
 def items(value: Any) -> list[Any]:
     """Return a list, or an empty one in place of anything else."""
     return value if isinstance(value, list) else []
+
+
+def numbered(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each object of a list with its path: ``spec.parameters[0]`` …"""
+    for place, item in enumerate(items(value)):
+        yield f"{path}[{place}]", mapping(item)
 
 
 def text(value: Any) -> str:

@@ -156,6 +156,17 @@ class Container:
         return fields_of(self.manifest)
 
     @cached_property
+    def env_from(self) -> tuple[Mapping[str, Any], ...]:
+        """Entries of ``envFrom``: ConfigMaps and Secrets."""
+        return tuple(map(mapping, items(self.manifest.get("envFrom"))))
+
+    @property
+    def numbered_words(self) -> Iterator[tuple[str, str]]:
+        """Path and text of each word of command and args."""
+        for part, words in (("command", self.command), ("args", self.args)):
+            yield from ((f"{self.path}.{part}[{place}]", word) for place, word in enumerate(words))
+
+    @cached_property
     def working_dir(self) -> str:
         """``workingDir``; empty if absent."""
         return text(self.manifest.get("workingDir"))
@@ -297,6 +308,16 @@ class Workload(Resource):
         """Yield every container, without init containers."""
         for replica in self.replicas:
             yield from ((replica, one) for one in replica.pod.containers)
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Images of its containers."""
+        return tuple(container.image for _, container in self.containers() if container.image)
+
+    @property
+    def in_template(self) -> bool:
+        """Whether it is the job of an Experiment's trials."""
+        return bool(self.path)
 
     @property
     def workers(self) -> int:

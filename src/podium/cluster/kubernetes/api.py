@@ -118,10 +118,14 @@ def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
     return PodiumError(text)
 
 
-def unreachable(host: str, error: Exception) -> Unavailable:
+class Unreachable(Unavailable):
+    """The API server does not answer at all."""
+
+
+def unreachable(host: str, error: Exception) -> Unreachable:
     """Return the error for an API server that does not answer."""
     why = getattr(error, "reason", None) or error
-    return Unavailable(f"the Kubernetes API at {host} does not answer: {why}", "check the cluster and the kubeconfig")
+    return Unreachable(f"the Kubernetes API at {host} does not answer: {why}", "check the cluster and the kubeconfig")
 
 
 class Api:

@@ -1,223 +1,236 @@
-"""What Katib's webhooks do with an Experiment: fill in defaults, refuse what breaks a rule.
+"""What Katib's webhooks refuse of an Experiment; its defaults are filled in by ``Experiment.parse``.
 
-Sources: katib 0.19, pkg/apis/controller/experiments/v1beta1/experiment_defaults.go and
-pkg/webhook/v1beta1/experiment/validator; checked against answers of a real Katib in tests/golden/katib.
+Sources: katib 0.19, pkg/webhook/v1beta1/experiment/validator; checked against answers of a real Katib in
+tests/golden/katib.
 """
 
-import copy
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.errors import InvalidInput
-from podium.manifests.experiment.collector import check_collector
-from podium.manifests.experiment.defaults import set_defaults
-from podium.manifests.experiment.hints import OBJECTIVE, SPACE, TEMPLATE, nearest
-from podium.manifests.experiment.rules import Findings, check_structure, raise_for
-from podium.manifests.experiment.schema import EXPERIMENT
-from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key
+from podium.errors import InvalidInput, suggestion
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.hints import OBJECTIVE, SPACE, TEMPLATE
+from podium.manifests.experiment.space import LISTED, NUMERIC
+from podium.manifests.experiment.template import fill, meta_key
+from podium.manifests.resource import items, mapping, numbered, text
+from podium.manifests.rules import Finding, Hit, Rule, apply, broken, one_of, raise_for, rule
+from podium.metrics import compile_format
 
 ALGORITHMS = (
     "random", "grid", "tpe", "multivariate-tpe", "cmaes", "sobol", "bayesianoptimization", "hyperband", "pbt",
-    "enas", "darts",
+    "enas", "darts", "asha",
 )  # fmt: skip
-"""Algorithms that Katib's default configuration knows."""
+"""Algorithms that Katib's default configuration knows, and podium's own: asha."""
 
-OURS = ("asha",)
-"""Algorithms that only podium knows."""
+COLLECTORS = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push")
 
 _RFC1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
-
-def admit(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest with Katib's defaults filled in.
-
-    Raises:
-        InvalidInput: Katib's webhook would refuse it; every broken rule is named.
-    """
-    admitted, findings = review(manifest)
-    raise_for(findings)
-    return admitted
+refused = rule("refuse", "Katib's webhook refuses the Experiment.", "refused-by-webhook")
 
 
-def check_shape(manifest: Mapping[str, Any]) -> None:
-    """Refuse a manifest in which some field is of another type than an Experiment's; what is missing passes.
+def admit(manifest: Mapping[str, Any]) -> Experiment:
+    """Return the Experiment that Katib's webhooks make of a manifest.
 
     Raises:
-        InvalidInput: Every such field is named.
+        BrokenRules: They would refuse it; every broken rule is named.
     """
-    findings = Findings()
-    check_structure(manifest, EXPERIMENT, "", findings)
-    raise_for(findings)
+    experiment = Experiment.parse(manifest)
+    raise_for(refusals(experiment))
+    return experiment
 
 
-def review(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], Findings]:
-    """Fill in defaults and collect every rule of the webhook that the manifest breaks."""
-    findings = Findings()
-    if not isinstance(manifest, Mapping):
-        raise InvalidInput(f"`an Experiment is an object` must hold, but got {type(manifest).__name__}")
-    api = (manifest.get("apiVersion"), manifest.get("kind"))
-    expected = ("kubeflow.org/v1beta1", "Experiment")
-    hint = "write apiVersion: kubeflow.org/v1beta1 and kind: Experiment"
-    law = "apiVersion and kind are kubeflow.org/v1beta1 Experiment"
-    findings.require(api == expected, "kind", law, api, hint)
-    check_structure(manifest, EXPERIMENT, "", findings)
-    if findings:
-        return dict(manifest), findings
-    admitted = copy.deepcopy(dict(manifest))
-    admitted["metadata"] = admitted.get("metadata") or {}
-    spec = admitted["spec"] = admitted.get("spec") or {}
-    set_defaults(spec)
-    _check_name(admitted["metadata"].get("name"), findings)
-    _check_counts(spec, findings)
-    if _check_objective(spec.get("objective"), findings):
-        _check_algorithms(spec, findings)
-        _check_template(spec, findings)
-        _check_parameters(spec, findings)
-        check_collector(spec["metricsCollectorSpec"], findings)
-    return admitted, findings
+@refused
+def kind(experiment: Experiment) -> Iterator[Hit]:
+    api = (experiment.api_version, experiment.kind)
+    if api != ("kubeflow.org/v1beta1", "Experiment"):
+        hint = "write apiVersion: kubeflow.org/v1beta1 and kind: Experiment"
+        yield broken("kind", "must be kubeflow.org/v1beta1 Experiment", " ".join(api).strip(), hint)
 
 
-def _check_name(name: str | None, findings: Findings) -> None:
-    hint = "lower case letters, digits and '-', beginning with a letter, at most 40 characters"
-    law = "a name is lower case, begins with a letter and has at most 40 characters"
-    fits = bool(name) and _RFC1123.fullmatch(name or "") is not None and (name or "")[0].isalpha()
-    findings.require(fits and len(name or "") <= 40, "metadata.name", law, name, hint)
+@refused
+def name(experiment: Experiment) -> Iterator[Hit]:
+    given = experiment.name
+    if not (_RFC1123.fullmatch(given) and given[0].isalpha() and len(given) <= 40):
+        must = "must be lower case letters, digits and '-', begin with a letter and have at most 40 characters"
+        yield broken("metadata.name", must, given, "choose such a name")
 
 
-def _check_counts(spec: Mapping[str, Any], findings: Findings) -> None:
-    most, failed, parallel = spec.get("maxTrialCount"), spec.get("maxFailedTrialCount"), spec["parallelTrialCount"]
+@refused
+def counts(experiment: Experiment) -> Iterator[Hit]:
+    spec = experiment.spec
+    most, failed, parallel = (spec.get(f"{part}TrialCount") for part in ("max", "maxFailed", "parallel"))
     hint = "give a positive number, or leave it out"
-    findings.require(
-        failed is None or failed >= 0, "spec.maxFailedTrialCount", "maxFailedTrialCount >= 0", failed, hint
-    )
-    findings.require(most is None or most > 0, "spec.maxTrialCount", "maxTrialCount > 0", most, hint)
-    findings.require(parallel > 0, "spec.parallelTrialCount", "parallelTrialCount > 0", parallel, hint)
-    if most is not None:
-        law, given = "maxFailedTrialCount <= maxTrialCount", f"{failed} > {most}"
-        hint = "raise maxTrialCount, or lower the other"
-        findings.require(failed is None or failed <= most, "spec.maxFailedTrialCount", law, given, hint)
-        law, given = "parallelTrialCount <= maxTrialCount", f"{parallel} > {most}"
-        findings.require(parallel <= most, "spec.parallelTrialCount", law, given, hint)
+    if failed is not None and failed < 0:
+        yield broken("spec.maxFailedTrialCount", "maxFailedTrialCount >= 0", failed, hint)
+    if most is not None and most <= 0:
+        yield broken("spec.maxTrialCount", "maxTrialCount > 0", most, hint)
+    if parallel is not None and parallel <= 0:
+        yield broken("spec.parallelTrialCount", "parallelTrialCount > 0", parallel, hint)
+    for field, value in (("maxFailedTrialCount", failed), ("parallelTrialCount", parallel)):
+        if most is not None and value is not None and value > most:
+            hint = "raise maxTrialCount, or lower the other"
+            yield broken(f"spec.{field}", f"{field} <= maxTrialCount", f"{value} > {most}", hint)
 
 
-def _check_objective(objective: Mapping[str, Any] | None, findings: Findings) -> bool:
-    path = "spec.objective"
-    if not findings.require(objective is not None, path, "there is an objective", None, OBJECTIVE) or objective is None:
-        return False
-    before = len(findings)
-    kind, name = objective.get("type"), objective.get("objectiveMetricName")
-    findings.require(kind in ("minimize", "maximize"), f"{path}.type", "type is minimize or maximize", kind, OBJECTIVE)
-    findings.require(bool(name), f"{path}.objectiveMetricName", "the objective has a name", name, OBJECTIVE)
-    more = objective.get("additionalMetricNames") or []
-    law = "the objective is not among the additional metrics"
-    findings.require(name not in more, f"{path}.additionalMetricNames", law, more, f"remove {name} there")
-    return len(findings) == before
-
-
-def _check_algorithms(spec: Mapping[str, Any], findings: Findings) -> None:
-    name = (spec.get("algorithm") or {}).get("algorithmName")
-    known = (*ALGORITHMS, *OURS)
-    law = f"algorithmName is one of {', '.join(known)}"
-    findings.require(name in known, "spec.algorithm.algorithmName", law, name, nearest(name, known))
-    if spec.get("earlyStopping") is not None:
-        name = spec["earlyStopping"].get("algorithmName")
-        where, hint = "spec.earlyStopping.algorithmName", "write medianstop, or remove earlyStopping"
-        findings.require(name == "medianstop", where, "algorithmName is medianstop", name, hint)
-    policy = spec["resumePolicy"]
-    law, policies = "resumePolicy is Never, LongRunning or FromVolume", ("Never", "LongRunning", "FromVolume")
-    findings.require(policy in policies, "spec.resumePolicy", law, policy, nearest(policy, policies))
-
-
-def _check_template(spec: Mapping[str, Any], findings: Findings) -> None:
-    path, template = "spec.trialTemplate", spec.get("trialTemplate")
-    if not findings.require(template is not None, path, "there is a trialTemplate", None, TEMPLATE) or template is None:
+@refused
+def objective(experiment: Experiment) -> Iterator[Hit]:
+    path, given = "spec.objective", experiment.spec.get("objective")
+    if given is None:
+        yield broken(path, "must be given", None, OBJECTIVE)
         return
-    name = template.get("primaryContainerName")
-    findings.require(bool(name), f"{path}.primaryContainerName", "primaryContainerName is set", name, TEMPLATE)
-    given = template.get("trialParameters")
-    if not findings.require(bool(given), f"{path}.trialParameters", "there are trialParameters", given, TEMPLATE):
-        return
-    trial, config_map = template.get("trialSpec"), template.get("configMap")
-    law = "there is either a trialSpec or a configMap"
-    if (
-        not findings.require((trial is None) != (config_map is None), path, law, (trial, config_map), TEMPLATE)
-        or trial is None
-    ):
+    metric, more = given.get("objectiveMetricName"), items(given.get("additionalMetricNames"))
+    if given.get("type") not in ("minimize", "maximize"):
+        yield broken(f"{path}.type", "must be minimize or maximize", given.get("type"), OBJECTIVE)
+    if not metric:
+        yield broken(f"{path}.objectiveMetricName", "must be given", metric, OBJECTIVE)
+    if metric in more:
+        must = "must not hold the objective's own metric"
+        yield broken(f"{path}.additionalMetricNames", must, more, f"remove {metric} there")
+
+
+@refused
+def algorithm(experiment: Experiment) -> Iterator[Hit]:
+    yield from one_of("spec.algorithm.algorithmName", experiment.algorithm.name, ALGORITHMS)
+    stopping = experiment.spec.get("earlyStopping")
+    if stopping is not None and stopping.get("algorithmName") != "medianstop":
+        hint = "write medianstop, or remove earlyStopping"
+        yield broken("spec.earlyStopping.algorithmName", "must be medianstop", stopping.get("algorithmName"), hint)
+    yield from one_of("spec.resumePolicy", experiment.resume_policy, ("Never", "LongRunning", "FromVolume"))
+
+
+@refused
+def template(experiment: Experiment) -> Iterator[Hit]:
+    path, given = "spec.trialTemplate", mapping(experiment.spec.get("trialTemplate"))
+    for field in ("primaryContainerName", "trialParameters"):
+        if not given.get(field):
+            yield broken(f"{path}.{field}", "must be given", given.get(field), TEMPLATE)
+    job = given.get("trialSpec")
+    if (job is None) == (given.get("configMap") is None):
+        yield broken(path, "must hold either a trialSpec or a configMap", sorted(given), TEMPLATE)
+    if job is None:
         return
     for field in ("kind", "apiVersion"):
-        findings.require(
-            bool(trial.get(field)), f"{path}.trialSpec.{field}", f"a trialSpec has {field}", trial.get(field), TEMPLATE
-        )
-    both = template.get("successCondition") and template.get("failureCondition")
-    hint = "a kind that Katib does not know needs both"
-    findings.require(bool(both), path, "successCondition and failureCondition are set", trial.get("kind"), hint)
-    metadata = trial.get("metadata") or {}
+        if not job.get(field):
+            yield broken(f"{path}.trialSpec.{field}", "must be given", job.get(field), TEMPLATE)
+    if not (given.get("successCondition") and given.get("failureCondition")):
+        hint = "a kind that Katib does not know needs both"
+        yield broken(path, "must have successCondition and failureCondition", job.get("kind"), hint)
+    metadata = mapping(job.get("metadata"))
     fixed = {field: metadata[field] for field in ("name", "namespace") if metadata.get(field)}
-    hint = "remove them: each trial gets a name of its own"
-    findings.require(not fixed, f"{path}.trialSpec.metadata", "name and namespace are left out", fixed, hint)
-    _check_placeholders(spec, template, findings)
+    if fixed:
+        hint = "remove them: each trial gets a name of its own"
+        yield broken(f"{path}.trialSpec.metadata", "must leave out name and namespace", fixed, hint)
 
 
-def _check_placeholders(spec: Mapping[str, Any], template: Mapping[str, Any], findings: Findings) -> None:
-    path, searched = "spec.trialTemplate.trialParameters", {p.get("name") for p in spec.get("parameters") or []}
-    used = PLACEHOLDER.findall(json.dumps(template["trialSpec"], ensure_ascii=False, default=str))
-    names: set[str] = set()
-    references: set[str] = set()
-    for place, parameter in enumerate(template["trialParameters"]):
-        name, reference = parameter.get("name") or "", parameter.get("reference") or ""
+@refused
+def trial_parameters(experiment: Experiment) -> Iterator[Hit]:
+    path, given = "spec.trialTemplate.trialParameters", experiment.template.parameters
+    searched = [text(parameter.get("name")) for _, parameter in numbered("", experiment.spec.get("parameters"))]
+    for place, (name, reference) in enumerate(given):
         where = f"{path}[{place}]"
-        law = "a trialParameter has a name without braces and a reference"
-        fits = bool(name and reference) and not set(name) & set("{}")
-        if not findings.require(fits, where, law, parameter, TEMPLATE):
+        if not (name and reference) or set(name) & set("{}"):
+            yield broken(where, "must have a name without braces and a reference", (name, reference), TEMPLATE)
             continue
-        findings.require(name not in names, f"{where}.name", "names are unique", name, "remove one or rename it")
-        law = "references are unique"
-        findings.require(reference not in references, f"{where}.reference", law, reference, "remove one of the two")
-        names.add(name)
-        references.add(reference)
-        if searched:
-            law = f"a reference is a search parameter ({', '.join(map(str, searched))}) or ${{trialSpec.…}}"
-            findings.require(
-                reference in searched or meta_key(reference) is not None,
-                f"{where}.reference",
-                law,
-                reference,
-                nearest(reference, searched),
-            )
-        law = f"the trialSpec uses ${{trialParameters.{name}}}"
-        findings.require(name in used, f"{where}.name", law, name, "use it or remove the trialParameter")
-    unknown = sorted(set(used) - names)
-    law, hint = "each placeholder is a trialParameter", "add it to spec.trialTemplate.trialParameters"
-    findings.require(not unknown, "spec.trialTemplate.trialSpec", law, unknown, hint)
-    if not unknown:
-        try:
-            fill(template["trialSpec"], dict.fromkeys(names, "test-value"))
-        except InvalidInput as error:
-            findings.require(False, "spec.trialTemplate.trialSpec", "the template stays readable", error.message)
+        if name in [other for other, _ in given[:place]]:
+            yield broken(f"{where}.name", "must be unique", name, "remove one or rename it")
+        if reference in [other for _, other in given[:place]]:
+            yield broken(f"{where}.reference", "must be unique", reference, "remove one of the two")
+        if searched and reference not in searched and meta_key(reference) is None:
+            must = f"must be a search parameter ({', '.join(searched)}) or ${{trialSpec.…}}"
+            yield broken(f"{where}.reference", must, reference, suggestion(reference, searched))
 
 
-def _check_parameters(spec: Mapping[str, Any], findings: Findings) -> None:
-    parameters, nas = spec.get("parameters") or [], spec.get("nasConfig")
-    law = "there are either parameters or a nasConfig"
-    findings.require(bool(parameters) != (nas is not None), "spec.parameters", law, (parameters, nas), SPACE)
-    for place, parameter in enumerate(parameters):
-        path, kind = f"spec.parameters[{place}]", parameter.get("parameterType")
-        space = parameter["feasibleSpace"]
-        law = "parameterType is double, int, discrete or categorical"
-        types = ("double", "int", "discrete", "categorical")
-        findings.require(kind in types, f"{path}.parameterType", law, kind, nearest(kind, types))
-        law, shape = "distribution is uniform, logUniform, normal or logNormal", space.get("distribution")
+@refused
+def placeholders(experiment: Experiment) -> Iterator[Hit]:
+    template = experiment.template
+    used, names = set(template.placeholders), {name for name, _ in template.parameters}
+    if not names or not template.workload.manifest:
+        return
+    for place, (name, _) in enumerate(template.parameters):
+        if name and name not in used:
+            must = f"must be used as ${{trialParameters.{name}}} in the trialSpec"
+            where = f"spec.trialTemplate.trialParameters[{place}].name"
+            yield broken(where, must, name, "use it, or remove the trialParameter")
+    if unknown := sorted(used - names):
+        hint = "add it to spec.trialTemplate.trialParameters"
+        yield broken("spec.trialTemplate.trialSpec", "must use trialParameters only", unknown, hint)
+        return
+    try:
+        fill(template.workload.manifest, dict.fromkeys(names, "test-value"))
+    except InvalidInput as error:
+        yield Hit(what=error.message, where="spec.trialTemplate.trialSpec", hint=error.hint)
+
+
+@refused
+def parameters(experiment: Experiment) -> Iterator[Hit]:
+    given, nas = experiment.spec.get("parameters"), experiment.spec.get("nasConfig")
+    if bool(given) == (nas is not None):
+        yield broken("spec.parameters", "must be given, or a nasConfig instead", (given, nas), SPACE)
+    for path, parameter in numbered("spec.parameters", given):
+        kind, space = text(parameter.get("parameterType")), mapping(parameter.get("feasibleSpace"))
+        yield from one_of(f"{path}.parameterType", kind, NUMERIC + LISTED)
         shapes = ("uniform", "logUniform", "normal", "logNormal")
-        where, hint = f"{path}.feasibleSpace.distribution", nearest(shape, shapes)
-        findings.require(shape in shapes, where, law, shape, hint)
-        if kind in ("double", "int"):
-            law, listed = f"{kind} has min and max, no list", space.get("list")
-            findings.require(not listed, f"{path}.feasibleSpace.list", law, listed, "remove the list")
-            ends = {end: space.get(end) for end in ("min", "max") if not space.get(end)}
-            findings.require(not ends, f"{path}.feasibleSpace", law, ends, 'as text: min: "0.1"')
-        elif kind in ("discrete", "categorical"):
-            ends = {end: space[end] for end in ("min", "max", "step") if space.get(end)}
-            law, hint = f"{kind} has a list, no min, max or step", "remove them, or choose double or int"
-            findings.require(not ends, f"{path}.feasibleSpace", law, ends, hint)
+        yield from one_of(f"{path}.feasibleSpace.distribution", space.get("distribution"), shapes)
+        ends = {end: space.get(end) for end in ("min", "max", "step")}
+        if kind in NUMERIC:
+            if space.get("list"):
+                yield broken(f"{path}.feasibleSpace.list", f"must be empty for {kind}", space["list"], "remove it")
+            if not (ends["min"] and ends["max"]):
+                yield broken(f"{path}.feasibleSpace", "must have min and max", dict(space), 'as text: min: "0.1"')
+        elif kind in LISTED and any(ends.values()):
+            hint = "remove them, or choose double or int"
+            yield broken(f"{path}.feasibleSpace", f"must have a list only for {kind}", dict(space), hint)
+
+
+@refused
+def collector(experiment: Experiment) -> Iterator[Hit]:
+    path, collecting = "spec.metricsCollectorSpec", mapping(experiment.spec.get("metricsCollectorSpec"))
+    given, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
+    kind, place = text(given.get("kind")), mapping(source.get("fileSystemPath"))
+    yield from one_of(f"{path}.collector.kind", kind, COLLECTORS)
+    if kind in ("File", "TensorFlowEvent"):
+        wanted = "File" if kind == "File" else "Directory"
+        if place.get("kind") != wanted or not text(place.get("path")).startswith("/"):
+            hint = f"fileSystemPath: {{kind: {wanted}, path: /var/log/metrics}}"
+            yield broken(f"{path}.source.fileSystemPath", f"must be the absolute path of a {wanted}", place, hint)
+    form, where = place.get("format"), f"{path}.source.fileSystemPath.format"
+    if kind == "File" and form not in ("TEXT", "JSON"):
+        yield broken(where, "must be TEXT or JSON", form, "TEXT reads name=value, JSON an object a line")
+    if kind == "File" and form == "JSON" and source.get("filter") is not None:
+        yield broken(f"{path}.source.filter", "must be left out for JSON", source["filter"], "remove the filter")
+    if kind == "TensorFlowEvent" and form:
+        yield broken(where, "must be left out", form, "remove the format")
+    if kind == "Custom" and given.get("customCollector") is None:
+        yield broken(f"{path}.collector.customCollector", "must be given", None, "give the container that collects")
+    if kind not in ("StdOut", "Push"):  # there the webhook looks no further: see checks.py
+        yield from bad_patterns(experiment)
+
+
+def bad_patterns(experiment: Experiment) -> Iterator[Hit]:
+    """Yield the metricsFormats that Katib cannot use."""
+    for pattern in experiment.collector.filters:
+        try:
+            compile_format(pattern)
+        except InvalidInput as error:
+            where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
+            yield broken(where, "must be a Go pattern with two groups", pattern, error.message)
+
+
+WEBHOOK: tuple[Rule[Experiment], ...] = (
+    name,
+    counts,
+    objective,
+    algorithm,
+    template,
+    trial_parameters,
+    placeholders,
+    parameters,
+    collector,
+)
+
+
+def refusals(experiment: Experiment) -> list[Finding]:
+    """Return what Katib's webhooks refuse of an Experiment."""
+    return apply((kind,), experiment) or apply(WEBHOOK, experiment)

@@ -1,173 +1,314 @@
-"""What Katib admits and then waits on for ever: refused here, each with the mend.
+"""What Katib admits and then never ends, what podium does not run, and traps: each with a hint.
 
 Observed on a real Katib 0.19: an unused search parameter, a quote in a value, a grid smaller than maxTrialCount, words
 for numbers and more leave an Experiment in Created or Running for good (docs/katib-differences.md).
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.errors import InvalidInput
-from podium.manifests.experiment.admission import review
+from podium.errors import InvalidInput, suggestion
+from podium.manifests.experiment.admission import bad_patterns, refusals
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
-from podium.manifests.experiment.hints import PODS, nearest
-from podium.manifests.experiment.rules import Finding, Findings, raise_for, shorten
-from podium.manifests.experiment.schema import JOB_KINDS
-from podium.manifests.experiment.settings import check_search, read_settings
-from podium.manifests.experiment.space import read_space
+from podium.manifests.experiment.hints import PODS, SPACE
+from podium.manifests.experiment.schema import EXPERIMENT, JOB_KINDS
+from podium.manifests.experiment.settings import broken_settings, unsupported_settings
+from podium.manifests.experiment.space import broken_values, read_parameter, repeated_values
 from podium.manifests.experiment.template import fill, meta_key, meta_value
-from podium.manifests.experiment.unknown import warn_of_unknown
-from podium.manifests.workload import Workload
-from podium.metrics import compile_format
-from podium.search.space import Parameter, first_values
+from podium.manifests.resource import mapping, numbered, text
+from podium.manifests.rules import (
+    BrokenRules,
+    Finding,
+    Hit,
+    Rule,
+    apply,
+    broken,
+    one_of,
+    raise_for,
+    rule,
+    shorten,
+    unsupported,
+)
+from podium.manifests.structure import Schema
+from podium.search.space import count_points, first_values
+
+stuck = rule(
+    "stuck",
+    "Katib accepts it and never ends, or ends without a trial; podium refuses it.",
+    "accepted-but-stuck",
+)
+not_run = rule("unsupported", "podium refuses it; whether it works on a cluster is not examined.", "not-run-by-podium")
+trap = rule("warn", "Katib accepts it.", "accepted-with-a-trap")
 
 
 def check(experiment: Experiment) -> Experiment:
     """Return an Experiment that can run to its end.
 
     Raises:
-        InvalidInput: Katib would refuse it, or take it and never end; every broken rule is named.
+        BrokenRules: Katib would refuse it, or accept it and never end; every broken rule is named.
     """
-    raise_for(examine(experiment.manifest)[1])
+    raise_for(findings_of(experiment))
     return experiment
 
 
-def examine(manifest: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
-    """Return the manifest with defaults and all findings: refusals, what would be stuck, warnings."""
-    admitted, findings = review(manifest)
-    if findings:
-        return admitted, findings
-    spec = admitted["spec"]
-    _check_support(spec, findings)
-    if findings:
-        return admitted, findings
-    space = read_space(spec["parameters"], findings)
-    _check_objective(spec["objective"], findings)
-    settings = read_settings(spec["algorithm"], "spec.algorithm", findings)
-    if spec.get("earlyStopping"):
-        read_settings(spec["earlyStopping"], "spec.earlyStopping", findings)
-    _check_template(admitted, space, findings)
-    _check_collector(spec["metricsCollectorSpec"], findings)
-    if not findings:
-        check_search(spec["algorithm"]["algorithmName"], settings, space, spec, findings)
-    _warn(Experiment.parse(manifest), spec, findings)
-    warn_of_unknown(manifest["spec"], findings)
-    return admitted, findings
+def examine(manifest: Mapping[str, Any]) -> list[Finding]:
+    """Return all findings about a manifest: refusals, what would be stuck, what podium does not run, warnings."""
+    try:
+        return findings_of(Experiment.parse(manifest))
+    except BrokenRules as error:
+        return list(error.findings)
 
 
-def _check_support(spec: Mapping[str, Any], findings: Findings) -> None:
-    """Note what makes an Experiment another kind of thing than podium's sweeps; nothing else is checked of it then."""
-    if spec.get("nasConfig") is not None:
-        runs = "podium searches over spec.parameters"
-        findings.unsupported("spec.nasConfig", runs, "over neural network architectures")
-    template = spec["trialTemplate"]
-    if template.get("trialSpec") is None:
-        runs, given = "podium reads the trial's job from spec.trialTemplate.trialSpec", "from a ConfigMap"
-        findings.unsupported("spec.trialTemplate.configMap", runs, given)
+def findings_of(experiment: Experiment) -> list[Finding]:
+    """Return all findings about an Experiment; after a refusal no further rules are applied."""
+    findings = refusals(experiment) or apply(OTHER_SWEEPS, experiment)
+    return findings or [*(apply(STUCK, experiment) or apply(SEARCH, experiment)), *apply(TRAPS, experiment)]
 
 
-def _check_objective(objective: Mapping[str, Any], findings: Findings) -> None:
-    metrics = [objective["objectiveMetricName"], *(objective.get("additionalMetricNames") or [])]
-    for place, strategy in enumerate(objective["metricStrategies"]):
-        path = f"spec.objective.metricStrategies[{place}]"
-        name, value = strategy.get("name"), strategy.get("value")
-        findings.require(
-            name in metrics,
-            f"{path}.name",
-            f"a metric is one of {', '.join(metrics)}",
-            name,
-            nearest(name, metrics),
-            "stuck",
-        )
-        known = ("min", "max", "latest")
-        hint = nearest(value, known)
-        findings.require(value in known, f"{path}.value", "a strategy is min, max or latest", value, hint, "stuck")
+@not_run
+def architectures(experiment: Experiment) -> Iterator[Hit]:
+    if experiment.spec.get("nasConfig") is not None:
+        yield unsupported("spec.nasConfig", "podium searches over spec.parameters", "over neural network architectures")
 
 
-def _check_template(experiment: Mapping[str, Any], space: list[Parameter], findings: Findings) -> None:
-    spec, path = experiment["spec"], "spec.trialTemplate"
-    template = spec["trialTemplate"]
-    trial = template["trialSpec"]
-    if JOB_KINDS.get(trial["kind"]) != trial["apiVersion"]:
+@not_run
+def config_map(experiment: Experiment) -> Iterator[Hit]:
+    if mapping(experiment.spec.get("trialTemplate")).get("trialSpec") is None:
+        runs = "podium reads the trial's job from spec.trialTemplate.trialSpec"
+        yield unsupported("spec.trialTemplate.configMap", runs, "from a ConfigMap")
+
+
+@stuck
+def search_space(experiment: Experiment) -> Iterator[Hit]:
+    names: set[str] = set()
+    for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
+        name = text(parameter.get("name"))
+        if not name:
+            yield broken(f"{path}.name", "must be given", name, SPACE)
+            continue
+        if name in names:
+            yield broken(f"{path}.name", "must be unique", name, "remove one")
+        names.add(name)
+        yield from broken_values(parameter, path)
+
+
+@not_run
+def lists(experiment: Experiment) -> Iterator[Hit]:
+    for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
+        yield from repeated_values(parameter, path)
+
+
+@stuck
+def strategies(experiment: Experiment) -> Iterator[Hit]:
+    given = mapping(experiment.spec.get("objective")).get("metricStrategies")
+    for path, strategy in numbered("spec.objective.metricStrategies", given):
+        yield from one_of(f"{path}.name", strategy.get("name"), experiment.objective.metrics)
+        yield from one_of(f"{path}.value", strategy.get("value"), ("min", "max", "latest"))
+
+
+@stuck
+def settings(experiment: Experiment) -> Iterator[Hit]:
+    for field in ("algorithm", "earlyStopping"):
+        yield from broken_settings(experiment.spec.get(field), f"spec.{field}")
+
+
+@not_run
+def algorithms(experiment: Experiment) -> Iterator[Hit]:
+    for field in ("algorithm", "earlyStopping"):
+        yield from unsupported_settings(experiment.spec.get(field), f"spec.{field}")
+
+
+@not_run
+def other_jobs(experiment: Experiment) -> Iterator[Hit]:
+    template = experiment.template
+    if not template.is_supported:
         kinds = " or ".join(f"{kind} ({version})" for kind, version in JOB_KINDS.items())
-        given = f"{trial['kind']} ({trial['apiVersion']})"
-        findings.unsupported(f"{path}.trialSpec.kind", f"podium runs trials of kind {kinds}", given)
+        given = f"{template.workload.kind} ({template.workload.api_version})"
+        yield unsupported("spec.trialTemplate.trialSpec.kind", f"podium runs trials of kind {kinds}", given)
         return
-    for field in ("successCondition", "failureCondition"):
+    conditions = {"successCondition": template.success_condition, "failureCondition": template.failure_condition}
+    for field, condition in conditions.items():
         try:
-            parse_condition(template[field])
+            parse_condition(condition)
         except InvalidInput:
             runs = 'podium understands conditions of field names and #(field=="text") queries'
-            findings.unsupported(f"{path}.{field}", runs, shorten(template[field]))
-    _check_pods(template, trial, findings)
-    referenced = {parameter["reference"] for parameter in template["trialParameters"]}
-    unused = [parameter.name for parameter in space if parameter.name not in referenced]
-    hint = "refer to it in trialParameters, or remove it"
-    findings.require(not unused, "spec.parameters", "each search parameter has a trialParameter", unused, hint, "stuck")
-    for place, given in enumerate(template["trialParameters"]):
-        key = meta_key(given["reference"])
-        where = f"{path}.trialParameters[{place}].reference"
-        law, known = (
-            "the trialSpec has this label or annotation",
-            not key or meta_value(key, trial, "n", "n") is not None,
-        )
-        hint = "give it to trialSpec.metadata"
-        findings.require(known, where, law, given["reference"], hint, "stuck")
-    _check_values(template, space, findings)
-    if trial["kind"] == "PyTorchJob":
-        name = experiment["metadata"]["name"]
-        findings.require("." not in name, "metadata.name", "the name has no dot", name, "pods need DNS labels", "stuck")
+            yield unsupported(f"spec.trialTemplate.{field}", runs, shorten(condition))
 
 
-def _check_pods(template: Mapping[str, Any], trial: Mapping[str, Any], findings: Findings) -> None:
-    path, name = "spec.trialTemplate.primaryContainerName", template["primaryContainerName"]
-    replicas = Workload.parse(trial).replicas
-    complete = bool(replicas) and all(isinstance(replica.pod.manifest.get("spec"), Mapping) for replica in replicas)
-    law = "the job has a pod template" if trial["kind"] == "Job" else "every replica has a pod template"
-    findings.require(complete, "spec.trialTemplate.trialSpec", law, trial.get("spec"), PODS, "stuck")
-    for replica in replicas if complete else ():
-        names = [container.name for container in replica.pod.containers]
-        law = f"every pod{f' ({replica.role})' if replica.role else ''} has a container {name!r}"
-        hint = f"call the container that trains {name}, or change primaryContainerName"
-        findings.require(name in names, path, law, names, hint, "stuck")
-    if trial["kind"] == "PyTorchJob":
-        law, hint = "a PyTorchJob's container is called pytorch", "set primaryContainerName and the containers' names"
-        findings.require(name == "pytorch", path, law, name, hint, "stuck")
+@stuck
+def pods(experiment: Experiment) -> Iterator[Hit]:
+    template, job, name = experiment.template, experiment.template.workload, experiment.template.primary_container
+    if not template.is_supported:
+        return
+    path = "spec.trialTemplate.primaryContainerName"
+    if not job.replicas or not all(isinstance(replica.pod.manifest.get("spec"), Mapping) for replica in job.replicas):
+        yield broken("spec.trialTemplate.trialSpec", "must have a pod template for every replica", job.spec, PODS)
+        return
+    for replica in job.replicas:
+        if replica.pod.container(name) is None:
+            names = [container.name for container in replica.pod.containers]
+            hint = f"call the container that trains {name}, or change primaryContainerName"
+            what = f"the {replica.role or 'trial'}'s pod has no container {name!r}, only {names}"
+            yield Hit(what=what, where=path, hint=hint)
+    if job.kind == "PyTorchJob":
+        if name != "pytorch":
+            hint = "set primaryContainerName and the containers' names"
+            yield broken(path, "must be pytorch for a PyTorchJob", name, hint)
+        if "." in experiment.name:
+            yield broken("metadata.name", "must have no dot", experiment.name, "pods need DNS labels")
 
 
-def _check_values(template: Mapping[str, Any], space: list[Parameter], findings: Findings) -> None:
-    by_reference = {given["reference"]: given["name"] for given in template["trialParameters"]}
-    for place, parameter in enumerate(space):
-        for value in first_values(parameter):
+@stuck
+def references(experiment: Experiment) -> Iterator[Hit]:
+    template = experiment.template
+    if not template.is_supported:
+        return
+    referenced = {reference for _, reference in template.parameters}
+    if unused := [parameter.name for parameter in experiment.space if parameter.name not in referenced]:
+        hint = "refer to it in trialParameters, or remove it"
+        yield broken("spec.parameters", "must each have a trialParameter", unused, hint)
+    for place, (_, reference) in enumerate(template.parameters):
+        key = meta_key(reference)
+        if key and meta_value(key, template.workload.manifest, "n", "n") is None:
+            where = f"spec.trialTemplate.trialParameters[{place}].reference"
+            must = "must be a label or annotation of the trialSpec"
+            yield broken(where, must, reference, "give it to trialSpec.metadata")
+
+
+@stuck
+def values(experiment: Experiment) -> Iterator[Hit]:
+    template = experiment.template
+    names = {reference: name for name, reference in template.parameters}
+    for path, given in numbered("spec.parameters", experiment.spec.get("parameters")):
+        parameter = read_parameter(given) if template.is_supported else None
+        for value in first_values(parameter) if parameter else ():
             try:
-                fill(template["trialSpec"], {by_reference.get(parameter.name, ""): value})
+                fill(template.workload.manifest, {names.get(text(given.get("name")), ""): value})
             except InvalidInput as error:
-                where = f"spec.parameters[{place}].feasibleSpace.list"
-                law = "a value leaves the trial template readable"
-                findings.require(False, where, law, value, error.hint, "stuck")
+                must = "must leave the trial template readable"
+                yield broken(f"{path}.feasibleSpace.list", must, value, error.hint)
 
 
-def _check_collector(collecting: Mapping[str, Any], findings: Findings) -> None:
-    path, kind = "spec.metricsCollectorSpec", collecting["collector"]["kind"]
+@not_run
+def collectors(experiment: Experiment) -> Iterator[Hit]:
+    kind = experiment.collector.kind
     if kind not in ("StdOut", "File", "TensorFlowEvent"):
         runs = "podium collects metrics from StdOut, File or TensorFlowEvent"
-        findings.unsupported(f"{path}.collector.kind", runs, str(kind))
-    for pattern in ((collecting.get("source") or {}).get("filter") or {}).get("metricsFormat") or []:
-        try:
-            compile_format(pattern)
-        except InvalidInput as error:
-            where = f"{path}.source.filter.metricsFormat"
-            findings.require(False, where, "a Go pattern with two groups", pattern, error.message, "stuck")
+        yield unsupported("spec.metricsCollectorSpec.collector.kind", runs, kind)
 
 
-def _warn(experiment: Experiment, spec: Mapping[str, Any], findings: Findings) -> None:
-    template = spec["trialTemplate"]
-    law = "early stopping comes with retain: true"
-    hint = "without it the real Katib loses the stopped trial's metrics and waits for ever (kubeflow/katib#1377)"
-    fine = not spec.get("earlyStopping") or template.get("retain") is True
-    findings.require(fine, "spec.trialTemplate.retain", law, template.get("retain"), hint, "warning")
+@stuck
+def patterns(experiment: Experiment) -> Iterator[Hit]:
+    return bad_patterns(experiment)
+
+
+@stuck
+def steps(experiment: Experiment) -> Iterator[Hit]:
+    name, most = experiment.algorithm.name, experiment.limits.max_trials
+    if name not in ("grid", "pbt"):
+        return
+    if bare := [parameter.name for parameter in experiment.space if parameter.numeric and parameter.step is None]:
+        yield broken("spec.parameters", f"must each have a step for {name}", bare, "give feasibleSpace.step")
+    elif name == "grid" and most is not None and most > (points := count_points(experiment.space)):
+        hint = f"set maxTrialCount to {points} or less"
+        yield broken("spec.maxTrialCount", "maxTrialCount <= points of the grid", f"{most} > {points}", hint)
+
+
+@stuck
+def dimensions(experiment: Experiment) -> Iterator[Hit]:
+    bounded = sum(parameter.numeric for parameter in experiment.space)
+    if experiment.algorithm.name == "cmaes" and bounded < 2:
+        yield broken("spec.parameters", "must hold two double or int for cmaes", bounded, "use tpe or random")
+
+
+@stuck
+def population(experiment: Experiment) -> Iterator[Hit]:
+    if experiment.algorithm.name != "pbt":
+        return
+    needed = ("suggestion_trial_dir", "n_population", "truncation_threshold")
+    if missing := [name for name in needed if name not in experiment.algorithm.settings]:
+        hint = '{name: suggestion_trial_dir, value: /checkpoints}, n_population "5" and truncation_threshold "0.2"'
+        what = f"pbt needs the settings {', '.join(missing)}"
+        yield Hit(what=what, where="spec.algorithm.algorithmSettings", hint=hint)
+    if experiment.resume_policy != "FromVolume":
+        must = "must be FromVolume for pbt, which keeps its trials' files on a volume"
+        yield broken("spec.resumePolicy", must, experiment.resume_policy, "set it to FromVolume")
+
+
+@stuck
+def resource(experiment: Experiment) -> Iterator[Hit]:
+    algorithm, path = experiment.algorithm, "spec.algorithm.algorithmSettings"
+    if algorithm.name not in ("hyperband", "asha"):
+        return
+    if missing := [name for name in ("r_l", "resource_name") if name not in algorithm.settings]:
+        hint = '{name: resource_name, value: epochs} and {name: r_l, value: "9"}'
+        yield Hit(what=f"{algorithm.name} needs the settings {', '.join(missing)}", where=path, hint=hint)
+        return
+    resource, names = algorithm.settings["resource_name"], [parameter.name for parameter in experiment.space]
+    if resource not in names:
+        yield broken(path, "must name a parameter as resource_name", resource, suggestion(resource, names))
+    if algorithm.name == "hyperband":
+        # One bracket's first rung is asked for at once (katib: pkg/suggestion/v1beta1/hyperband/service.py).
+        eta, most = algorithm.settings.get("eta", 3), algorithm.settings["r_l"]
+        least, parallel = math.ceil(eta ** int(math.log(most) / math.log(eta))), experiment.limits.parallel
+        if parallel < least:
+            rule = f"parallelTrialCount >= {least} for r_l={most:g}, eta={eta}"
+            yield broken("spec.parallelTrialCount", rule, parallel, f"set it to {least}")
+
+
+@trap
+def early_stopping(experiment: Experiment) -> Iterator[Hit]:
+    if experiment.early_stopping and not experiment.template.retain:
+        hint = "without it Katib loses the stopped trial's metrics and waits for ever (kubeflow/katib#1377)"
+        given = mapping(experiment.spec["trialTemplate"]).get("retain")
+        yield broken("spec.trialTemplate.retain", "must be true with early stopping", given, hint)
+
+
+@trap
+def commands(experiment: Experiment) -> Iterator[Hit]:
     for _, container in experiment.wrapped_containers():
-        hint = "without it Katib must read the image's entrypoint from its registry"
-        law, given = "the wrapped container has a command", container.command
-        findings.require(bool(given), "spec.trialTemplate.trialSpec", law, given, hint, "warning")
+        if not container.command:
+            hint = "without it Katib must read the image's entrypoint from its registry"
+            yield Hit(what="the wrapped container has no command", where=f"{container.path}.command", hint=hint)
+
+
+@trap
+def unknown_fields(experiment: Experiment) -> Iterator[Hit]:
+    """Yield fields that no Experiment has: Katib drops them without a word."""
+    return _unknown(mapping(experiment.manifest.get("spec")), EXPERIMENT["spec"], "spec")
+
+
+def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Hit]:
+    if isinstance(schema, list):
+        for place, item in enumerate(value or []):
+            yield from _unknown(item, schema[0], f"{path}[{place}]")
+    elif isinstance(schema, dict):
+        for field, inner in (value or {}).items():
+            where = f"{path}.{field}"
+            if field not in schema:
+                hint = suggestion(str(field), schema)
+                yield Hit(what=f"{path} has no field {field}: Katib drops it", where=where, hint=hint)
+            elif where != "spec.trialTemplate.trialSpec":  # its own kind knows its fields
+                yield from _unknown(inner, schema[field], where)
+
+
+OTHER_SWEEPS: tuple[Rule[Experiment], ...] = (architectures, config_map)
+STUCK: tuple[Rule[Experiment], ...] = (
+    search_space,
+    lists,
+    strategies,
+    settings,
+    algorithms,
+    other_jobs,
+    pods,
+    references,
+    values,
+    collectors,
+    patterns,
+)
+SEARCH: tuple[Rule[Experiment], ...] = (steps, dimensions, population, resource)
+"""Rules about a search that is sound in itself."""
+
+TRAPS: tuple[Rule[Experiment], ...] = (early_stopping, commands, unknown_fields)

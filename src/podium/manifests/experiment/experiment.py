@@ -1,6 +1,7 @@
 """An Experiment: objective, search space, algorithm, collector, trial template and limits."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -8,17 +9,25 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.defaults import set_defaults
-from podium.manifests.experiment.rules import Findings
-from podium.manifests.experiment.schema import default_primary_labels
+from podium.manifests.experiment.schema import EXPERIMENT, JOB_KINDS, default_primary_labels
 from podium.manifests.experiment.settings import read_settings
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import read_space
-from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
 from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Resource, integer, items, mapping, text, texts
+from podium.manifests.rules import Hit, raise_for, rule
+from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Draft, Replica, Workload
 from podium.metrics import objective_value
 from podium.search.space import Parameter
+
+
+@rule("refuse", "Katib's webhook refuses the Experiment.", "refused-by-webhook")
+def well_formed(manifest: Mapping[str, Any]) -> Iterator[Hit]:
+    """Check the types of a manifest's fields; what is missing passes."""
+    return wrong_types(manifest, EXPERIMENT)
+
 
 WRAPPED = ("StdOut", "File", "TensorFlowEvent", "Custom")
 """Collectors for which Katib hands the primary container's command to a shell."""
@@ -118,9 +127,9 @@ class Algorithm:
     """Settings that the algorithm knows, as numbers and words."""
 
     @classmethod
-    def parse(cls, algorithm: Mapping[str, Any], path: str = "spec.algorithm") -> "Algorithm":
-        """Read ``spec.algorithm`` or ``spec.earlyStopping``; what breaks a rule is left out."""
-        return cls(name=text(algorithm.get("algorithmName")), settings=read_settings(algorithm, path, Findings()))
+    def parse(cls, algorithm: Mapping[str, Any]) -> "Algorithm":
+        """Read ``spec.algorithm`` or ``spec.earlyStopping``; settings that break a rule are left out."""
+        return cls(name=text(algorithm.get("algorithmName")), settings=read_settings(algorithm))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +224,16 @@ class TrialTemplate:
             retain=template.get("retain") is True,
         )
 
+    @property
+    def is_supported(self) -> bool:
+        """Whether podium runs trials of this kind."""
+        return JOB_KINDS.get(self.workload.kind) == self.workload.api_version
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Names of the trialParameters that the job uses."""
+        return tuple(PLACEHOLDER.findall(json.dumps(self.workload.manifest, ensure_ascii=False, default=str)))
+
     def is_primary(self, replica: Replica) -> bool:
         """Tell whether Katib collects from the pods of a replica: all labels fit, or none are asked for."""
         return all(replica.labels.get(key) == value for key, value in self.primary_pod_labels.items())
@@ -236,11 +255,9 @@ class Experiment(Resource):
         """Read a manifest and fill in Katib's defaults.
 
         Raises:
-            InvalidInput: A field has another type than an Experiment's.
+            BrokenRules: A field has another type than an Experiment's.
         """
-        from podium.manifests.experiment.admission import check_shape
-
-        check_shape(Resource.parse(manifest).manifest)
+        raise_for(well_formed.findings(Resource.parse(manifest).manifest))
         spec = Draft.of(manifest).manifest.get("spec") or {}
         set_defaults(spec)
         return cls(manifest=dict(manifest), defaulted=spec)
@@ -275,7 +292,7 @@ class Experiment(Resource):
     @cached_property
     def space(self) -> tuple[Parameter, ...]:
         """The search space; parameters that break a rule are left out."""
-        return tuple(read_space(items(self.spec.get("parameters")), Findings()))
+        return read_space(self.spec.get("parameters"))
 
     @cached_property
     def algorithm(self) -> Algorithm:
@@ -286,7 +303,7 @@ class Experiment(Resource):
     def early_stopping(self) -> Algorithm | None:
         """The rule that stops trials early."""
         given = self.spec.get("earlyStopping")
-        return Algorithm.parse(mapping(given), "spec.earlyStopping") if given else None
+        return Algorithm.parse(mapping(given)) if given else None
 
     @cached_property
     def collector(self) -> Collector:
@@ -396,3 +413,10 @@ class Experiment(Resource):
     def trial_count(self) -> int:
         """Trials there are, whatever became of them."""
         return integer(self.status.get("trials")) or 0
+
+
+def job_of(manifest: Mapping[str, Any]) -> Workload:
+    """Return the job that a manifest is, or that an Experiment's trials are, whatever else is wrong with it."""
+    if manifest.get("kind") != "Experiment":
+        return Workload.parse(manifest)
+    return TrialTemplate.parse(mapping(mapping(manifest.get("spec")).get("trialTemplate"))).workload

@@ -1,7 +1,7 @@
 """The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib: pkg/apis/controller)."""
 
-from podium.manifests.experiment.rules import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
 from podium.manifests.labels import JOB_ROLE
+from podium.manifests.structure import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
 
 _PAIR = {"name": TEXT, "value": TEXT}
 _ALGORITHM = {"algorithmName": TEXT, "algorithmSettings": [_PAIR]}

@@ -4,16 +4,16 @@ Sources: katib 0.19, pkg/suggestion/v1beta1/{hyperopt,optuna,goptuna,skopt,hyper
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from podium.manifests.experiment.hints import nearest
-from podium.manifests.experiment.rules import Findings
-from podium.search.space import Parameter, count_points
+from podium.errors import suggestion
+from podium.manifests.resource import mapping, numbered, text
+from podium.manifests.rules import Hit, broken, unsupported
 
 
-class Rule(NamedTuple):
-    """What a setting may be."""
+class Setting(NamedTuple):
+    """What the value of a setting may be."""
 
     convert: Callable[[str], Any]
     """Makes a number or a word of the text."""
@@ -27,28 +27,37 @@ class Rule(NamedTuple):
     katib: tuple[str, ...] = ()
     """Further values that Katib takes and podium does not."""
 
+    def read(self, given: str) -> Any:
+        """Return the value; None if neither podium nor Katib takes it."""
+        try:
+            value = self.convert(given)
+        except (ValueError, OverflowError):
+            return None
+        return value if self.holds(value) else None
 
-_SEED = Rule(int, lambda value: value >= 0, "an integer >= 0")
-_COUNT = Rule(int, lambda value: value > 0, "an integer > 0")
-_COUNT_0 = Rule(int, lambda value: value >= 0, "an integer >= 0")
-_POSITIVE = Rule(float, lambda value: 0 < value < math.inf, "a number > 0")
-_RESOURCE = Rule(float, lambda value: 1 <= value < math.inf, "a number >= 1")
-_ETA = Rule(lambda text: int(float(text)), lambda value: value >= 2, "an integer >= 2")
-_SHARE = Rule(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+
+_SEED = Setting(int, lambda value: value >= 0, "an integer >= 0")
+_COUNT = Setting(int, lambda value: value > 0, "an integer > 0")
+_COUNT_0 = Setting(int, lambda value: value >= 0, "an integer >= 0")
+_POSITIVE = Setting(float, lambda value: 0 < value < math.inf, "a number > 0")
+_RESOURCE = Setting(float, lambda value: 1 <= value < math.inf, "a number >= 1")
+_ETA = Setting(lambda text: int(float(text)), lambda value: value >= 2, "an integer >= 2")
+_NAME = Setting(str, bool, "the name of a search parameter")
+_SHARE = Setting(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 
 
-def _one_of(*names: str, katib: tuple[str, ...] = ()) -> Rule:
-    return Rule(str, lambda value: value in names, f"one of {', '.join(names)}", katib)
+def _one_of(*names: str, katib: tuple[str, ...] = ()) -> Setting:
+    return Setting(str, lambda value: value in names, f"one of {', '.join(names)}", katib)
 
 
 IGNORING = ("cmaes", "sobol", "hyperband", "pbt")
 """Algorithms whose Katib service drops a setting that it does not know; the other services refuse it."""
 
-_KNOWN: dict[str, dict[str, Rule]] = {
+_KNOWN: dict[str, dict[str, Setting]] = {
     "random": {"random_state": _SEED},
     "grid": {"random_state": _SEED},
     "tpe": {
-        "gamma": Rule(float, lambda value: 0 < value < 1, "a number between 0 and 1"),
+        "gamma": Setting(float, lambda value: 0 < value < 1, "a number between 0 and 1"),
         "prior_weight": _POSITIVE,
         "n_EI_candidates": _COUNT,
         "random_state": _SEED,
@@ -67,11 +76,11 @@ _KNOWN: dict[str, dict[str, Rule]] = {
         "acq_optimizer": _one_of("auto", "sampling", "lbfgs"),
         "random_state": _SEED,
     },
-    "hyperband": {"r_l": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
-    "asha": {"r_l": _RESOURCE, "r_min": _RESOURCE, "eta": _ETA, "resource_name": _one_of(), "random_state": _SEED},
+    "hyperband": {"r_l": _RESOURCE, "eta": _ETA, "resource_name": _NAME, "random_state": _SEED},
+    "asha": {"r_l": _RESOURCE, "r_min": _RESOURCE, "eta": _ETA, "resource_name": _NAME, "random_state": _SEED},
     "pbt": {
-        "suggestion_trial_dir": Rule(str, lambda text: text.startswith("/"), "an absolute path"),
-        "n_population": Rule(int, lambda value: value >= 5, "an integer >= 5"),
+        "suggestion_trial_dir": Setting(str, lambda text: text.startswith("/"), "an absolute path"),
+        "n_population": Setting(int, lambda value: value >= 5, "an integer >= 5"),
         "truncation_threshold": _SHARE,
         "resample_probability": _SHARE,
         "random_state": _SEED,
@@ -85,102 +94,52 @@ def takes_setting(algorithm: str, setting: str) -> bool:
     return setting in _KNOWN.get(algorithm, {})
 
 
-def read_settings(algorithm: Mapping[str, Any], path: str, findings: Findings) -> dict[str, Any]:
-    """Read ``algorithmSettings`` into numbers and words.
+def read_settings(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Read ``algorithmSettings`` into numbers and words; what breaks a rule is left out."""
+    read = {name: setting.read(value) for _, name, value, setting in _given(algorithm) if setting}
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def _given(algorithm: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str, str, Setting | None]]:
+    """Yield path, name and value of each setting, and what its value may be."""
+    known = _KNOWN.get(text(algorithm.get("algorithmName")), {})
+    for where, setting in numbered(f"{path}.algorithmSettings", algorithm.get("algorithmSettings")):
+        name = text(setting.get("name"))
+        yield where, name, text(setting.get("value")), known.get(name)
+
+
+def broken_settings(algorithm: Any, path: str) -> Iterator[Hit]:
+    """Yield what the algorithm's service would refuse.
 
     Args:
         algorithm: ``spec.algorithm`` or ``spec.earlyStopping``.
-        path: Where it stands.
-        findings: Grows by what the algorithm's service would refuse.
+        path: Of the algorithm.
     """
-    name = algorithm.get("algorithmName", "")
-    known = _KNOWN.get(name)
-    if known is None:
-        runs = f"podium searches with {', '.join(one for one in _KNOWN if one != 'medianstop')}"
-        findings.unsupported(f"{path}.algorithmName", runs, name)
-        return {}
-    read: dict[str, Any] = {}
-    for place, setting in enumerate(algorithm.get("algorithmSettings") or []):
-        given, text = setting.get("name"), setting.get("value") or ""
-        where = f"{path}.algorithmSettings[{place}]"
-        if given not in known and name in IGNORING:
-            findings.unsupported(where, f"podium runs {name} with settings {', '.join(known)}", str(given))
-            continue
-        law = f"a setting of {name} is one of {', '.join(known)}"
-        if not findings.require(given in known, where, law, given, nearest(given, known), "stuck"):
-            continue
-        rule = known[given]
-        if text in rule.katib:
-            findings.unsupported(where, f"podium runs {name} with {given} {rule.kind.removeprefix('one of ')}", text)
-            continue
-        try:
-            value = rule.convert(text)
-        except (ValueError, OverflowError):
-            value = None
-        fits = value is not None and (given == "resource_name" or rule.holds(value))
-        law, hint = f"{given} is {rule.kind}", f"give {rule.kind}, in quotes"
-        if findings.require(fits, where, law, text, hint, "stuck"):
-            read[given] = value
-    return read
+    name = text(mapping(algorithm).get("algorithmName"))
+    for where, given, value, setting in _given(mapping(algorithm), path) if name in _KNOWN else ():
+        known = _KNOWN[name]
+        if setting is None and name not in IGNORING:
+            must = f"must be a setting of {name}: {', '.join(known)}"
+            yield broken(f"{where}.name", must, given, suggestion(given, known))
+        elif setting and value not in setting.katib and setting.read(value) is None:
+            hint = f"give {setting.kind}, in quotes"
+            yield broken(f"{where}.value", f"must be {setting.kind} for {given}", value, hint)
 
 
-def check_search(
-    algorithm: str, settings: Mapping[str, Any], space: Sequence[Parameter], spec: Mapping[str, Any], findings: Findings
-) -> None:
-    """Note where an algorithm cannot search the space or keep to the counts."""
-    most, parallel = spec.get("maxTrialCount"), spec["parallelTrialCount"]
-    path = "spec.parameters"
-    if algorithm == "grid":
-        bare = [parameter.name for parameter in space if parameter.numeric and parameter.step is None]
-        hint = "give feasibleSpace.step"
-        if findings.require(not bare, path, "a grid needs a step for each double", bare, hint, "stuck"):
-            points = count_points(space)
-            hint = f"set maxTrialCount to {points} or less"
-            given = f"{most} > {points}"
-            law = "maxTrialCount <= points of the grid"
-            findings.require(most is None or most <= points, "spec.maxTrialCount", law, given, hint, "stuck")
-    if algorithm == "cmaes":
-        bounded = sum(parameter.numeric for parameter in space)
-        law = "cmaes needs two double or int parameters"
-        findings.require(bounded >= 2, path, law, bounded, "use tpe or random", "stuck")
-    if algorithm == "pbt":
-        _check_population(settings, space, spec, findings)
-    if algorithm in ("hyperband", "asha"):
-        _check_resource(algorithm, settings, space, parallel, findings)
+def unsupported_settings(algorithm: Any, path: str) -> Iterator[Hit]:
+    """Yield what Katib may run and podium does not.
 
-
-def _check_population(
-    settings: Mapping[str, Any], space: Sequence[Parameter], spec: Mapping[str, Any], findings: Findings
-) -> None:
-    path = "spec.algorithm.algorithmSettings"
-    missing = [
-        name for name in ("suggestion_trial_dir", "n_population", "truncation_threshold") if name not in settings
-    ]
-    hint = '{name: suggestion_trial_dir, value: /checkpoints}, n_population "5" and truncation_threshold "0.2"'
-    findings.require(not missing, path, "pbt has these settings", missing, hint, "stuck")
-    bare = [parameter.name for parameter in space if parameter.numeric and parameter.step is None]
-    law, hint = "pbt needs a step for each double", "give feasibleSpace.step"
-    findings.require(not bare, "spec.parameters", law, bare, hint, "stuck")
-    law = "pbt keeps its trials' files on a volume: resumePolicy is FromVolume"
-    policy = spec.get("resumePolicy")
-    findings.require(policy == "FromVolume", "spec.resumePolicy", law, policy, "set it to FromVolume", "stuck")
-
-
-def _check_resource(
-    algorithm: str, settings: Mapping[str, Any], space: Sequence[Parameter], parallel: int, findings: Findings
-) -> None:
-    path = "spec.algorithm.algorithmSettings"
-    missing = [name for name in ("r_l", "resource_name") if name not in settings]
-    hint = '{name: resource_name, value: epochs} and {name: r_l, value: "9"}'
-    if not findings.require(not missing, path, f"{algorithm} has r_l and resource_name", missing, hint, "stuck"):
-        return
-    resource = settings["resource_name"]
-    named = any(parameter.name == resource for parameter in space)
-    hint = nearest(resource, [parameter.name for parameter in space])
-    findings.require(named, path, "resource_name is one of the parameters", resource, hint, "stuck")
-    eta = settings.get("eta", 3)
-    if algorithm == "hyperband":
-        # One bracket's first rung is asked for at once (katib: pkg/suggestion/v1beta1/hyperband/service.py).
-        least = math.ceil(eta ** int(math.log(settings["r_l"]) / math.log(eta)))
-        law = f"parallelTrialCount >= {least} for r_l={settings['r_l']:g}, eta={eta}"
-        findings.require(parallel >= least, "spec.parallelTrialCount", law, parallel, f"set it to {least}", "stuck")
+    Args:
+        algorithm: ``spec.algorithm`` or ``spec.earlyStopping``.
+        path: Of the algorithm.
+    """
+    name = text(mapping(algorithm).get("algorithmName"))
+    if algorithm and name not in _KNOWN:
+        runs = f"podium searches with {', '.join(known for known in _KNOWN if known != 'medianstop')}"
+        yield unsupported(f"{path}.algorithmName", runs, name)
+    for where, given, value, setting in _given(mapping(algorithm), path) if name in _KNOWN else ():
+        if setting is None and name in IGNORING:
+            yield unsupported(f"{where}.name", f"podium runs {name} with settings {', '.join(_KNOWN[name])}", given)
+        elif setting and value in setting.katib:
+            words = setting.kind.removeprefix("one of ")
+            yield unsupported(f"{where}.value", f"podium runs {name} with {given} {words}", value)

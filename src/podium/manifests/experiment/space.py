@@ -1,99 +1,78 @@
-"""Read the search space of an Experiment and check its bounds."""
+"""The search space of an Experiment, and the rules about a parameter's values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.experiment.hints import SPACE
-from podium.manifests.experiment.rules import Findings, shorten
+from podium.manifests.resource import items, mapping, text
+from podium.manifests.rules import Hit, broken, shorten, unsupported
 from podium.metrics import number
 from podium.search.space import LOG, Parameter
 
+NUMERIC, LISTED = ("double", "int"), ("discrete", "categorical")
 
-def read_space(parameters: Sequence[Mapping[str, Any]], findings: Findings) -> list[Parameter]:
-    """Read ``spec.parameters``; what Katib accepts there but cannot search in is noted as stuck.
+
+def read_space(parameters: Any) -> tuple[Parameter, ...]:
+    """Read ``spec.parameters``; a parameter that breaks a rule is left out."""
+    space = (read_parameter(given) for given in map(mapping, items(parameters)))
+    return tuple(parameter for parameter in space if parameter)
+
+
+def read_parameter(given: Mapping[str, Any]) -> Parameter | None:
+    """Read one of ``spec.parameters``; None if it breaks a rule."""
+    name, kind, feasible = text(given.get("name")), given.get("parameterType"), mapping(given.get("feasibleSpace"))
+    if not name or any(True for _ in broken_values(given, "")):
+        return None
+    if kind in LISTED:
+        return Parameter(name=name, kind=kind, choices=tuple(dict.fromkeys(items(feasible.get("list")))))
+    low, high, step = (number(feasible.get(field) or "") for field in ("min", "max", "step"))
+    if kind not in NUMERIC or low is None or high is None:
+        return None
+    distribution = text(feasible.get("distribution")) or "uniform"
+    step = 1.0 if kind == "int" and step is None else step
+    return Parameter(name=name, kind=kind, low=low, high=high, step=step, distribution=distribution)
+
+
+def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
+    """Yield what Katib accepts in a parameter but cannot search.
 
     Args:
-        parameters: Structurally sound, as admission left them.
-        findings: Grows by the broken rules.
+        given: The parameter, its fields of the right types.
+        path: Of the parameter.
     """
-    space: list[Parameter] = []
-    names: set[str] = set()
-    for place, given in enumerate(parameters):
-        path = f"spec.parameters[{place}]"
-        name = given.get("name") or ""
-        if not findings.require(bool(name), f"{path}.name", "a parameter has a name", name, SPACE, "stuck"):
-            continue
-        findings.require(name not in names, f"{path}.name", "names are unique", name, "remove one", level="stuck")
-        names.add(name)
-        feasible = given.get("feasibleSpace") or {}
-        if given.get("parameterType") in ("double", "int"):
-            read = _read_numeric(given, feasible, path, findings)
-        else:
-            read = _read_listed(given, feasible, path, findings)
-        if read:
-            space.append(read)
-    return space
-
-
-def _read_numeric(
-    given: Mapping[str, Any], feasible: Mapping[str, Any], path: str, findings: Findings
-) -> Parameter | None:
-    kind, before = given["parameterType"], len(findings)
-    found: dict[str, float] = {}
+    kind, feasible, path = given.get("parameterType"), mapping(given.get("feasibleSpace")), f"{path}.feasibleSpace"
+    if kind not in NUMERIC:
+        if not feasible.get("list"):
+            yield broken(f"{path}.list", "must hold at least one value", [], 'list: ["16", "32"]')
+        return
+    numbers: dict[str, float] = {}
     for field in ("min", "max", "step"):
-        text = feasible.get(field)
-        if text in (None, ""):
-            continue
-        value = number(text)
-        where = f"{path}.feasibleSpace.{field}"
-        whole = kind == "double" or (value is not None and value == int(value))
-        if findings.require(
-            value is not None and whole, where, f"{field} of {_a(kind)} is {_a(kind)}", text, SPACE, "stuck"
-        ):
-            found[field] = value if value is not None else 0.0
-    distribution = feasible.get("distribution") or "uniform"
-    if "min" in found and "max" in found:
-        bounds = f"min={feasible['min']}, max={feasible['max']}"
-        where = f"{path}.feasibleSpace"
-        findings.require(found["min"] <= found["max"], where, "min <= max", bounds, "exchange them", "stuck")
-        hint = "there is no logarithm of 0: begin at a small positive number"
-        log = distribution in LOG
-        findings.require(
-            not log or found["min"] > 0, f"{where}.min", f"min > 0 for {distribution}", bounds, hint, "stuck"
-        )
-    findings.require(
-        found.get("step", 1) > 0,
-        f"{path}.feasibleSpace.step",
-        "step > 0",
-        found.get("step"),
-        "give the distance of two values",
-        "stuck",
-    )
-    if len(findings) > before or not {"min", "max"} <= set(found):
-        return None
-    step = found.get("step", 1.0 if kind == "int" else None)
-    return Parameter(
-        name=given["name"], kind=kind, low=found["min"], high=found["max"], step=step, distribution=distribution
-    )
+        value = number(feasible.get(field) or "")
+        if value is not None and (kind == "double" or value == int(value)):
+            numbers[field] = value
+        elif feasible.get(field):
+            must = "must be an integer" if kind == "int" else "must be a number"
+            yield broken(f"{path}.{field}", must, feasible[field], SPACE)
+    if {"min", "max"} <= set(numbers):
+        bounds, distribution = f"min={feasible['min']}, max={feasible['max']}", feasible.get("distribution")
+        if numbers["min"] > numbers["max"]:
+            yield broken(path, "min <= max", bounds, "exchange them")
+        if distribution in LOG and numbers["min"] <= 0:
+            hint = "there is no logarithm of 0: begin at a small positive number"
+            yield broken(f"{path}.min", f"min > 0 for {distribution}", bounds, hint)
+    if numbers.get("step", 1) <= 0:
+        yield broken(f"{path}.step", "step > 0", numbers["step"], "give the distance between two values")
 
 
-def _read_listed(
-    given: Mapping[str, Any], feasible: Mapping[str, Any], path: str, findings: Findings
-) -> Parameter | None:
-    choices = feasible.get("list") or []
-    where = f"{path}.feasibleSpace.list"
-    if not findings.require(
-        bool(choices), where, "a list has at least one value", choices, 'list: ["16", "32"]', "stuck"
-    ):
-        return None
+def repeated_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
+    """Yield a list that holds a value twice, which Katib searches and podium does not.
+
+    Args:
+        given: The parameter.
+        path: Of the parameter.
+    """
+    choices = items(mapping(given.get("feasibleSpace")).get("list"))
     twice = sorted({value for value in choices if choices.count(value) > 1})
-    if twice:
-        findings.unsupported(where, "podium searches a list in which each value stands once", f"{shorten(twice)} twice")
-    kind = given.get("parameterType")
-    if kind not in ("discrete", "categorical"):
-        return None
-    return Parameter(name=given["name"], kind=kind, choices=tuple(dict.fromkeys(choices)))
-
-
-def _a(kind: str) -> str:
-    return "an int" if kind == "int" else "a number"
+    if twice and given.get("parameterType") not in NUMERIC:
+        runs = "podium searches a list in which each value stands once"
+        yield unsupported(f"{path}.feasibleSpace.list", runs, f"{shorten(twice)} twice")

@@ -1,0 +1,62 @@
+"""Types of a manifest's fields, checked against a small schema."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from podium.manifests.rules import Hit, broken
+
+Schema = Any
+"""TEXT, INT, NUMBER, BOOL or OBJECT; a list of one schema; a dict of field to schema."""
+
+TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
+
+_HINTS = {
+    TEXT: "one word or line; put numbers, yes and no in quotes",
+    INT: "digits without quotes, below 2^31",
+    NUMBER: "digits without quotes",
+    BOOL: "true or false without quotes",
+    OBJECT: "fields and their values, each on a line below it",
+}
+
+
+def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Hit]:
+    """Yield every place where a value's type is not the schema's; unknown fields pass, as Kubernetes drops them.
+
+    Args:
+        value: Parsed YAML; None stands for an absent field and passes.
+        schema: What is expected.
+        path: Path of the value.
+    """
+    if value is None:
+        return
+    if isinstance(schema, dict):
+        if isinstance(value, Mapping):
+            for name, inner in schema.items():
+                yield from wrong_types(value.get(name), inner, f"{path}.{name}" if path else name)
+        else:
+            yield broken(path, "must be an object", value, f"write its fields below it: {', '.join(schema)}")
+    elif isinstance(schema, list):
+        if not isinstance(value, list):
+            yield broken(path, "must be a list", value, "write its items below it, each after a dash")
+            return
+        for place, item in enumerate(value):
+            if item is None:
+                yield broken(f"{path}[{place}]", "must not be empty", item, "remove the dash")
+            yield from wrong_types(item, schema[0], f"{path}[{place}]")
+    elif not _fits(value, schema):
+        yield broken(path, f"must be {schema}", value, _HINTS[schema])
+
+
+def _fits(value: Any, schema: str) -> bool:
+    if schema == TEXT:
+        return isinstance(value, str)
+    if schema == BOOL:
+        return isinstance(value, bool)
+    if schema == OBJECT:
+        return isinstance(value, Mapping)
+    if isinstance(value, bool):
+        return False
+    if schema == INT:
+        return isinstance(value, int) and abs(value) < 2**31
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
