@@ -95,10 +95,10 @@ def test_without_completions_the_first_success_ends_the_queue(cluster: LocalSwee
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"restart": "Always"}, "restartPolicy is one of Never, OnFailure"),
+        ({"restart": "Always"}, "must be one of Never, OnFailure"),
         ({"backoffLimit": -1}, "backoffLimit >= 0"),
         ({"backoffLimit": "two"}, "an integer"),
-        ({"completionMode": "Indexed", "parallelism": 2}, "completions is given"),
+        ({"completionMode": "Indexed", "parallelism": 2}, "spec.completions: must be given"),
         ({"podFailurePolicy": {"rules": []}}, "cannot honor it"),
     ],
 )
