@@ -213,9 +213,9 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
         ),
         ({"containers": [{"name": "pytorch", "image": "any", "command": ["true"]}, SIDE]}, {}, "there is also side"),
         ({"activeDeadlineSeconds": 5}, {}, f"{PATH}.activeDeadlineSeconds"),
-        ({"containers": "none"}, None, "containers is a list"),
+        ({"containers": "none"}, None, "containers: must be a list"),
         ({"containers": [3]}, None, "an object"),
-        ({"volumes": {}}, {}, "volumes is a list"),
+        ({"volumes": {}}, {}, "volumes: must be a list"),
     ],
 )
 def test_what_cannot_be_honored_is_refused_with_its_path(

@@ -171,12 +171,12 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "law"),
     [
-        ({"resumePolicy": "LongRunning"}, "resumePolicy is FromVolume"),
+        ({"resumePolicy": "LongRunning"}, "resumePolicy: must be FromVolume"),
         (
             {"parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}]},
             "step",
         ),
-        ({"algorithm": {"algorithmName": "pbt"}}, "pbt has these settings"),
+        ({"algorithm": {"algorithmName": "pbt"}}, "pbt needs the settings"),
     ],
 )
 def test_what_a_population_lacks_is_named(change: dict[str, Any], law: str, tmp_path: Path) -> None:
