@@ -130,7 +130,7 @@ def test_a_parameter_the_version_lacks_is_refused_before_anything_is_made(server
         ("name: x\npipeline: y\ncron: '@daily'\nparameters: {day: '[[ScheduledTime]]'}\n", "do not substitute"),
         ("- 1\n", "holds a schedule"),
         ("{", "not readable as YAML"),
-        ("schedules: []\n", "there is a schedule"),
+        ("schedules: []\n", "no schedule in"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, text: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""A connection to a Kubeflow Pipelines server, with its own words in every error."""
+"""A connection to a Kubeflow Pipelines server whose errors quote the server."""
 
 import contextlib
 import io
@@ -24,12 +24,12 @@ class Server:
 
     Args:
         host: Address such as ``http://127.0.0.1:8888``; None for KF_PIPELINES_ENDPOINT, else the service of the
-            cluster this runs in, else the one behind the kubeconfig: the kfp client's own order.
-        namespace: The user's namespace on a multi-user server; None for the one kfp's context file holds.
-        token: Bearer token; None for what the kfp client finds by itself.
+            cluster this runs in, else that of the kubeconfig: the kfp client's own order.
+        namespace: The user's namespace on a multi-user server; None for that in kfp's context file.
+        token: Bearer token; None for the kfp client's own lookup.
 
     Raises:
-        PodiumError: Nobody answers there.
+        PodiumError: The server does not answer.
     """
 
     def __init__(self, host: str | None = None, namespace: str | None = None, token: str | None = None) -> None:
@@ -54,10 +54,10 @@ class Server:
         self.ui = "/pipeline" if not ui else ui if ui.startswith(("http://", "https://")) else f"http://{ui}"
 
     def call(self, doing: str, function: Callable[..., Any], **arguments: Any) -> Any:
-        """Call a method of the kfp client, without what it prints.
+        """Call a method of the kfp client and suppress its output.
 
         Raises:
-            NotFound, Conflict, InvalidInput, PodiumError: What the server said, after "cannot DOING:".
+            NotFound, Conflict, InvalidInput, PodiumError: "cannot DOING: " and the server's message.
         """
         from kfp_server_api import ApiException
         from urllib3.exceptions import HTTPError
@@ -70,7 +70,7 @@ class Server:
             text = f"cannot {doing}: {words}"
             if error.status == 404:
                 raise NotFound(text) from error
-            # 2.0.5 answers 500 for a name that is taken (observed).
+            # 2.0.5 answers 500 where a name is taken (observed).
             if error.status == 409 or (error.status == 500 and "already exist" in words.lower()):
                 raise Conflict(text) from error
             if error.status == 400:
@@ -91,9 +91,11 @@ class Server:
                 return
 
     def group(self, name: str) -> str:
-        """Return the id of a KFP experiment (a folder of runs), made if there is none."""
-        found = self.call("open the group of runs", self.client.create_experiment, name=name, namespace=self.namespace)
-        return str(found.experiment_id)
+        """Return the id of a KFP experiment (a folder of runs); create it if there is none."""
+        experiment = self.call(
+            "open the group of runs", self.client.create_experiment, name=name, namespace=self.namespace
+        )
+        return str(experiment.experiment_id)
 
     def link(self, path: str) -> str:
         """Return the address of a page of the UI."""
@@ -102,7 +104,7 @@ class Server:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the kfp client's prints out of stdout, its standing warning and what it logs off the screen."""
+    """Suppress what the kfp client prints, warns of and logs."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -114,34 +116,34 @@ def _quiet() -> Iterator[None]:
 
 
 def _knock(host: str) -> None:
-    """Fail in seconds where nobody listens; the kfp client tries for half a minute."""
+    """Fail within seconds if nothing listens; the kfp client tries for half a minute."""
     try:
         url = urlsplit(host if "://" in host else f"https://{host}")
         name, port = url.hostname, url.port or (80 if url.scheme == "http" else 443)
-    except ValueError:  # an open bracket, or a port that is not a number below 65536
+    except ValueError:  # an unclosed bracket, or a port that is not a number below 65536
         url, name, port = urlsplit(""), None, 0
     if url.scheme not in ("http", "https") or not name:
         raise InvalidInput(f"`a host is http://name:port` must hold, but got host={host!r}", HINT)
     try:
         socket.create_connection((name, port), 5).close()
-    except (OSError, UnicodeError) as error:  # a name too long or empty between two dots
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long or empty
         raise PodiumError(f"{host} does not answer: {_reason(error)}", HINT) from error
 
 
 def _words(error: Any) -> str:
-    """Return the server's message out of a JSON body, else what the exception says."""
+    """Return the server's message from a JSON body, else the exception's."""
     try:
         body = load_json(error.body, "the answer")
         return str(body.get("message") or body.get("error")).strip()
     except (AttributeError, TypeError, InvalidInput):
         body = str(getattr(error, "body", None) or "").strip()
-        if getattr(error, "status", None) and (not body or body.startswith("<")):  # a page for browsers
+        if getattr(error, "status", None) and (not body or body.startswith("<")):  # an HTML page
             return f"{error.status} {error.reason}"
         return body or str(error).strip()
 
 
 def _no_server(error: Exception, address: str) -> PodiumError:
-    """Say in a sentence why there is no connection."""
+    """Return an error that says why there is no connection."""
     from kfp_server_api import ApiException
 
     if isinstance(error, ApiException):
@@ -157,15 +159,15 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _address(error: Exception) -> str:
-    """Return the address that kfp chose by itself."""
-    for one in _causes(error):
-        pool: Any = getattr(one, "pool", None)
+    """Return the address that kfp chose."""
+    for cause in _causes(error):
+        pool: Any = getattr(cause, "pool", None)
         if hasattr(pool, "port"):
             return f"{pool.scheme}://{pool.host}:{pool.port}"
     return "the address that kfp is configured for"
 
 
 def _reason(error: Exception) -> str:
-    """Return what the operating system says, without the names of Python's classes around it."""
-    spoken = (one.strerror for one in _causes(error) if isinstance(one, OSError) and one.strerror)
-    return next(spoken, None) or str(error).strip()
+    """Return the operating system's message, without the names of Python's classes around it."""
+    messages = (cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror)
+    return next(messages, None) or str(error).strip()

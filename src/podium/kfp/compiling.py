@@ -1,4 +1,4 @@
-"""Pipelines as YAML for a Kubeflow cluster."""
+"""Compile pipelines to YAML for a Kubeflow cluster."""
 
 import json
 import re
@@ -18,23 +18,23 @@ def compile_pipeline(
     trainer_image: str | None = None,
     platform: Sequence[str] = (),
 ) -> str:
-    """Compile a pipeline to KFP v2 YAML: one document that old servers take too, a second one with platform settings.
+    """Compile a pipeline to KFP v2 YAML: one document, which old servers take too; platform settings add a second.
 
     Args:
         name: Name of the pipeline.
-        words: Parameters as ``name=value``; they become the defaults of the compiled pipeline. An Experiment's file is
+        words: Parameters as ``name=value``, the defaults of the compiled pipeline; the path of an Experiment's file is
             replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of trials, training and prepare_data; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
 
     Raises:
-        InvalidInput: Unknown pipeline, parameter or setting, or an image that is no image name.
+        InvalidInput: Unknown pipeline, parameter or setting, or an invalid image name.
     """
     from kfp.compiler import Compiler
 
     from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
-    from podium.kfp.parameters import parameters_of, read_parameters
+    from podium.kfp.parameters import parameters_of, read_parameters, with_defaults
     from podium.kfp.platforms import configured, read_settings
     from podium.kfp.values import check_values, with_experiment_text
     from podium.pipelines import load
@@ -42,7 +42,7 @@ def compile_pipeline(
     pipeline = load(name)
     known = parameters_of(pipeline.pipeline_func)
     values = with_experiment_text(read_parameters(words, known))
-    check_values({**{one.name: one.default for one in known}, **values})
+    check_values(with_defaults(values, known))
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
     if trainer_image:
@@ -58,7 +58,7 @@ def compile_pipeline(
 
 
 def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Escape line breaks and control characters: kfp repeats defaults in a comment, unescaped."""
+    """Escape line breaks and control characters: kfp repeats the defaults in a comment without escaping them."""
     return {
         name: json.dumps(value)[1:-1] if isinstance(value, str) and not value.isprintable() else value
         for name, value in values.items()
@@ -66,9 +66,9 @@ def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -> str:
-    """Give compiled YAML its real defaults and images, and every task its key as its name.
+    """Set the real defaults and images in compiled YAML, and every task's name to its key.
 
-    KFP 2.0.5 finds the producer of an artifact by the display name (observed).
+    KFP 2.0.5 looks up the producer of an artifact by its display name (observed).
     """
     import yaml
 

@@ -1,6 +1,6 @@
 """Cron expressions as the scheduler of Kubeflow Pipelines reads them: robfig/cron v1, six fields, seconds first.
 
-Its last field may be left out, so that a crontab's five fields are taken without a word and mean something else:
+The scheduler lets the last field be omitted, so it accepts a crontab's five fields and misreads them:
 ``0 3 * * *`` runs at minute 3 of every hour, not daily at three.
 """
 
@@ -23,34 +23,34 @@ FIELDS = "second minute hour day-of-month month day-of-week"
 
 
 def check(expression: str) -> str:
-    """Return a cron expression as six fields, or say what is wrong with it.
+    """Check a cron expression and return it as six fields.
 
     Args:
         expression: Six fields, or a descriptor such as @daily.
 
     Raises:
-        InvalidInput: A crontab of five fields (the hint converts it), a field out of range, or what the scheduler
-            does not know: @every, L, W, #, day-of-week 7.
+        InvalidInput: It has the five fields of a crontab (the hint converts it), a field is out of range, or it uses
+            what the scheduler does not support: @every, L, W, #, day-of-week 7.
     """
     text = " ".join(expression.split())
     text = DESCRIPTORS.get(text.lower(), text)
     require(not text.startswith("@"), f"cron is six fields or one of {', '.join(DESCRIPTORS)}", cron=expression)
     count = len(text.split())
     if count == 5:
-        law = f"`cron has six fields, {FIELDS}` must hold, but got the five of a crontab: {expression!r}"
-        raise InvalidInput(law, f'write "0 {text}", with the second in front')
+        problem = f"`cron has six fields, {FIELDS}` must hold, but got the five of a crontab: {expression!r}"
+        raise InvalidInput(problem, f'write "0 {text}", with the second in front')
     require(count == 6, f"cron has six fields, {FIELDS}", cron=expression)
     _iterator(text, datetime.now(UTC))
     return text
 
 
 def next_times(expression: str, count: int = 5, after: datetime | None = None) -> list[datetime]:
-    """Return when a schedule fires next, in UTC, the zone of the scheduler unless CRON_SCHEDULE_TIMEZONE is set there.
+    """Return when a schedule fires next in UTC, the scheduler's zone unless CRON_SCHEDULE_TIMEZONE is set there.
 
     Args:
         expression: As check takes it.
-        count: How many times.
-        after: From when on; now if None.
+        count: Number of times.
+        after: Start; now if None.
 
     Raises:
         InvalidInput: As check.

@@ -3,7 +3,7 @@
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -23,7 +23,7 @@ class Parameter:
     """int, float, bool, str, dict or list."""
 
     default: Any
-    """What holds if the user says nothing."""
+    """Value if the user gives none."""
 
     description: str
     """From the function's docstring."""
@@ -32,19 +32,19 @@ class Parameter:
         """Turn the user's text into a value of the parameter's type.
 
         Raises:
-            InvalidInput: The text is no such value.
+            InvalidInput: The text is not such a value.
         """
         if self.type is str:
             return text
-        law = f"{self.name} is {_ARTICLES[self.type]}"
+        rule = f"{self.name} is {_ARTICLES[self.type]}"
         shown = text if len(text) <= 80 else f"{text[:80]}…"
         try:
             value = _read_json(text.lower() if self.type is bool else text)
         except (ValueError, InvalidInput):
-            raise InvalidInput(f"`{law}` must hold, but got {self.name}={shown!r}", self.description) from None
+            raise InvalidInput(f"`{rule}` must hold, but got {self.name}={shown!r}", self.description) from None
         if self.type is float and type(value) is int:
             value = float(value)
-        require(type(value) is self.type, law, self.description, **{self.name: shown})
+        require(type(value) is self.type, rule, self.description, **{self.name: shown})
         return value
 
 
@@ -57,7 +57,7 @@ def _read_json(text: str) -> Any:
 def _whole(digits: str) -> int:
     number = int(digits)
     if abs(number) > 2**53:
-        raise ValueError("a double does not hold it exactly")
+        raise ValueError("not exact as a double")
     return number
 
 
@@ -79,11 +79,16 @@ _ARTICLES: dict[type, str] = {
 
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     """List a pipeline function's parameters in order, described by its docstring's ``Args:``."""
-    told = _descriptions(inspect.getdoc(function) or "")
+    descriptions = _descriptions(inspect.getdoc(function) or "")
     return [
-        Parameter(name=one.name, type=one.annotation, default=one.default, description=told.get(one.name, ""))
-        for one in inspect.signature(function).parameters.values()
+        Parameter(name=name, type=given.annotation, default=given.default, description=descriptions.get(name, ""))
+        for name, given in inspect.signature(function).parameters.items()
     ]
+
+
+def with_defaults(values: Mapping[str, Any], known: Iterable[Parameter]) -> dict[str, Any]:
+    """Return a value for every parameter: the given one, else its default."""
+    return {**{parameter.name: parameter.default for parameter in known}, **values}
 
 
 def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, Any]:
@@ -91,15 +96,15 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
 
     Args:
         words: Arguments of the command line.
-        known: What the pipeline takes.
+        known: Parameters of the pipeline.
 
     Returns:
-        Values by name, only those the user gave.
+        The given values by name.
 
     Raises:
-        InvalidInput: A name is unknown (with a suggestion), comes twice, has no value or one of another type.
+        InvalidInput: A name is unknown (with a suggestion), is given twice, or has no value or one of another type.
     """
-    table = {one.name: one for one in known}
+    table = {parameter.name: parameter for parameter in known}
     values: dict[str, Any] = {}
     for name, text in _pairs(iter(words)):
         if name not in table:
@@ -109,25 +114,24 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
     return values
 
 
-def _pairs(words: Iterable[str]) -> Iterable[tuple[str, str]]:
-    waiting = iter(words)
-    for word in waiting:
+def _pairs(words: Iterator[str]) -> Iterator[tuple[str, str]]:
+    for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             require(word.startswith("--"), "a parameter is written name=value", "for example max_trials=6", word=word)
-            following = next(waiting, None)
+            following = next(words, None)
             require(following is not None, f"{word} is followed by its value", f"{name}=VALUE works too", word=word)
             text = following or ""
         yield name.removeprefix("--").replace("-", "_"), text
 
 
 def _descriptions(doc: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     last = ""
     for line in takewhile(lambda line: line.startswith("    "), doc.partition("Args:\n")[2].splitlines()):
         name, _, text = line.strip().partition(": ")
-        if line.startswith("     "):  # the sentence before goes on
-            found[last] += f" {line.strip()}"
+        if line.startswith("     "):  # continues the description above
+            descriptions[last] += f" {line.strip()}"
         else:
-            last, found[name] = name, text
-    return found
+            last, descriptions[name] = name, text
+    return descriptions

@@ -1,4 +1,4 @@
-"""What kfp-kubernetes adds to a compiled pipeline, for servers that know it (2.16; 2.0.5 fails on all but retries)."""
+"""Platform settings by kfp-kubernetes, for servers that know them (2.16; 2.0.5 fails on all but retries)."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from podium.errors import require
 
 POLICIES = ("Always", "IfNotPresent", "Never")
 SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
-"""Keys of the Secret that KFP's own store has, and the variables every S3 client reads."""
+"""Keys of the Secret of KFP's own store, and the variables that S3 clients read."""
 
 
 def configure(
@@ -23,9 +23,9 @@ def configure(
 
     Args:
         task: A ``kfp.dsl.PipelineTask``.
-        secret: Secret with the keys accesskey and secretkey, given to each step as its S3 identity.
-        timeout: Seconds after which Kubernetes ends a step's pod.
-        retries: How often a failed step is tried again; a launching step adopts the job it has left.
+        secret: Secret with the keys accesskey and secretkey, each step's S3 credentials.
+        timeout: Deadline of a step's pod in seconds.
+        retries: How often a failed step is retried; a retried step adopts the job it launched before.
         pull_policy: Always, IfNotPresent or Never.
         tolerations: Of each step's pod, as in [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}].
     """
@@ -36,14 +36,15 @@ def configure(
     if timeout:
         kubernetes.set_timeout(task, timeout)
     if retries:
-        # Three minutes at most between two tries: what made a step fail at night is often gone by then.
+        # Up to three minutes between retries, so that they outlast a short outage.
         task.set_retry(num_retries=retries, backoff_duration="10s", backoff_factor=2.0, backoff_max_duration="180s")
     if pull_policy:
         kubernetes.set_image_pull_policy(task, pull_policy)
-    for one in tolerations:
+    for toleration in tolerations:
         kubernetes.add_toleration(
-            task, key=one.get("key"), operator=one.get("operator", "Equal"), value=one.get("value"),
-            effect=one.get("effect"), toleration_seconds=one.get("tolerationSeconds"),
+            task, key=toleration.get("key"), operator=toleration.get("operator", "Equal"),
+            value=toleration.get("value"), effect=toleration.get("effect"),
+            toleration_seconds=toleration.get("tolerationSeconds"),
         )  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def read_settings(words: Sequence[str]) -> dict[str, Any]:
     """Read settings as ``name=value``.
 
     Raises:
-        InvalidInput: There is no such setting, or its value cannot be meant.
+        InvalidInput: There is no such setting, or its value breaks a rule.
     """
     from podium.kfp.parameters import parameters_of, read_parameters
 
@@ -60,14 +61,15 @@ def read_settings(words: Sequence[str]) -> dict[str, Any]:
         require(settings.get(name, 1) >= 1, f"{name} >= 1", **{name: settings.get(name)})
     policy = settings.get("pull_policy", "Always")
     require(policy in POLICIES, f"pull_policy is one of {', '.join(POLICIES)}", pull_policy=policy)
-    for one in settings.get("tolerations", []):
-        fits = isinstance(one, dict) and one.keys() <= {"key", "operator", "value", "effect", "tolerationSeconds"}
-        require(fits, "a toleration is an object of key, operator, value, effect, tolerationSeconds", toleration=one)
+    names = ("key", "operator", "value", "effect", "tolerationSeconds")
+    for toleration in settings.get("tolerations", []):
+        fits = isinstance(toleration, dict) and toleration.keys() <= set(names)
+        require(fits, f"a toleration is an object of {', '.join(names)}", toleration=toleration)
     return settings
 
 
 def configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
-    """Return the pipeline with the settings on each of its tasks; the pipeline itself is as before.
+    """Return a copy of the pipeline with the settings on each of its tasks.
 
     Args:
         pipeline: A ``kfp.dsl`` GraphComponent.

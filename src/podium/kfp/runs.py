@@ -1,4 +1,4 @@
-"""Runs: submit one and follow its tasks."""
+"""Submit a run to a server and follow its tasks."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,18 +7,18 @@ from typing import Any
 
 from podium.errors import Failed, PodiumError
 from podium.kfp.client import Server
-from podium.kfp.parameters import read_parameters
+from podium.kfp.parameters import read_parameters, with_defaults
 from podium.kfp.values import check_values, with_experiment_text
 from podium.kfp.versions import Version
 
 POLL = 2.0
-"""Seconds between looks: the server has no watch."""
+"""Seconds between polls: the server has no watch."""
 
 PATIENCE = 120.0
-"""Seconds a server may be away while a run is followed."""
+"""Seconds for which a server may be unavailable while a run is followed."""
 
 LATE = 10.0
-"""Seconds after a run's end in which its failed task may still be missing: 2.0.5 writes it later (observed)."""
+"""Seconds to wait after a run's end for its failed task, which 2.0.5 reports later (observed)."""
 
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -28,7 +28,7 @@ class Submitted:
     """A run that was started."""
 
     run_id: str
-    """The server's id; also the label pipeline/runid of its pods."""
+    """The server's id, also in the label pipeline/runid of its pods."""
 
     name: str
     """As shown in the UI."""
@@ -51,10 +51,10 @@ def submit(
     Args:
         server: The server.
         version: What to run.
-        words: Parameters as ``name=value``, checked against the version's own; an Experiment's file goes as text.
-        group: KFP experiment the run is listed under.
-        name: Display name; the pipeline's and the time's if None.
-        service_account: Account of the steps; the server's default if None.
+        words: Parameters as ``name=value``, checked against the version's own; an Experiment's file is sent as text.
+        group: KFP experiment that the run is listed under.
+        name: Display name; the pipeline's name and the time if None.
+        service_account: Service account of the steps; the server's default if None.
 
     Raises:
         InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline; nothing was started.
@@ -63,7 +63,7 @@ def submit(
     values = read_parameters(words, known)
     if version.ours:
         values = with_experiment_text(values)
-        check_values({**{one.name: one.default for one in known}, **values})
+        check_values(with_defaults(values, known))
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(
         f"run {version.pipeline}",
@@ -78,14 +78,14 @@ def submit(
     return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
 
 
-def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeout: float | None = None) -> str:
-    """Wait until a run is over and tell of each task's state as it changes.
+def follow(server: Server, run_id: str, report: Callable[[str, str], None], timeout: float | None = None) -> str:
+    """Wait for the end of a run and report each task's state as it changes.
 
     Args:
-        server: The server; it may go away for two minutes.
+        server: The server; it may be unavailable for two minutes.
         run_id: The run.
-        tell: Called with a task's name and its state.
-        timeout: Seconds; None waits as long as it takes.
+        report: Called with a task's name and its state.
+        timeout: Seconds; None waits without a limit.
 
     Returns:
         ``SUCCEEDED``.
@@ -105,37 +105,38 @@ def follow(server: Server, run_id: str, tell: Callable[[str, str], None], timeou
                 raise
             time.sleep(POLL)
             continue
-        cancelled = cancelled or _cancelled(run)  # 2.16.1 forgets it now and then (observed)
+        cancelled = cancelled or _cancelled(run)  # 2.16.1 does not always report it (observed)
         for task, state in tasks_of(run).items():
             if known.get(task) != state:
                 known[task] = state
-                tell(task, state)
+                report(task, state)
         if run.state in OVER:
             over = min(over, time.monotonic())
-            told = run.state == "SUCCEEDED" or "FAILED" in known.values() or cancelled
-            if told or time.monotonic() - over > LATE:
+            explained = run.state == "SUCCEEDED" or "FAILED" in known.values() or cancelled
+            if explained or time.monotonic() - over > LATE:
                 return _end(run, known, cancelled)
         elif time.monotonic() > end:
-            raise Failed(f"run {run_id} did not end within {timeout:g} s; it goes on", "look at it in the UI")
+            raise Failed(f"run {run_id} did not end within {timeout:g} s and is still running", "look at it in the UI")
         time.sleep(POLL)
 
 
 def tasks_of(run: Any) -> dict[str, str]:
-    """Return the state of each task a person wrote, by name: no drivers, no root."""
+    """Return the state of each of the pipeline's own tasks by name, without drivers and the root."""
     details = (run.run_details.task_details if run.run_details else None) or []
-    return {str(one.display_name): str(one.state) for one in details if one.state and _is_own(one)}
+    return {str(task.display_name): str(task.state) for task in details if task.state and _is_own(task)}
 
 
 def _is_own(task: Any) -> bool:
-    """Tell a task of the pipeline from drivers, executors and the workflow itself, whose pods start with its name."""
+    """Return whether a task is the pipeline's own: not a driver, an executor or the workflow itself."""
     name = task.display_name or ""
     machinery = name in ("", "root", "executor") or name.endswith("-driver")
-    return not machinery and not any((one.pod_name or "").startswith(f"{name}-") for one in task.child_tasks or [])
+    # The pods of the workflow's children begin with the workflow's name.
+    return not machinery and not any((child.pod_name or "").startswith(f"{name}-") for child in task.child_tasks or [])
 
 
 def _cancelled(run: Any) -> bool:
-    """Tell whether somebody ended the run: its final state is FAILED, only its history says so (observed)."""
-    return any(one.state in ("CANCELING", "CANCELED") for one in run.state_history or [])
+    """Return whether somebody cancelled the run: its final state is FAILED, only its history shows it (observed)."""
+    return any(status.state in ("CANCELING", "CANCELED") for status in run.state_history or [])
 
 
 def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:

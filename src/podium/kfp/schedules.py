@@ -1,8 +1,8 @@
-"""Schedules as code: recurring runs that follow small YAML files.
+"""Schedules as code: recurring runs described in small YAML files.
 
-A recurring run cannot be changed on the server, so a difference means delete and create. Every recurring run is
-pinned to a version: what the server calls "latest" is fixed at creation by 2.0.5, and loses its schedule on 2.16.1
-(a run every ten seconds; both observed). ``version: latest`` here means the newest one when `apply` runs.
+A recurring run cannot be changed on the server, so one that differs is deleted and created again. Every recurring run
+is pinned to a version: "latest" is resolved at creation by 2.0.5, and loses the schedule on 2.16.1 (a run every ten
+seconds; both observed). In a file, ``version: latest`` is the newest version at the time of `apply`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput, NotFound, require, suggestion
 from podium.kfp.client import Server
 from podium.kfp.cron import check
+from podium.kfp.parameters import with_defaults
 from podium.kfp.values import check_values, with_experiment_text
 from podium.kfp.versions import Version, choose, versions_of
 
@@ -22,10 +23,10 @@ LATEST = "latest"
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """What shall run when."""
+    """A pipeline, its parameters and when it runs."""
 
     name: str
-    """Names the recurring run; unique."""
+    """Name of the recurring run; unique."""
 
     pipeline: str
     """An uploaded pipeline."""
@@ -34,7 +35,7 @@ class Schedule:
     """Six fields, seconds first, UTC; or @daily and the like."""
 
     version: str = LATEST
-    """Name of a version, or latest: the newest one when applied."""
+    """Name of a version, or latest: the newest version when applied."""
 
     parameters: dict[str, Any] = field(default_factory=dict)
     """Pipeline parameters that differ from their defaults."""
@@ -43,50 +44,50 @@ class Schedule:
     """Runs of this schedule at a time, 1 to 10."""
 
     catchup: bool = False
-    """Whether times missed while paused are made up for."""
+    """Whether runs missed while paused are made up for."""
 
     enabled: bool = True
     """False creates it paused."""
 
     service_account: str = ""
-    """Account the runs are under; empty for the server's default."""
+    """Service account of the runs; empty for the server's default."""
 
     folder: Path = Path()
-    """Folder of the file, where the relative path of an Experiment begins; the file itself has no such field."""
+    """Folder of the file, the base of an Experiment's relative path; not a field of the file."""
 
     def __post_init__(self) -> None:
-        for one in written_fields():
-            kind = one.type if isinstance(one.type, type) else dict
-            value = getattr(self, one.name)
-            require(type(value) is kind, f"{one.name} is {kind.__name__}", **{one.name: value})
+        for known in written_fields():
+            kind = known.type if isinstance(known.type, type) else dict
+            value = getattr(self, known.name)
+            require(type(value) is kind, f"{known.name} is {kind.__name__}", **{known.name: value})
         require(bool(self.name), "name is not empty", name=self.name)
         check(self.cron)
         require(1 <= self.max_concurrency <= 10, "1 <= max_concurrency <= 10", max_concurrency=self.max_concurrency)
         literal = [value for value in self.parameters.values() if "[[" in str(value)]
-        law = "no parameter holds [[...]]: servers do not substitute it"
-        require(not literal, law, "let the step read the time itself", parameters=self.parameters)
+        rule = "no parameter holds [[...]]: servers do not substitute it"
+        require(not literal, rule, "let the step read the time itself", parameters=self.parameters)
 
 
 def written_fields() -> "list[Field[Any]]":
     """Return the fields that a file may set."""
-    return [one for one in fields(Schedule) if one.name != "folder"]
+    return [known for known in fields(Schedule) if known.name != "folder"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What apply would do about one schedule."""
+    """What apply does for a schedule."""
 
     schedule: Schedule
-    """What the file says."""
+    """As in the file."""
 
     version: Version
-    """The version it stands for now."""
+    """The version that the schedule's ``version`` resolves to now."""
 
     action: str
     """create, replace, resume, pause, or keep."""
 
     differences: tuple[str, ...] = ()
-    """What differs, as ``cron: 0 0 3 * * * -> 0 0 4 * * *``."""
+    """Fields that differ, as ``cron: 0 0 3 * * * -> 0 0 4 * * *``."""
 
     present: tuple[str, ...] = ()
     """Ids of the recurring runs of that name."""
@@ -96,9 +97,9 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
     """Read schedules from files, and from the *.yaml of directories.
 
     Raises:
-        InvalidInput: A file is no schedule, or two have one name; the message names the file.
+        InvalidInput: A file is not a schedule, or two schedules have the same name; the message names the file.
     """
-    found: dict[str, Schedule] = {}
+    loaded: dict[str, Schedule] = {}
     for path in paths:
         for file in sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]:
             try:
@@ -110,17 +111,19 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
             content = documents[0]
             schedules = content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]
             require(isinstance(schedules, list), f"{file}: schedules is a list", schedules=schedules)
-            for one in schedules:
-                schedule = _parse(file, one)
-                require(schedule.name not in found, f"{file}: every schedule has a name of its own", name=schedule.name)
-                found[schedule.name] = schedule
-    require(bool(found), "there is a schedule", "see docs/cluster.md for one", paths=[str(path) for path in paths])
-    return list(found.values())
+            for item in schedules:
+                schedule = _parse(file, item)
+                unique = schedule.name not in loaded
+                require(unique, f"{file}: every schedule has a name of its own", name=schedule.name)
+                loaded[schedule.name] = schedule
+    if not loaded:
+        raise InvalidInput(f"no schedule in {', '.join(map(str, paths))}", "see docs/cluster.md for an example")
+    return list(loaded.values())
 
 
 def _parse(file: Path, content: Any) -> Schedule:
     require(isinstance(content, dict), f"{file} holds a schedule: name, pipeline, cron …", content=content)
-    known = [one.name for one in written_fields()]
+    known = [field.name for field in written_fields()]
     for name in content:
         require(name in known, f"{file}: a schedule's field is known", suggestion(str(name), known), field=name)
     missing = {"name", "pipeline", "cron"} - set(content)
@@ -136,7 +139,7 @@ def present(server: Server) -> list[Any]:
     listed = server.pages(
         "list schedules", server.client.list_recurring_runs, "recurring_runs", namespace=server.namespace
     )
-    return sorted(listed, key=lambda one: (str(one.display_name), one.created_at))
+    return sorted(listed, key=lambda run: (str(run.display_name), run.created_at))
 
 
 def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
@@ -144,25 +147,28 @@ def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
 
     Raises:
         NotFound: A pipeline or version is not on the server.
-        InvalidInput: A parameter is not one of the version's.
+        InvalidInput: The version does not take a parameter, or its value breaks a rule.
     """
     listed = present(server)
-    return [_compare(server, one, [run for run in listed if run.display_name == one.name]) for one in schedules]
+    return [
+        _compare(server, schedule, [run for run in listed if run.display_name == schedule.name])
+        for schedule in schedules
+    ]
 
 
 def _checked(schedule: Schedule, version: Version) -> Schedule:
-    """Return the schedule with its parameters as the version takes them."""
-    known = {one.name: one for one in version.parameters()}
+    """Check a schedule's parameters against the version; return the schedule with an Experiment's file as text."""
+    known = {parameter.name: parameter for parameter in version.parameters()}
     for name, value in schedule.parameters.items():
-        law = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
-        require(name in known, law, suggestion(name, known), parameter=name)
+        rule = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
+        require(name in known, rule, suggestion(name, known), parameter=name)
         fits = type(value) is known[name].type or (known[name].type is float and type(value) is int)
         require(fits, f"{schedule.name}: {name} is {known[name].type.__name__}", **{name: value})
     if not version.ours:
         return schedule
     try:
         parameters = with_experiment_text(schedule.parameters, schedule.folder)
-        check_values({**{one.name: one.default for one in known.values()}, **parameters})
+        check_values(with_defaults(parameters, known.values()))
     except InvalidInput as error:
         raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error
     return replace(schedule, parameters=parameters)
@@ -171,27 +177,27 @@ def _checked(schedule: Schedule, version: Version) -> Schedule:
 def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
     version = choose(server, schedule.pipeline, None if schedule.version == LATEST else schedule.version)
     schedule = _checked(schedule, version)
-    ids = tuple(str(one.recurring_run_id) for one in runs)
+    ids = tuple(str(run.recurring_run_id) for run in runs)
     if not runs:
         return Change(schedule=schedule, version=version, action="create")
-    wanted, there = _wanted(schedule, version), settings_of(runs[-1])
-    different = [key for key, value in wanted.items() if there[key] != value]
+    wanted, actual = _wanted(schedule, version), settings_of(runs[-1])
+    different = [key for key, value in wanted.items() if actual[key] != value]
     if "version" in different:
-        names = {one.id: one.name for one in versions_of(server, version.pipeline)}
-        there["version"], wanted["version"] = names.get(there["version"], "of another pipeline"), version.name
-    differences = tuple(f"{key}: {_brief(there[key])} -> {_brief(wanted[key])}" for key in different)
+        names = {known.id: known.name for known in versions_of(server, version.pipeline)}
+        actual["version"], wanted["version"] = names.get(actual["version"], "of another pipeline"), version.name
+    differences = tuple(f"{key}: {_brief(actual[key])} -> {_brief(wanted[key])}" for key in different)
     if len(runs) > 1:
         differences = (f"{len(runs)} schedules have this name", *differences)
-    only_state = len(runs) == 1 and all(one.startswith("enabled:") for one in differences)
+    only_state = len(runs) == 1 and different == ["enabled"]
     action = "keep" if not differences else ("resume" if schedule.enabled else "pause") if only_state else "replace"
     return Change(schedule=schedule, version=version, action=action, differences=differences, present=ids)
 
 
 def _brief(value: Any) -> str:
-    """Write a value for a list of differences; of an Experiment's text its first words and its length."""
+    """Shorten a value for a list of differences: of an Experiment's text, its beginning and its length."""
     if not isinstance(value, dict):
         return str(value)
-    texts = {name: str(one) for name, one in value.items()}
+    texts = {name: str(item) for name, item in value.items()}
     long = {name: f"{text[:40]}… ({len(text)} characters)" for name, text in texts.items() if len(text) > 80}
     return str({**value, **long})
 
@@ -204,13 +210,13 @@ def _wanted(schedule: Schedule, version: Version) -> dict[str, Any]:
         "max_concurrency": schedule.max_concurrency,
         "catchup": schedule.catchup,
         "enabled": schedule.enabled,
-        # The server writes its default where none was given (observed): only a named one is compared.
+        # The server fills in its default where none was given (observed), so only a named account is compared.
         **({"service_account": schedule.service_account} if schedule.service_account else {}),
     }
 
 
 def settings_of(run: Any) -> dict[str, Any]:
-    """Return what a recurring run is set to, under the names a schedule uses."""
+    """Return a recurring run's settings by the names of a schedule's fields."""
     cron = run.trigger.cron_schedule.cron if run.trigger and run.trigger.cron_schedule else None
     reference = run.pipeline_version_reference
     return {
@@ -231,8 +237,8 @@ def apply(server: Server, change: Change, group: str) -> None:
         switch(server, change.present[-1], on=change.action == "resume")
     if change.action not in ("create", "replace"):
         return
-    for one in change.present:
-        remove(server, one)
+    for recurring_run_id in change.present:
+        remove(server, recurring_run_id)
     server.call(
         f"create schedule {schedule.name}",
         client.create_recurring_run,
@@ -251,17 +257,16 @@ def apply(server: Server, change: Change, group: str) -> None:
 
 
 def find(server: Server, name: str) -> list[str]:
-    """Return the ids of the recurring runs of a name.
+    """Return the ids of the recurring runs with this name.
 
     Raises:
-        NotFound: There is none.
+        NotFound: There are none.
     """
     listed = present(server)
-    ids = [str(one.recurring_run_id) for one in listed if one.display_name == name]
+    ids = [str(run.recurring_run_id) for run in listed if run.display_name == name]
     if not ids:
-        raise NotFound(
-            f"the server has no schedule {name!r}", suggestion(name, [str(one.display_name) for one in listed])
-        )
+        names = [str(run.display_name) for run in listed]
+        raise NotFound(f"the server has no schedule {name!r}", suggestion(name, names))
     return ids
 
 

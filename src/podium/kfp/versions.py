@@ -1,8 +1,9 @@
-"""Pipelines and their versions: a new version only when the content changed."""
+"""Pipelines and their versions on a server; equal content is not uploaded twice."""
 
 import json
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -32,55 +33,68 @@ class Version:
     """Name of the pipeline."""
 
     pipeline_id: str
-    """The server's id of it."""
+    """The server's id for it."""
 
     name: str
     """Name of the version."""
 
     id: str
-    """The server's id of it."""
+    """The server's id for it."""
 
     created: str
-    """When, as the server says; whole seconds."""
+    """The server's creation time, in whole seconds."""
 
     digest: str
-    """Of the content: equal content, equal digest."""
+    """Digest of the content."""
 
     spec: dict[str, Any]
-    """The pipeline spec, or ``{pipeline_spec, platform_spec}``."""
+    """As the server returns it: the pipeline spec, or ``{pipeline_spec, platform_spec}``."""
 
     new: bool = False
-    """Whether this upload made it."""
+    """Whether this upload created it."""
 
     @property
     def ours(self) -> bool:
-        """Whether podium compiled it: another pipeline may mean anything by a parameter's name."""
-        return self.spec.get("pipeline_spec", self.spec)["pipelineInfo"].get("name") in PIPELINES
+        """Whether it is one of podium's pipelines; another one may mean something else by a parameter's name."""
+        return _is_ours(pipeline_spec(self.spec))
 
     def parameters(self) -> list[Parameter]:
-        """Return the parameters the pipeline takes."""
-        spec = self.spec.get("pipeline_spec", self.spec)
-        inputs = spec["root"].get("inputDefinitions", {}).get("parameters", {})
+        """Return the pipeline's parameters."""
         return [
             Parameter(
                 name=name,
-                type=TYPES.get(one["parameterType"], str),
-                default=one.get("defaultValue"),
-                description=one.get("description", ""),
+                type=TYPES.get(definition["parameterType"], str),
+                default=definition.get("defaultValue"),
+                description=definition.get("description", ""),
             )
-            for name, one in inputs.items()
+            for name, definition in _inputs(pipeline_spec(self.spec)).items()
         ]
 
 
+def pipeline_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the pipeline spec of what a server returns, which may hold a platform spec too."""
+    inner: Mapping[str, Any] = spec.get("pipeline_spec", spec)
+    return inner
+
+
+def _is_ours(spec: Mapping[str, Any]) -> bool:
+    return spec["pipelineInfo"].get("name") in PIPELINES
+
+
+def _inputs(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {}))
+
+
 def read_spec(text: str) -> dict[str, Any]:
-    """Parse compiled YAML into what the server will show of it.
+    """Parse compiled YAML into the form in which the server returns it.
 
     Raises:
-        InvalidInput: It is no compiled KFP v2 pipeline.
+        InvalidInput: It is not a compiled KFP v2 pipeline.
     """
     hint = "make one with `podium compile`"
-    documents = [one for one in load_yaml(text, "the compiled pipeline") if one]
-    fits = bool(documents) and all(isinstance(one, dict) for one in documents) and "pipelineInfo" in documents[0]
+    documents = [document for document in load_yaml(text, "the compiled pipeline") if document]
+    mappings = all(isinstance(document, dict) for document in documents)
+    fits = bool(documents) and mappings and "pipelineInfo" in documents[0]
     require(fits, "the file is a compiled KFP v2 pipeline", hint, documents=len(documents))
     if len(documents) == 1:
         return dict(documents[0])
@@ -88,44 +102,44 @@ def read_spec(text: str) -> dict[str, Any]:
 
 
 def digest_of(spec: Any) -> str:
-    """Hash a spec by its meaning: the server stores other bytes than were sent, and 1.0 comes back as 1 (observed)."""
+    """Hash a spec by its content: the server reorders the bytes and returns 1 for 1.0 (observed)."""
     return sha256(json.dumps(_whole(spec), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _whole(value: Any) -> Any:
     """Return the value with every whole float as an int."""
     if isinstance(value, dict):
-        return {key: _whole(one) for key, one in value.items()}
+        return {key: _whole(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_whole(one) for one in value]
+        return [_whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def find_pipeline(server: Server, name: str) -> str | None:
     """Return a pipeline's id by its name, or None."""
     wanted = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
-    found = server.pages(
+    pipelines = server.pages(
         f"look for pipeline {name}",
         server.client.list_pipelines,
         "pipelines",
         namespace=server.namespace,
         filter=wanted,
     )
-    return next((str(one.pipeline_id) for one in found if one.display_name == name), None)
+    return next((str(pipeline.pipeline_id) for pipeline in pipelines if pipeline.display_name == name), None)
 
 
 def versions_of(server: Server, pipeline: str) -> list[Version]:
     """Return a pipeline's versions, newest first.
 
     Raises:
-        NotFound: There is no such pipeline; the hint names those there are.
+        NotFound: There is no such pipeline; the hint lists those that exist.
     """
     for name in (pipeline, pipeline.replace("_", "-")):
         pipeline_id = find_pipeline(server, name)
         if pipeline_id:
             return _versions(server, name, pipeline_id)
     listed = server.pages("list pipelines", server.client.list_pipelines, "pipelines", namespace=server.namespace)
-    names = [str(one.display_name) for one in listed]
+    names = [str(known.display_name) for known in listed]
     hint = suggestion(pipeline, names) if names else "upload it first: podium upload"
     raise NotFound(f"the server has no pipeline {pipeline!r}", hint)
 
@@ -137,41 +151,41 @@ def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[Version]:
         "pipeline_versions",
         pipeline_id=pipeline_id,
     )
-    found = [_version(pipeline, pipeline_id, one) for one in listed]
-    # Two uploads within a second have the same time: the number in the name decides.
-    return sorted(found, key=lambda one: (one.created, _number(one.name)), reverse=True)
+    versions = [_version(pipeline, pipeline_id, version) for version in listed]
+    # Two uploads within a second have the same time; the number in the name orders them.
+    return sorted(versions, key=lambda version: (version.created, _number(version.name)), reverse=True)
 
 
-def _version(pipeline: str, pipeline_id: str, one: Any, *, new: bool = False) -> Version:
+def _version(pipeline: str, pipeline_id: str, version: Any, *, new: bool = False) -> Version:
     return Version(
         pipeline=pipeline,
         pipeline_id=pipeline_id,
-        name=str(one.display_name),
-        id=str(one.pipeline_version_id),
-        created=one.created_at.isoformat() if one.created_at else "",
-        digest=digest_of(one.pipeline_spec),
-        spec=dict(one.pipeline_spec or {}),
+        name=str(version.display_name),
+        id=str(version.pipeline_version_id),
+        created=version.created_at.isoformat() if version.created_at else "",
+        digest=digest_of(version.pipeline_spec),
+        spec=dict(version.pipeline_spec or {}),
         new=new,
     )
 
 
 def _number(name: str) -> int:
-    found = re.match(r"v(\d+)-", name)
-    return int(found[1]) if found else 0
+    match = re.match(r"v(\d+)-", name)
+    return int(match[1]) if match else 0
 
 
 def choose(server: Server, pipeline: str, version: str | None) -> Version:
-    """Return a version by its name, the newest one if None.
+    """Return a version by its name; None is the newest version.
 
     Raises:
         NotFound: There is no such pipeline or version.
     """
-    found = versions_of(server, pipeline)
-    names = [one.name for one in found]
-    if not found or (version is not None and version not in names):
+    versions = versions_of(server, pipeline)
+    names = [known.name for known in versions]
+    if not versions or (version is not None and version not in names):
         what = f"no version {version!r}" if version else "no version"
         raise NotFound(f"pipeline {pipeline} has {what}", suggestion(version or "", names) if names else None)
-    return found[0] if version is None else found[names.index(version)]
+    return versions[0] if version is None else versions[names.index(version)]
 
 
 def upload(server: Server, text: str, name: str | None = None, description: str = "") -> Version:
@@ -184,20 +198,20 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
         description: Shown in the UI with a new version.
 
     Returns:
-        The version, with new=False if it was there already.
+        The version, with new=False if it existed before.
 
     Raises:
-        InvalidInput: The text is no compiled pipeline, or the server refuses it.
+        InvalidInput: The text is not a compiled pipeline, or the server refuses it.
     """
     spec = read_spec(text)
-    pipeline = name or str(spec.get("pipeline_spec", spec)["pipelineInfo"]["name"])
+    pipeline = name or str(pipeline_spec(spec)["pipelineInfo"]["name"])
     _check_defaults(spec)
     pipeline_id = find_pipeline(server, pipeline) or _make(server, pipeline)
     present = _versions(server, pipeline, pipeline_id)
     digest = digest_of(spec)
     if present and present[0].digest == digest:
         return present[0]
-    version = f"v{max((_number(one.name) for one in present), default=0) + 1}-{digest[:8]}"
+    version = f"v{max((_number(earlier.name) for earlier in present), default=0) + 1}-{digest[:8]}"
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "pipeline.yaml")
         file.write_text(text)
@@ -210,19 +224,19 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
                 pipeline_id=pipeline_id,
                 description=description,
             )
-        except Conflict:  # somebody uploaded the same content in this moment
+        except Conflict:  # somebody else uploaded the same content at the same time
             return choose(server, pipeline, version)
     return _version(pipeline, pipeline_id, made, new=True)
 
 
 def _check_defaults(spec: dict[str, Any]) -> None:
-    """Refuse a file's path as the default of our pipeline's Experiment: no step's pod has the file."""
-    parameters = spec.get("pipeline_spec", spec).get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    values = {name: one.get("defaultValue") for name, one in parameters.items()}
-    if spec.get("pipeline_spec", spec)["pipelineInfo"].get("name") in PIPELINES:
+    """Refuse a file's path as the default of our pipeline's Experiment: the step's pod does not have the file."""
+    pipeline = pipeline_spec(spec)
+    values = {name: definition.get("defaultValue") for name, definition in _inputs(pipeline).items()}
+    if _is_ours(pipeline):
         hint = "compile it again: podium compile puts the text of the file into the pipeline"
-        carried = with_experiment_text(values) == values
-        require(carried, "experiment is a bundled name or text", hint, experiment=values.get("experiment"))
+        unchanged = with_experiment_text(values) == values
+        require(unchanged, "experiment is a bundled name or text", hint, experiment=values.get("experiment"))
 
 
 def _make(server: Server, pipeline: str) -> str:

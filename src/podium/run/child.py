@@ -1,8 +1,8 @@
-"""The child of `podium run`: a pipeline through kfp.local, told as events.
+"""The child process of `podium run`: runs a pipeline with kfp.local and reports events.
 
-kfp.local keeps its configuration in the process, writes to the root logger and prints what its steps print, so it
-gets a process of its own: ``python -m podium.run.child``. It reads one JSON object from the first line of stdin,
-ends when stdin does, and writes one JSON object a line to stdout::
+kfp.local keeps its configuration in the process, writes to the root logger and prints its steps' output, so it gets a
+process of its own: ``python -m podium.run.child``. The child reads a JSON object from the first line of stdin, ends
+when stdin is closed, and writes JSON lines to stdout::
 
     {"event": "steps", "steps": {"prepare-data": "Prepare the data", …}}
     {"event": "start" | "success" | "cached", "step": "prepare-data"}
@@ -27,19 +27,19 @@ from typing import Any, TextIO, cast
 
 from podium.errors import InvalidInput, PodiumError
 
-# What kfp.local 2.17 logs, less its colours (kfp: local/task_dispatcher.py, local/orchestrator/task_executor.py).
+# What kfp.local 2.17 logs, without its colors (kfp: local/task_dispatcher.py, local/orchestrator/task_executor.py).
 _STARTED = re.compile(r"Executing task '([\w-]+)'")
 _ENDED = re.compile(r"Task '([\w-]+)' finished with status (SUCCESS|FAILURE)")
 _CACHED = re.compile(r"Task ([\w-]+) cache hit")
-_COLOUR = re.compile(r"\x1b\[\d*m")
+_COLOR = re.compile(r"\x1b\[\d*m")
 
 
 class Stopped(BaseException):
     """The run was cancelled between two steps."""
 
 
-class Teller:
-    """Turns what kfp.local prints and logs into events and log files."""
+class Reporter:
+    """Turns kfp.local's output and log records into events and log files."""
 
     def __init__(self, logs: Path, events: TextIO) -> None:
         self.logs = logs
@@ -49,45 +49,45 @@ class Teller:
         self.stopping = False
         self.rest = ""
 
-    def tell(self, event: str, **more: Any) -> None:
-        """Write an event; where nobody listens any more the run is ending already."""
+    def report(self, event: str, **more: Any) -> None:
+        """Write an event. A broken pipe is ignored: the caller is gone and the run is ending."""
         with suppress(BrokenPipeError):
             self.events.write(json.dumps({"event": event, **more}) + "\n")  # kfp.local replaces print
             self.events.flush()
 
     def stop(self, *_: Any) -> None:
-        """Take a SIGTERM. The running step got it too: it cleans up, ends, and kfp.local reports its failure."""
+        """Handle SIGTERM. A running step got it too: it cleans up, ends, and kfp.local reports its failure."""
         self.stopping = True
         if self.step is None:
             raise Stopped
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Read a record of the root logger; it belongs to kfp.log alone."""
-        text = _COLOUR.sub("", record.getMessage())
+        """Report a record of the root logger and write it to kfp.log only."""
+        text = _COLOR.sub("", record.getMessage())
         if started := _STARTED.match(text):
             if self.stopping:
                 raise Stopped
             self.step = started[1]
-            self.tell("start", step=self.step)
+            self.report("start", step=self.step)
         elif ended := _ENDED.match(text):
             self.step = None
-            self.tell(ended[2].lower(), step=ended[1], **({} if ended[2] == "SUCCESS" else {"code": self.code}))
+            self.report(ended[2].lower(), step=ended[1], **({} if ended[2] == "SUCCESS" else {"code": self.code}))
         elif cached := _CACHED.match(text):
-            self.tell("cached", step=cached[1])
+            self.report("cached", step=cached[1])
         self._log("kfp", text)
         return False
 
     def write(self, text: str) -> int:
-        """Take a piece of a step's output: kfp.local indents each piece by four blanks."""
+        """Take a piece of a step's output, which kfp.local indents by four spaces."""
         *lines, self.rest = (self.rest + text).split("\n")
         for line in (line.removeprefix("    ").rstrip("\r") for line in lines):
             self._log(self.step or "kfp", line)
             if self.step and line:
-                self.tell("line", step=self.step, text=line)
+                self.report("line", step=self.step, text=line)
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits: lines are written as they end."""
+        """Do nothing: each line is written as it ends."""
 
     def _log(self, name: str, line: str) -> None:
         with (self.logs / f"{name}.log").open("a", encoding="utf-8") as file:
@@ -98,33 +98,33 @@ def main() -> int:
     """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was refused."""
     line = sys.stdin.readline()
     if not line:
-        return 1  # the caller was killed before it could say anything
+        return 1  # the caller was killed before it wrote anything
     order = json.loads(line)
     directory = Path(order["directory"])
     threading.Thread(target=_end_with_caller, args=(os.dup(0),), daemon=True).start()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
-        os.dup2(2, 1)  # what a library writes past sys.stdout must not look like an event
-        teller = Teller(directory / "logs", events)
+        os.dup2(2, 1)  # a library that bypasses sys.stdout must not write among the events
+        reporter = Reporter(directory / "logs", events)
         try:
-            _run(order, directory, teller)
+            _run(order, directory, reporter)
         except PodiumError as error:
-            teller.tell("refused", message=error.message, hint=error.hint)
+            reporter.report("refused", message=error.message, hint=error.hint)
             return error.exit_code
-        except (RuntimeError, Stopped) as error:  # RuntimeError is kfp.local's way to say that a step failed
+        except (RuntimeError, Stopped) as error:  # kfp.local raises RuntimeError when a step failed
             logging.info(f"{type(error).__name__}: {error}")
             return 1
     return 0
 
 
 def _end_with_caller(stdin: int) -> None:
-    """Stop the whole process group when the caller's end of our stdin closes, however the caller ended."""
+    """Stop the process group when stdin closes, however the caller ended."""
     os.read(stdin, 1)
     os.killpg(0, signal.SIGTERM)
 
 
-def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
-    from podium.kfp.parameters import parameters_of, read_parameters
+def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
+    from podium.kfp.parameters import parameters_of, read_parameters, with_defaults
     from podium.kfp.values import with_experiment_text
     from podium.pipelines import load
     from podium.run.checks import check_here
@@ -134,30 +134,30 @@ def _run(order: dict[str, Any], directory: Path, teller: Teller) -> None:
     given = with_experiment_text(read_parameters(order["words"], known))
     values = {**given, **{name: given.get(name) or default for name, default in order["defaults"].items()}}
     values["storage"] = from_here(values["storage"])
-    check_here({**{one.name: one.default for one in known}, **values})
+    check_here(with_defaults(values, known))
     try:
-        directory.mkdir(mode=0o700, parents=True)  # for the owner alone, as the objects of its cluster are
-        teller.logs.mkdir()
+        directory.mkdir(mode=0o700, parents=True)  # only for the owner, like the objects of its cluster
+        reporter.logs.mkdir()
     except OSError as error:
         raise InvalidInput(
-            f"{teller.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
+            f"{reporter.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
         ) from None
-    teller.tell("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
+    reporter.report("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
     _configure(directory, Path(order["cache"]))
-    _keep_exit_codes(teller)
+    _keep_exit_codes(reporter)
     root = logging.getLogger()
     root.setLevel(logging.INFO)
-    root.addFilter(teller.filter)
-    with (teller.logs / "kfp.log").open("a") as noise, redirect_stdout(cast(TextIO, teller)):
+    root.addFilter(reporter.filter)
+    with (reporter.logs / "kfp.log").open("a") as noise, redirect_stdout(cast(TextIO, reporter)):
         os.dup2(noise.fileno(), 1)
         os.dup2(noise.fileno(), 2)
-        # Until here a SIGTERM kills: there is nothing to clean up, and the imports alone take seconds.
-        signal.signal(signal.SIGTERM, teller.stop)
+        # Before this, SIGTERM kills: there is nothing to clean up yet, and the imports take seconds.
+        signal.signal(signal.SIGTERM, reporter.stop)
         pipeline(**values)
 
 
 def from_here(storage: str) -> str:
-    """Make a relative directory absolute: every job has a working directory of its own. URLs stay as they are."""
+    """Make a relative directory absolute: every job has its own working directory. URLs are not changed."""
     from podium.storage import is_slip
 
     return storage if not storage or "://" in storage or is_slip(storage) else str(Path(storage).absolute())
@@ -182,15 +182,15 @@ def _configure(directory: Path, cache: Path) -> None:
     )
 
 
-def _keep_exit_codes(teller: Teller) -> None:
-    """Let the teller know how a step's process ended: kfp.local says only that it failed."""
+def _keep_exit_codes(reporter: Reporter) -> None:
+    """Let the reporter know how a step's process ended: kfp.local says only that it failed."""
     from kfp.local import subprocess_task_handler as handler
 
     run = handler.run_local_subprocess
 
     def keeping(*arguments: Any, **more: Any) -> int:
-        teller.code = run(*arguments, **more)
-        return teller.code
+        reporter.code = run(*arguments, **more)
+        return reporter.code
 
     handler.run_local_subprocess = keeping
 

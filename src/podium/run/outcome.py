@@ -1,4 +1,4 @@
-"""What a finished run came to: the leaderboard, the champion and where everything lies."""
+"""The outcome of a finished run: leaderboard, champion, and paths of model, report and run."""
 
 import os
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from podium.storage import path_of
 
 
 def outcome_of(run: Run) -> dict[str, Any]:
-    """Collect what the steps of a run wrote, and put the report into its directory.
+    """Collect the results of a run's steps, and copy the report into the run's directory.
 
     Raises:
-        PodiumError: The run has not come so far.
+        PodiumError: The run has not got that far.
     """
     evaluation = read_json(_artifact(run, "evaluate", "evaluation"))
     decision = read_json(_artifact(run, "promote-best", "decision"))
@@ -38,37 +38,38 @@ def outcome_of(run: Run) -> dict[str, Any]:
 
 
 def show(outcome: Mapping[str, Any]) -> str:
-    """Write an outcome for a person."""
+    """Format an outcome as text."""
     sweep, decision = outcome["sweep"], outcome["decision"]
     parts = [_leaderboard(sweep)] if sweep else []
-    parts += [_candidates(outcome), _verdict(outcome, decision), _places(outcome, decision)]
+    parts += [_candidates(outcome), _verdict(outcome, decision), _paths(outcome, decision)]
     return "\n\n".join(parts)
 
 
 def _artifact(run: Run, step: str, name: str) -> Path:
-    found = sorted(run.directory.glob(f"artifacts/*/{step}/{name}"))
-    if not found:
+    files = sorted(run.directory.glob(f"artifacts/*/{step}/{name}"))
+    if not files:
         raise PodiumError(f"step {step} of run {run.id} left no {name}", f"see {run.log(step)}")
-    return found[-1]
+    return files[-1]
 
 
 def _leaderboard(sweep: Mapping[str, Any]) -> str:
-    names = [one["name"] for one in sweep["parameters"]]
+    names = [parameter["name"] for parameter in sweep["parameters"]]
     head = ["", "trial", sweep["objective"]["metric"], *names, "seconds", "state"]
     rows = [head]
-    for place, trial in enumerate(sweep["trials"], 1):
+    for rank, trial in enumerate(sweep["trials"], 1):
         value = "–" if trial["value"] is None else f"{trial['value']:.4f}"
         seconds = "–" if trial["seconds"] is None else f"{trial['seconds']:.1f}"
         values = [brief(trial["parameters"][name]) for name in names]
-        rows.append([str(place), trial["name"], value, *values, seconds, trial["state"].lower()])
+        rows.append([str(rank), trial["name"], value, *values, seconds, trial["state"].lower()])
     return f"Leaderboard of {sweep['algorithm']} search\n{_columns(rows)}"
 
 
 def _candidates(outcome: Mapping[str, Any]) -> str:
     rows = [["candidate", "validation", "epochs"]]
-    for one in outcome["candidates"]:
-        rows.append([f"{one['kind']} {one['name']}", f"{one['validation']['accuracy']:.4f}", str(len(one["epochs"]))])
-    return f"Candidates, chosen between by validation\n{_columns(rows)}"
+    for candidate in outcome["candidates"]:
+        accuracy = candidate["validation"]["accuracy"]
+        rows.append([f"{candidate['kind']} {candidate['name']}", f"{accuracy:.4f}", str(len(candidate["epochs"]))])
+    return f"Candidates by validation accuracy\n{_columns(rows)}"
 
 
 def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
@@ -81,7 +82,7 @@ def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     return "\n".join([head, *(f"  {reason}" for reason in decision["reasons"])])
 
 
-def _places(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
+def _paths(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     store = outcome["storage"]
     store = path_of(store) if store.startswith("file://") else store
     model = f"{relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
@@ -90,12 +91,12 @@ def _places(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
 
 
 def relative(path: str) -> str:
-    """Shorten a path below the working directory; leave URLs and other paths alone."""
+    """Make a path below the working directory relative to it; return URLs and other paths unchanged."""
     here = os.getcwd() + os.sep
     return path.removeprefix(here)
 
 
 def _columns(rows: list[list[str]]) -> str:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(f"  {line.rstrip()}" for line in lines)

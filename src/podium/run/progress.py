@@ -1,4 +1,4 @@
-"""What a person sees while a pipeline runs: a live table on a terminal, plain lines everywhere else."""
+"""Progress of a pipeline run: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 LINES = 8
-"""How many of the running step's last lines a terminal shows."""
+"""Number of the running step's last lines shown on a terminal."""
 
 MARKS = {
     "pending": "[dim]·[/]", "running": "[cyan]▸[/]", "succeeded": "[green]✓[/]", "cached": "[green]✓[/]",
@@ -26,7 +26,7 @@ MARKS = {
 
 @contextmanager
 def progress() -> Iterator[Watcher]:
-    """Give a watcher that shows a run on stderr."""
+    """Provide a watcher that shows a run on stderr."""
     if not sys.stderr.isatty():
         yield _print
         return
@@ -44,8 +44,10 @@ def _print(run: Run, name: str, said: str) -> None:
     elif step is None:
         echo(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}", err=True)
     elif not said:
-        place = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
-        echo(f"{place} {step.title}" + ("" if step.state == "running" else f": {step.state}, {_clock(step)}"), err=True)
+        number = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
+        echo(
+            f"{number} {step.title}" + ("" if step.state == "running" else f": {step.state}, {_clock(step)}"), err=True
+        )
 
 
 def _clock(step: StepRecord) -> str:
@@ -56,14 +58,14 @@ def _clock(step: StepRecord) -> str:
 
 
 class View:
-    """The table rich asks for several times a second: it is drawn anew from the run each time."""
+    """A live table of a run, which rich redraws several times a second."""
 
     def __init__(self) -> None:
         self.run: Run | None = None
         self.said: dict[str, list[str]] = {}
 
     def update(self, run: Run, name: str, said: str) -> None:
-        """Take a change."""
+        """Record a change."""
         self.run = run
         if said.startswith(SAID):
             self.said.setdefault(name, []).append(said.removeprefix(SAID))
@@ -78,7 +80,7 @@ class View:
         table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
         clocks = max((len(_clock(step)) for step in run.steps.values()), default=0)
         table.add_column(width=1)
-        # Rich narrows all columns alike where one does not fit: the text gets what the mark and the time leave.
+        # Rich narrows all columns equally if one does not fit, so the text's width is what mark and time leave.
         table.add_column(overflow="ellipsis", no_wrap=True, max_width=max(1, width - clocks - 5))
         table.add_column(justify="right", no_wrap=True)
         for name, step in run.steps.items():

@@ -1,11 +1,11 @@
 """`podium run`: a pipeline on this machine, start to end, in one directory.
 
-The pipeline itself runs in a child process in a session of its own (``podium.run.child``), so that stopping a
-run means signalling one process group. Everything lies under ``<home>/runs/<run id>/``::
+The pipeline itself runs in a child process in its own session (``podium.run.child``), so that one signal to its
+process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``::
 
-    run.json        what was asked for, the state and time of each step
-    logs/           one file a step, all it printed
-    artifacts/      what kfp.local handed from step to step
+    run.json        parameters, and the state and time of each step
+    logs/           one file per step with all its output
+    artifacts/      inputs and outputs of the steps, kept by kfp.local
     cluster/        the local cluster: jobs, experiments, trials and their logs
     report.html     the whole run as one page
 """
@@ -37,10 +37,10 @@ PATIENCE = 40
 
 @dataclass(kw_only=True)
 class StepRecord:
-    """One step of a run as it goes."""
+    """A step of a run."""
 
     title: str
-    """What a person calls it."""
+    """Display name."""
 
     state: str = "pending"
     """pending, running, succeeded, cached, failed or stopped."""
@@ -49,24 +49,24 @@ class StepRecord:
     """Seconds since the epoch."""
 
     seconds: float | None = None
-    """How long it took."""
+    """Duration."""
 
     exit_code: int | None = None
-    """Of its process, if it failed."""
+    """Exit code of its process, if it failed."""
 
 
 @dataclass(kw_only=True)
 class Run:
-    """A run as it goes: what run.json holds."""
+    """A run, as in run.json."""
 
     id: str
-    """Names the run's directory and is part of what its jobs are called."""
+    """Name of the run's directory, and part of its jobs' names."""
 
     pipeline: str
     """Name of the pipeline."""
 
     directory: Path
-    """Holds everything of the run."""
+    """Everything of the run."""
 
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters that differ from the pipeline's defaults."""
@@ -78,10 +78,10 @@ class Run:
     """running, succeeded, failed or stopped."""
 
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    """When the run began."""
+    """Start time."""
 
     def log(self, step: str) -> Path:
-        """Return the file that holds all a step printed."""
+        """Return the file with a step's output."""
         return self.directory / "logs" / f"{step}.log"
 
     def save(self) -> None:
@@ -101,13 +101,13 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
     Args:
         pipeline: Its name.
         words: Parameters as ``name=value``.
-        settings: Where runs and models lie.
-        watcher: Told of every change.
+        settings: Directories of runs and models.
+        watcher: Called on every change.
 
     Raises:
-        InvalidInput: Unknown pipeline or parameter; nothing was made.
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
         Failed: A step failed; the message holds its error and the hint names its log.
-        KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP came; everything was stopped. Its notes say what can be resumed.
+        KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived and everything was stopped. Its notes say how to resume.
     """
     run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
     run.directory = settings.runs / run.id
@@ -131,7 +131,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
 
 @contextmanager
 def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the child; however this ends, nothing of its process group is left."""
+    """Start the child; on leaving, kill whatever is left of its process group."""
     with signals_interrupt():
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "podium.run.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -141,7 +141,7 @@ def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
         try:
             assert child.stdin is not None
             child.stdin.write(json.dumps(order, ensure_ascii=False) + "\n")
-            child.stdin.flush()  # and left open: when it closes, the child knows that we are gone
+            child.stdin.flush()  # and left open: the child ends when it closes
             yield child
         except BaseException:
             _stop(child)
@@ -198,7 +198,7 @@ def _stopped(run: Run) -> None:
 
 
 def _resumable(run: Run) -> list[str]:
-    """Say how each sweep that was stopped with the run can be resumed."""
+    """Say how to resume each sweep that was stopped with the run."""
     store = Store(run.directory / "cluster")
     experiments = map(Resource.parse, store.list("Experiment"))
     names = [experiment.name for experiment in experiments if is_resumable(experiment)]
@@ -230,17 +230,17 @@ def _end(run: Run, code: int, command: str) -> None:
 def _killed_by(code: int) -> str | None:
     """Return the signal of an exit code, as Popen or a shell gives it; None for any other."""
     number = -code if code < 0 else code - 128
-    if number not in {one.value for one in signal.Signals}:
+    if number not in set(signal.Signals):
         return None
     name = signal.Signals(number).name
     return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
 
 
 def _last_words(log: Path) -> str:
-    """Return a step's error: from its last line "error: …" on, else the end of its log."""
+    """Return a step's error: the log from its last line "error: …" on, else the end of the log."""
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     while lines and not lines[-1].strip():
         lines.pop()
-    start = next((place for place in range(len(lines) - 1, -1, -1) if lines[place].startswith("error: ")), None)
+    start = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].startswith("error: ")), None)
     words = lines[-12:] if start is None else [lines[start].removeprefix("error: "), *lines[start + 1 :]]
     return "\n".join(f"  {line}" for line in words)
