@@ -215,3 +215,23 @@ def test_a_candidates_field_of_another_type_is_named(
         path.write_text(json.dumps({**whole, name: [[7]]}))
         with pytest.raises(InvalidInput, match=rf"{file}: {name}(\[0\])? must be"):
             evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("test", "accuracy"), "high"), (("winner",), 5), (("candidates", 0, "validation"), None),
+        (("dataset", "classes"), "0123456789"), (("test", "confusion"), [["many"]]), (("sweep", "trials"), {}),
+    ],
+)  # fmt: skip
+def test_an_evaluations_field_of_another_type_is_named(
+    tmp_path: Path, judged: tuple[Evaluated, dict[str, Any]], path: tuple[Any, ...], value: Any
+) -> None:
+    holder = document = judged[1]
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    (tmp_path / "evaluation").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match=f"evaluation.*{path[0]}"):
+        uploaded(tmp_path)
+    assert not (tmp_path / "store").exists()

@@ -8,6 +8,7 @@ from typing import Any
 from podium.documents import read_json
 from podium.errors import PodiumError
 from podium.run.run import Run
+from podium.steps.handover import read_evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of
 
@@ -18,7 +19,7 @@ def outcome_of(run: Run) -> dict[str, Any]:
     Raises:
         PodiumError: The run has not got that far.
     """
-    evaluation = read_json(_artifact(run, "evaluate", "evaluation"))
+    evaluation = read_evaluation(_artifact(run, "evaluate", "evaluation"))
     decision = read_json(_artifact(run, "promote-best", "decision"))
     report = run.directory / "report.html"
     report.write_bytes(_artifact(run, "promote-best", "report").read_bytes())

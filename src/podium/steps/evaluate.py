@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import read_json
 from podium.errors import require
 from podium.identity import current_run
 from podium.steps.base import say, step
+from podium.steps.handover import read_trials
 from podium.steps.origin import Origin
 from podium.steps.trained import TrainedMetrics
 
@@ -105,7 +105,7 @@ def evaluate(
         "candidates": [one.to_json() for one in ranked],
         "winner": {**asdict(chosen.origin), "why": _why(ranked)},
         "test": {**scores.to_json(), "classes": per_class(scores.confusion.tolist(), info.classes)},
-        "sweep": read_json(Path(trials)) if trials else None,
+        "sweep": read_trials(Path(trials)) if trials else None,
     }
     Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
     metrics = {

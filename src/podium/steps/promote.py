@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import read_json
 from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
+from podium.steps.handover import read_evaluation
 from podium.steps.target import storage_url
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def promote(
     contest = model.challenge(version, parsed, Predictor(model, info, part.images), part.labels, evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
-    Path(report).write_text(render(read_json(Path(evaluation)), result))
+    Path(report).write_text(render(read_evaluation(Path(evaluation)), result))
     for reason in contest.decision.reasons:
         say(reason)
     say(f"{model_name} {version}: {result['outcome']}")

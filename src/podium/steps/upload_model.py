@@ -7,6 +7,7 @@ from podium.documents import read_json
 from podium.identity import code_version
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
+from podium.steps.handover import read_evaluation
 from podium.steps.target import storage_url
 
 
@@ -39,7 +40,7 @@ def upload_model(
     from podium.registry import open_registry
 
     directory = Path(model)
-    measured = read_json(Path(evaluation))
+    measured = read_evaluation(Path(evaluation))
     files: dict[str, Path | bytes] = {
         str(file.relative_to(directory)): file for file in sorted(directory.rglob("*")) if file.is_file()
     }

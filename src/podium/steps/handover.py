@@ -1,0 +1,129 @@
+"""What one step writes for the next: ``evaluation.json`` and the table of trials, checked when they are read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podium.documents import parse, read_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scored:
+    accuracy: float
+    loss: float
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate:
+    kind: str
+    name: str
+    run_id: str
+    uri: str
+    hyperparameters: dict[str, Any]
+    experiment: str | None
+    validation: _Scored
+    epochs: list[dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Winner:
+    kind: str
+    name: str
+    uri: str
+    hyperparameters: dict[str, Any]
+    experiment: str | None
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Class:
+    name: str
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tested(_Scored):
+    confusion: list[list[int]]
+    classes: list[_Class]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Dataset:
+    name: str
+    digest: str
+    test_digest: str
+    classes: list[str]
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Objective:
+    metric: str
+    maximize: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parameter:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    name: str
+    state: str
+    number: int
+    parameters: dict[str, str]
+    value: float | None
+    seconds: float | None
+    message: str
+    model: str
+    epochs: list[dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sweep:
+    experiment: str
+    algorithm: str
+    objective: _Objective
+    parameters: list[_Parameter]
+    best: str
+    trials: list[_Trial]
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evaluation:
+    run_id: str
+    dataset: _Dataset
+    candidates: list[_Candidate]
+    winner: _Winner
+    test: _Tested
+    sweep: _Sweep | None
+
+
+def read_evaluation(path: Path) -> dict[str, Any]:
+    """Read what evaluate wrote.
+
+    Raises:
+        InvalidInput: A field is missing or of another type; the message names file and field.
+    """
+    return _checked(_Evaluation, path)
+
+
+def read_trials(path: Path) -> dict[str, Any]:
+    """Read the table of trials that a sweep wrote.
+
+    Raises:
+        InvalidInput: A field is missing or of another type; the message names file and field.
+    """
+    return _checked(_Sweep, path)
+
+
+def _checked(kind: type, path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = read_json(path)
+    parse(kind, value, str(path))
+    return value
