@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from test_structure import ALLOWED
 
 from podium.cli import app
 
@@ -93,3 +94,10 @@ def test_every_difference_from_katib_has_the_test_that_it_names() -> None:
             known = [name.replace("_", " ") for found in names for name in found if name]
             for word in words.split(", "):
                 assert any(word.lower() in name.lower() for name in known), (module, word)
+
+
+def test_architecture_names_every_room_and_only_files_there_are() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(ALLOWED)
+    files = {file for file in re.findall(r"`([\w/]+/\w+\.py)`", text) if not file.startswith("tests/")}
+    assert {file for file in files if not (ROOT / "src/podium" / file).exists()} == set()
