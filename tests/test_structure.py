@@ -58,6 +58,16 @@ ALLOWED: dict[str, set[str]] = {
 }  # fmt: skip
 """Which rooms each room may import, besides itself and BASE."""
 
+RAW_FIELDS = {
+    "apiVersion", "metadata", "spec", "status", "conditions", "labels", "annotations", "ownerReferences", "template",
+    "containers", "initContainers", "volumeMounts", "trialTemplate", "trialSpec", "runSpec", "pytorchReplicaSpecs",
+    "runPolicy",
+}  # fmt: skip
+"""Fields of a manifest that the typed objects of podium.manifests read."""
+
+WIRE = {"cluster/kubernetes/api.py", "cluster/local/store.py", "cluster/local/jsonfile.py"}
+"""Where manifests are JSON: the API server's answers, and the files of the local cluster."""
+
 LABELS = re.compile(r"[\w.-]*(?:kubeflow\.org|podium\.dev|x-k8s\.io|istio\.io)/[\w-]+")
 
 
@@ -122,6 +132,28 @@ def test_labels_of_kubernetes_are_written_in_one_place() -> None:
     versions = {"kubeflow.org/v1", "kubeflow.org/v1beta1", "kubeflow.org/training-operator"}
     wrong = [line for line in wrong if line.rpartition(" ")[2] not in versions]
     assert not wrong, "\n".join(wrong)
+
+
+def raw_field(node: ast.AST) -> str | None:
+    """Return the field of a manifest that an expression reads or writes by name."""
+    if isinstance(node, ast.Subscript):
+        key: ast.expr = node.slice
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        key = node.args[0] if node.func.attr in ("get", "pop", "setdefault") else node
+    else:
+        return None
+    return str(key.value) if isinstance(key, ast.Constant) and key.value in RAW_FIELDS else None
+
+
+def test_manifests_are_read_as_typed_objects() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {raw_field(node)}"
+        for room, file in sources()
+        if room not in ("manifests", "doctor") and not file.as_posix().endswith(tuple(WIRE))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.expr) and raw_field(node)
+    ]
+    assert not wrong, "\n".join(["read them through podium.manifests", *wrong])
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -153,7 +153,7 @@ def test_an_image_is_mapped_to_a_directory(podium: Any, tmp_path: Path) -> None:
         ([batch("true"), {"kind": "ConfigMap"}], "document 2 has kind='ConfigMap'"),
         ([{"kind": "Experiment"}], "podium experiment run"),
         (["text"], "document 1 has kind=None"),
-        ([batch("true", suspend=True)], "would wait for ever"),
+        ([batch("true", suspend=True)], "would wait forever"),
         ([batch("true", name="Job_1")], "metadata.name"),
         ([batch("true") | {"spec": None}], "spec: must be an object"),
         ([batch("true") | {"metadata": None}], "metadata is an object"),

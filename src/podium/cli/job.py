@@ -21,7 +21,8 @@ from podium.manifests.labels import IGNORED_FIELDS
 from podium.terminal import echo, echo_log
 
 if TYPE_CHECKING:
-    from podium.cluster.base import Cluster, Manifest
+    from podium.cluster.base import Cluster
+    from podium.manifests.workload import Workload
 
 KINDS = ("PyTorchJob", "Job")
 
@@ -61,18 +62,18 @@ def run(
     from podium.cli.job_view import JobView
     from podium.cli.live import follow
 
-    manifests = _read(file, name)
+    jobs = _read(file, name)
     shown = logs and not as_json
     with open_cluster(url, images, fork_server) as cluster:
-        started = [cluster.create(_with_free_name(cluster, manifest)) for manifest in manifests]
-        for manifest in started:
-            _say_where(cluster, manifest)
-        names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in started]
+        started = [job.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
+        for job in started:
+            _say_where(cluster, job)
+        names = [(job.kind, job.name) for job in started]
         follow(cluster, names, JobView(cluster, names, shown))
         cluster.close()  # Workers may outlive a Master that succeeded, but not this command
-        ended = [cluster.get(*key) for key in names]
+        ended = [cluster.workload(*key) for key in names]
         if as_json:
-            echo(json.dumps([_summary(cluster, manifest) for manifest in ended], indent=1))
+            echo(json.dumps([_summary(cluster, job) for job in ended], indent=1))
         _raise_for(cluster, ended, shown)
 
 
@@ -109,10 +110,10 @@ def status(name: str, url: str, as_json: bool) -> None:
     from podium.cli.job_view import draw_replicas
 
     with open_cluster(url) as cluster:
-        found = cluster.get(_kind_of(cluster, name), name)
-        summary, replicas = _summary(cluster, found), cluster.replicas(found["kind"], name)
+        job = cluster.workload(_kind_of(cluster, name), name)
+        summary, replicas = _summary(cluster, job), cluster.replicas(job.kind, name)
     if as_json:
-        echo(json.dumps({**summary, "status": found.get("status", {})}, indent=1))
+        echo(json.dumps({**summary, "status": dict(job.status)}, indent=1))
         return
     echo(f"{summary['kind']} {name}: {summary['state']}. {summary['message']}".rstrip())
     echo(draw_replicas(replicas))
@@ -132,7 +133,7 @@ def list_(url: str, as_json: bool) -> None:
     from podium.cli.model_tables import table
 
     with open_cluster(url) as cluster:
-        rows = [_summary(cluster, manifest) for manifest in _all(cluster)]
+        rows = [_summary(cluster, job) for job in _all(cluster)]
     if as_json:
         echo(json.dumps(rows, indent=1))
         return
@@ -195,66 +196,59 @@ def delete(name: str, url: str, as_json: bool) -> None:
         echo(json.dumps({"kind": kind, "name": name, "deleted": True}))
 
 
-def _read(file: Any, name: str | None) -> "list[Manifest]":
+def _read(file: Any, name: str | None) -> "list[Workload]":
     documents = load_yaml(file.read(MAX_YAML + 1), file.name)
-    for at, one in enumerate(documents):
-        _check_document(one, at + 1, file.name)
-    if not documents:
+    jobs = [_check_document(document, number, file.name) for number, document in enumerate(documents, 1)]
+    if not jobs:
         raise InvalidInput(f"{file.name} has no object in it", "it must hold a PyTorchJob or a Job")
     if name is not None:
-        if len(documents) > 1:
-            raise InvalidInput(f"`one job for --name` must hold, but {file.name} has {len(documents)}")
-        documents = [{**one, "metadata": {**(one.get("metadata") or {}), "name": name}} for one in documents]
-    return documents
+        if len(jobs) > 1:
+            raise InvalidInput(f"`one job for --name` must hold, but {file.name} has {len(jobs)}")
+        jobs = [job.with_metadata({**job.metadata, "name": name}) for job in jobs]
+    return jobs
 
 
-def _check_document(document: Any, number: int, file: str) -> None:
+def _check_document(document: Any, number: int, file: str) -> "Workload":
+    from podium.manifests.workload import Workload
+
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind not in KINDS:
-        place = "FILE" if file.startswith("<") else file
-        hint = f"podium experiment run {place}" if kind == "Experiment" else "put other objects into another file"
+        source = "FILE" if file.startswith("<") else file
+        hint = f"podium experiment run {source}" if kind == "Experiment" else "put other objects into another file"
         raise InvalidInput(f"`kind is PyTorchJob or Job` must hold, but document {number} has kind={kind!r}", hint)
-    spec = document.get("spec")
-    parts = [spec, spec.get("runPolicy")] if isinstance(spec, dict) else []
-    if any(isinstance(part, dict) and part.get("suspend") for part in parts):
-        raise InvalidInput(f"document {number} is suspended: it would wait for ever", "remove suspend: true")
+    job = Workload.parse(document)
+    if job.suspended:
+        raise InvalidInput(f"document {number} is suspended: it would wait forever", "remove suspend: true")
+    return job
 
 
-def _with_free_name(cluster: "Cluster", manifest: "Manifest") -> "Manifest":
-    metadata = manifest.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(metadata, dict) or not isinstance(name, str) or not name or "/" in name:
-        return manifest  # for create to refuse
-    return {**manifest, "metadata": {**metadata, "name": free_name(cluster, manifest["kind"], name)}}
+def _with_free_name(cluster: "Cluster", job: "Workload") -> "Workload":
+    if not job.name or "/" in job.name:
+        return job  # for create to refuse
+    return job.with_metadata({**job.metadata, "name": free_name(cluster, job.kind, job.name)})
 
 
-def _say_where(cluster: "Cluster", manifest: "Manifest") -> None:
-    kind, metadata = manifest["kind"], manifest["metadata"]
-    directory = cluster.directory(kind, metadata["name"])
+def _say_where(cluster: "Cluster", job: "Workload") -> None:
+    directory = cluster.directory(job.kind, job.name)
     where = f"everything under {directory}" if directory else f"at {cluster.url}"
-    echo(f"{kind} {metadata['name']}, {where}", err=True)
-    if ignored := (metadata.get("annotations") or {}).get(IGNORED_FIELDS):
+    echo(f"{job.kind} {job.name}, {where}", err=True)
+    if ignored := job.annotations.get(IGNORED_FIELDS):
         echo(f"without meaning on this machine, ignored: {ignored}", err=True)
 
 
-def _raise_for(cluster: "Cluster", ended: "list[Manifest]", shown: bool) -> None:
-    from podium.manifests.conditions import status_of
-
-    bad = [one for one in ended if not status_of(one).succeeded]
-    if not bad:
+def _raise_for(cluster: "Cluster", ended: "list[Workload]", shown: bool) -> None:
+    failed = next((job for job in ended if not job.state.succeeded), None)
+    if failed is None:
         return
-    kind, name = bad[0]["kind"], bad[0]["metadata"]["name"]
     if not shown:
-        raise cluster.failure(kind, name)
-    hint = f"{next_command(f'job status {name}', cluster)} shows its replicas"
-    raise Failed(f"{kind} {name} failed: {status_of(bad[0]).message}", hint)
+        raise cluster.failure(failed.kind, failed.name)
+    hint = f"{next_command(f'job status {failed.name}', cluster)} shows its replicas"
+    raise Failed(f"{failed.kind} {failed.name} failed: {failed.state.message}", hint)
 
 
-def _summary(cluster: "Cluster", manifest: "Manifest") -> dict[str, Any]:
+def _summary(cluster: "Cluster", job: "Workload") -> dict[str, Any]:
     from podium.cli.job_view import document
-    from podium.manifests.resource import Resource
 
-    job = Resource.parse(manifest)
     directory = cluster.directory(job.kind, job.name)
     return {
         "kind": job.kind,
@@ -267,10 +261,12 @@ def _summary(cluster: "Cluster", manifest: "Manifest") -> dict[str, Any]:
     }
 
 
-def _all(cluster: "Cluster") -> "Iterator[Manifest]":
+def _all(cluster: "Cluster") -> "Iterator[Workload]":
+    from podium.manifests.workload import Workload
+
     for kind in KINDS:
         with suppress(UnknownKind):  # a cluster without the training operator has Jobs all the same
-            yield from cluster.list(kind)
+            yield from map(Workload.parse, cluster.list(kind))
 
 
 def _kind_of(cluster: "Cluster", name: str, kinds: tuple[str, ...] = KINDS) -> str:
