@@ -19,12 +19,12 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
 
     Args:
         url: ``file:///dir``, a bare path, ``s3://bucket/prefix`` or ``minio://bucket/prefix``.
-            Where the server is and who asks is read from the environment (``podium.storage.s3.config``).
-        create: Make the bucket if it is not there; directories appear with their first object anyway.
+            The server's address and credentials come from the environment (``podium.storage.s3.config``).
+        create: Make the bucket if it does not exist; directories appear with their first object anyway.
 
     Raises:
         InvalidInput: The scheme is unknown or the URL names no bucket.
-        PodiumError: create was asked for and the server refused.
+        PodiumError: The server refused to create the bucket.
     """
     text = str(url)
     if "://" not in text:
@@ -42,18 +42,17 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
 
         return S3Storage.open(text, create=create)
     raise InvalidInput(
-        f"a storage URL must start with file://, s3:// or minio://, but got {text!r}",
-        "a plain path is fine too",
+        f"a storage URL starts with file://, s3:// or minio://, not {text!r}", "a plain path is fine too"
     )
 
 
 def path_of(url: str) -> str:
-    """Return the path in a ``file://`` URL, byte for byte, whatever the locale takes letters for."""
+    """Return the path in a ``file://`` URL, byte for byte, whatever the locale's encoding."""
     return os.fsdecode(unquote_to_bytes(os.fsencode(url.removeprefix("file://").removeprefix("localhost"))))
 
 
 def is_slip(text: str) -> bool:
-    """Tell whether somebody seems to have meant a URL: ``s3:/bucket``, ``minio:bucket``."""
+    """Return whether the text looks like a mistyped URL: ``s3:/bucket``, ``minio:bucket``."""
     scheme, colon, rest = text.partition(":")
     return scheme in ("file", "s3", "minio") and bool(colon) and not rest.startswith("//")
 

@@ -1,4 +1,4 @@
-"""What every storage can do."""
+"""The interface of every storage."""
 
 import re
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What is known of one stored object without reading it."""
+    """A stored object, without its bytes."""
 
     key: str
     """Relative to the storage's URL, ``/``-separated, never starting with ``/``."""
@@ -35,7 +35,7 @@ class Storage(ABC):
     """A flat namespace of keys. An object is visible whole or not at all."""
 
     url: str
-    """As given to connect, normalised, without a trailing slash."""
+    """As given to connect, normalized, without a trailing slash."""
 
     @abstractmethod
     def put(
@@ -50,11 +50,11 @@ class Storage(ABC):
         """Write an object, atomically.
 
         Args:
-            key: Where.
+            key: The object's key.
             source: The bytes, or a file to stream.
             if_absent: Write only if the key does not exist.
             if_match: Write only if the object's etag is still this one.
-            progress: Told of every chunk.
+            progress: Called for every chunk.
 
         Raises:
             Conflict: The condition did not hold; nothing was written.
@@ -69,12 +69,12 @@ class Storage(ABC):
         """Read an object together with the etag of exactly these bytes, for a later ``if_match``.
 
         Args:
-            key: Where.
+            key: The object's key.
             limit: Read no more than this many bytes; the entry's size is that of the whole object.
 
         Raises:
             NotFound: There is no such key.
-            Damaged: A symbolic link or another special file lies there.
+            Damaged: It is a symbolic link or another special file.
         """
 
     @abstractmethod
@@ -99,51 +99,51 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Remove an object; removing what is not there is no error.
+        """Remove an object; a missing one is not an error.
 
         Args:
-            key: Where.
+            key: The object's key.
             if_match: Remove it only if its etag is still this one.
 
         Raises:
-            Conflict: Another object is there by now; nothing was removed.
+            Conflict: The object has changed; nothing was removed.
         """
 
     @abstractmethod
     def conditions(self) -> str:
-        """Say in words what makes if_absent and if_match hold between writers."""
+        """Describe in words how if_absent and if_match are enforced between writers."""
 
     @abstractmethod
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
-        """Yield what writers that were killed left behind below prefix: never objects, only what was to become one.
+        """Yield what killed writers left below prefix: unfinished writes, never objects.
 
         Args:
             prefix: Where to look.
-            before: Leave alone what is younger.
-            delete: Remove it as well.
+            before: Skip what is younger.
+            delete: Remove them as well.
         """
 
     def links(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys below prefix where a symbolic link or another special file lies: no object, never followed."""
+        """Yield the keys below prefix that are symbolic links or other special files; these are never followed."""
         return iter(())
 
     def get_many(
         self, keys: Iterable[str], *, limit: int | None = None, workers: int = 8
     ) -> Iterator[tuple[str, bytes | NotFound | Damaged | InvalidInput]]:
-        """Read many small objects at once, in the order given.
+        """Read many small objects in parallel, in the order given.
 
         Yields:
-            The key and its bytes, or why that one object cannot be read.
+            The key and its bytes, or why this object cannot be read.
         """
 
-        def one(key: str) -> tuple[str, bytes | NotFound | Damaged | InvalidInput]:
+        def read(key: str) -> tuple[str, bytes | NotFound | Damaged | InvalidInput]:
             try:
                 return key, self.get(key, limit=limit)
             except (NotFound, Damaged, InvalidInput) as error:
                 return key, error
 
         with ThreadPoolExecutor(workers) as pool:
-            yield from pool.map(one, keys)
+            yield from pool.map(read, keys)
 
     def join(self, key: str) -> str:
         """Return the URL of a key (or of a prefix: connect accepts it again)."""
@@ -155,11 +155,11 @@ _BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 def check_key(key: str) -> str:
-    """Return a key that every storage can hold.
+    """Return a key, after checking that every storage can hold it.
 
     Raises:
         InvalidInput: It is empty, absolute, longer than 900 bytes, climbs with ``..``, holds empty parts, control
-            characters or backslashes, or a part that starts with ``.podium`` (kept for our own use).
+            characters or backslashes, or a part that starts with ``.podium`` (reserved).
     """
     if (
         any(_BAD_SEGMENT.match(part) for part in key.split("/"))
@@ -168,18 +168,18 @@ def check_key(key: str) -> str:
         or any(len(part.encode()) > 200 for part in key.split("/"))
     ):
         raise InvalidInput(
-            f"a key must be a relative path like models/mnist/weights, but got {key!r}",
+            f"a key is a relative path like models/mnist/weights, not {key!r}",
             "no leading slash, no empty or '..' parts, none that starts with '.podium', at most 900 bytes",
         )
     return key
 
 
 def check_prefix(prefix: str) -> str:
-    """Return a prefix that stays inside the storage.
+    """Return a prefix, after checking that it stays inside the storage.
 
     Raises:
         InvalidInput: It is absolute or climbs.
     """
     if prefix.startswith("/") or ".." in prefix.split("/"):
-        raise InvalidInput(f"a prefix must be relative and must not climb, but got {prefix!r}")
+        raise InvalidInput(f"a prefix is a relative path without '..', not {prefix!r}")
     return prefix

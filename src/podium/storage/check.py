@@ -1,4 +1,4 @@
-"""Trying out a storage: does everything podium needs work, and if not, what is to be mended?"""
+"""Checks that a storage does everything podium needs."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,28 +16,24 @@ LARGE = 17 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was tried."""
+    """The result of one check."""
 
     name: str
-    """What."""
-
     ok: bool
-    """Whether it works."""
-
     detail: str
-    """What was seen."""
+    """What was seen, or what failed."""
 
     hint: str | None = None
-    """What to mend."""
+    """How to fix it."""
 
 
 def check(storage: Storage) -> Iterator[Check]:
-    """Try everything under a key of our own, and clean up.
+    """Try everything under a key of its own, and clean up.
 
-    After the first request that fails outright the rest is left out: it would say the same.
+    If the first requests fail, the other checks are skipped: they would fail for the same reason.
     """
     key = f"podium-check/{uuid.uuid4().hex}"
-    trials: list[tuple[str, Callable[[Storage, str], str]]] = [
+    checks: list[tuple[str, Callable[[Storage, str], str]]] = [
         ("reach and list", _list),
         ("write and read", _write),
         ("conditional writes", _conditions),
@@ -47,9 +43,9 @@ def check(storage: Storage) -> Iterator[Check]:
         ("delete", _delete),
     ]
     try:
-        for name, trial in trials:
+        for name, attempt in checks:
             try:
-                yield Check(name=name, ok=True, detail=trial(storage, key))
+                yield Check(name=name, ok=True, detail=attempt(storage, key))
             except PodiumError as error:
                 yield Check(name=name, ok=False, detail=error.message, hint=error.hint)
                 if name in ("reach and list", "write and read"):
@@ -67,7 +63,7 @@ def _write(storage: Storage, key: str) -> str:
     content = uuid.uuid4().bytes
     storage.put(key, content)
     if storage.get(key) != content:
-        raise Failed("what is read must be what was written, but it is something else", "a cache in between?")
+        raise Failed("reading returned other bytes than were written", "is there a cache in between?")
     return "put, get"
 
 
@@ -77,10 +73,10 @@ def _conditions(storage: Storage, key: str) -> str:
             storage.put(key, b"must not be", **condition)
         except Conflict:
             continue
-        raise Failed(f"a write on condition {condition} must be refused, but was done", "use another server")
+        raise Failed(f"a write on condition {condition} was not refused", "use another server")
     entry = storage.head(key)
     storage.put(key, b"2", if_match=entry.etag if entry else None)
-    return f"honoured, by {storage.conditions()}"
+    return f"enforced by {storage.conditions()}"
 
 
 def _large(storage: Storage, key: str) -> str:
@@ -89,13 +85,13 @@ def _large(storage: Storage, key: str) -> str:
         with source.open("wb") as file:
             file.write(b"start")
             file.truncate(LARGE)
-        begun = datetime.now(UTC)
+        started = datetime.now(UTC)
         storage.put(f"{key}-large", source)
         storage.fetch(f"{key}-large", target)
-        seconds = (datetime.now(UTC) - begun).total_seconds()
+        seconds = (datetime.now(UTC) - started).total_seconds()
         if target.stat().st_size != LARGE:
             raise Failed(
-                f"{LARGE} bytes must come back, but {target.stat().st_size} did", "a proxy that limits bodies?"
+                f"{LARGE} bytes were written, but {target.stat().st_size} came back", "does a proxy limit bodies?"
             )
     return f"{2 * LARGE / seconds / 1e6:.0f} MB/s there and back"
 
@@ -106,8 +102,8 @@ def _clock(storage: Storage, key: str) -> str:
     skew = abs(now - entry.modified) if entry else timedelta(0)
     if skew > SKEW:
         raise Failed(
-            f"clocks must agree within {SKEW.seconds} s, but differ by {skew.total_seconds():.0f} s",
-            "set the clock of this machine or of the server (NTP): from 15 minutes on every request is refused",
+            f"the clocks differ by {skew.total_seconds():.0f} s, more than {SKEW.seconds} s",
+            "set the clock of this machine or of the server (NTP): servers refuse every request beyond 15 minutes",
         )
     return f"differs by less than {skew.total_seconds() + 1:.0f} s"
 
@@ -121,7 +117,7 @@ def _delete(storage: Storage, key: str) -> str:
     for entry in list(storage.list(key)):
         storage.delete(entry.key)
     if list(storage.list(key)):
-        raise Failed("a deleted key must be gone, but is still listed", "is the bucket under an object lock?")
+        raise Failed("a deleted key is still listed", "does the bucket have an object lock?")
     return "gone"
 
 
@@ -130,4 +126,4 @@ def _sweep(storage: Storage, key: str) -> None:
         for entry in list(storage.list(key)):
             storage.delete(entry.key)
     except PodiumError:
-        return  # told already
+        return  # reported already

@@ -1,11 +1,11 @@
 """A directory as a storage.
 
 Every write goes to a temporary file beside its target and is renamed: readers see the old object or the new one.
-Writers of one directory queue on a lock on that directory, held for the check and the rename only, so conditions
-hold between processes, and between hosts where the file system carries flock (NFS does, since Linux 2.6.12).
+Writers take a lock on the directory for the check and the rename only, so conditions hold between processes, and
+between hosts where the file system supports flock (NFS does, since Linux 2.6.12).
 
-Nothing follows a symbolic link below the root: whoever can write into a store must not be able to have files outside
-of it read, overwritten or collected.
+Symbolic links below the root are never followed: who can write into a store must not be able to make podium read,
+overwrite or delete files outside of it.
 """
 
 import errno
@@ -37,8 +37,8 @@ class FileStorage(Storage):
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
         self.url = f"file://{quote(os.fsencode(self.root))}".removesuffix("/")
-        self._new = [one for one in (self.root, *self.root.parents) if not os.path.exists(one)]
-        """What put makes and delete, once empty, takes away again; a directory that was there stays."""
+        self._new = [folder for folder in (self.root, *self.root.parents) if not os.path.exists(folder)]
+        """Directories that put creates and delete removes once they are empty; existing ones stay."""
         self._reported: set[str] = set()
 
     def put(
@@ -52,14 +52,14 @@ class FileStorage(Storage):
     ) -> Entry:
         *folders, name = check_key(key).split("/")
         attempts = 100
-        with _told(f"write {key}", self.url):
+        with _translated(f"write {key}", self.url):
             while True:
                 attempts -= 1
                 try:
                     with open_folders(self.root, folders, create=True) as handles:
                         return _write(handles[-1], name, key, source, if_absent, if_match, progress)
                 except FileNotFoundError:
-                    # A delete sweeps empty directories away, also while we descend into them: once more.
+                    # A concurrent delete may have removed a directory that became empty: try again.
                     if not attempts or (isinstance(source, Path) and not source.exists()):
                         raise
 
@@ -68,7 +68,7 @@ class FileStorage(Storage):
             return file.read(-1 if limit is None else limit), _describe(key, os.fstat(file.fileno()))
 
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
-        with self._open(key) as file, _told(f"fetch {key} to {target}", self.url):
+        with self._open(key) as file, _translated(f"fetch {key} to {target}", self.url):
             target.parent.mkdir(parents=True, exist_ok=True)
             with scratch(target) as temporary:
                 with temporary.open("wb") as sink:
@@ -78,7 +78,7 @@ class FileStorage(Storage):
 
     def head(self, key: str) -> Entry | None:
         *folders, name = check_key(key).split("/")
-        with _told(f"look at {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
+        with _translated(f"look at {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
             return _entry(key, name, handles[-1])
         return None
 
@@ -106,7 +106,7 @@ class FileStorage(Storage):
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         *folders, name = check_key(key).split("/")
-        with _told(f"delete {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
+        with _translated(f"delete {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
             with locked(handles[-1]):
                 if if_match is not None and (present := _entry(key, name, handles[-1])):
                     _check(key, present, False, if_match)
@@ -135,9 +135,9 @@ class FileStorage(Storage):
                             yield entry
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, Entry | None]]:
-        """Yield keys and what lies there, in key order; None for a link or another special file."""
+        """Yield keys and their entries, in key order; None for a link or another special file."""
         folder, _, start = check_prefix(prefix).rpartition("/")
-        with _told(f"list {prefix}", self.url), suppress(*_ABSENT):
+        with _translated(f"list {prefix}", self.url), suppress(*_ABSENT):
             try:
                 with open_folders(self.root, _parts(folder)) as handles:
                     yield from _walk(handles[-1], f"{folder}/" if folder else "", start)
@@ -146,9 +146,9 @@ class FileStorage(Storage):
 
     @contextmanager
     def _looking(self, what: str, prefix: str) -> Iterator[None]:
-        """Find nothing below a prefix that is not there, or that is a link."""
+        """Treat a prefix that does not exist, or that is a link, as empty."""
         try:
-            with _told(what, self.url), suppress(*_ABSENT):
+            with _translated(what, self.url), suppress(*_ABSENT):
                 yield
         except Damaged:
             self._report(prefix)
@@ -156,7 +156,7 @@ class FileStorage(Storage):
     def _report(self, key: str) -> None:
         if key not in self._reported:
             self._reported.add(key)
-            _log.warning("%a in %s is a symbolic link or a special file, and is left out: %s", key, self.url, LINK_HINT)
+            _log.warning("%a in %s is a symbolic link or a special file, and is skipped: %s", key, self.url, LINK_HINT)
 
     @contextmanager
     def _open(self, key: str) -> Iterator[IO[bytes]]:
@@ -167,14 +167,14 @@ class FileStorage(Storage):
         except _ABSENT:
             raise NotFound(f"there is no {key} in {self.url}") from None
         except OSError as error:
-            raise _translated(f"read {key}", self.url, error) from error
-        with file, _told(f"read {key}", self.url):
+            raise _from_os(f"read {key}", self.url, error) from error
+        with file, _translated(f"read {key}", self.url):
             yield file
 
 
 @contextmanager
 def scratch(target: Path) -> Iterator[Path]:
-    """Yield a name beside target for what will be renamed over it; removed if it is still there at the end."""
+    """Yield a temporary path beside target, to be renamed over it; removed at the end if it still exists."""
     temporary = target.with_name(f".podium-{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
@@ -218,7 +218,7 @@ def _fill(temporary: str, folder: int, source: bytes | Path, progress: Progress 
                 _copy(file, sink, progress)
         sink.flush()
         os.fsync(sink.fileno())
-        # The kernel stamps files with its tick (some ms); two versions could share inode, size and stamp.
+        # The kernel's timestamps have a resolution of some ms; two versions could share inode, size and time.
         now = time.time_ns()
         os.utime(sink.fileno(), ns=(now, now))
         return os.fstat(sink.fileno())
@@ -235,9 +235,9 @@ def _copy(source: IO[bytes], sink: IO[bytes], progress: Progress | None) -> None
 
 def _check(key: str, present: Entry | None, if_absent: bool, if_match: str | None) -> None:
     if if_absent and present is not None:
-        raise Conflict(f"{key} must not exist yet, but it does")
+        raise Conflict(f"{key} exists already")
     if if_match is not None and (present is None or present.etag != if_match):
-        raise Conflict(f"{key} must not have changed since it was read, but {'it did' if present else 'it is gone'}")
+        raise Conflict(f"{key} was {'changed' if present else 'deleted'} after it was read")
 
 
 def _entry(key: str, name: str, folder: int) -> Entry | None:
@@ -263,9 +263,9 @@ def _parts(prefix: str) -> list[str]:
 
 
 def _walk(handle: int, folder: str, start: str) -> Iterator[tuple[str, Entry | None]]:
-    """Yield what lies in an open directory and begins with start; sorted by the whole key."""
+    """Yield what an open directory holds whose name begins with start, sorted by the whole key."""
     with os.scandir(handle) as found:
-        # "a-b" sorts before "a/b" in a bucket, so a directory takes part with its slash.
+        # "a-b" sorts before "a/b" in a bucket, so a directory is sorted with its slash.
         names = sorted(
             f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name
             for item in found
@@ -284,14 +284,14 @@ def _walk(handle: int, folder: str, start: str) -> Iterator[tuple[str, Entry | N
 
 
 @contextmanager
-def _told(what: str, url: str) -> Iterator[None]:
+def _translated(what: str, url: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _translated(what, url, error) from error
+        raise _from_os(what, url, error) from error
 
 
-def _translated(what: str, url: str, error: OSError) -> PodiumError:
+def _from_os(what: str, url: str, error: OSError) -> PodiumError:
     hints = {
         errno.ENOSPC: "the disk is full; nothing half-written was left",
         errno.EDQUOT: "the quota is used up; nothing half-written was left",

@@ -18,12 +18,12 @@ _LOCK = ".podium.lock"
 def open_folders(root: Path, folders: Sequence[str], *, create: bool = False) -> Iterator[Sequence[int]]:
     """Open the root and the directories below it one by one, so that none of them can be a symbolic link.
 
-    The root itself may be one: who opens a storage chose it.
+    The root itself may be a link: it was chosen by the user.
 
     Raises:
-        FileNotFoundError: One is not there.
-        NotADirectoryError: One is a file.
-        Damaged: One is a symbolic link.
+        FileNotFoundError: A directory does not exist.
+        NotADirectoryError: One of them is a file.
+        Damaged: One of them is a symbolic link.
     """
     with ExitStack() as stack:
         if create:
@@ -46,7 +46,7 @@ def open_folder(name: str, above: int) -> AbstractContextManager[int]:
 
 
 def open_regular(name: str, folder: int) -> int:
-    """Open a file; neither through a link nor waiting for the other end of a pipe."""
+    """Open a file without following links or blocking on a pipe."""
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -61,10 +61,10 @@ def open_regular(name: str, folder: int) -> int:
 
 
 def refuse_special(name: str, status: os.stat_result) -> None:
-    """Raise Damaged for what is neither a file nor a directory."""
+    """Raise Damaged unless it is a file or a directory."""
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a special file"
-        raise Damaged(f"{name!r} in a storage must not be {kind}, but it is", LINK_HINT)
+        raise Damaged(f"{name!r} is {kind}", LINK_HINT)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def locked(folder: int) -> Iterator[None]:
         except OSError as error:
             if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP):
                 raise
-            # NFS locks only what is open for writing, and a directory never is.
+            # NFS locks only files that are open for writing, and directories never are.
             lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666, dir_fd=folder)
             held = stack.enter_context(_closing(lock))
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -102,11 +102,11 @@ def _make_folder(name: str, above: int) -> None:
 
 
 def sync(folder: int) -> None:
-    """Make the names in a directory survive a power cut, as the fsync of a file does for its bytes."""
+    """Flush a directory's entries to disk, as the fsync of a file does for its bytes."""
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems know no such thing
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems do not support it
             raise
 
 

@@ -70,7 +70,7 @@ class Bucket:
         """Write an object, in parts if it is larger than one; errors are not translated yet."""
         result = self.client.put_object(
             bucket_name=self.name,
-            object_name=self._full(key),
+            object_name=self.full(key),
             data=file,
             length=size,
             part_size=part,
@@ -82,13 +82,13 @@ class Bucket:
     def stat(self, key: str) -> Entry:
         """Describe an object."""
         with self.translated("look at", key):
-            return self._entry(self.client.stat_object(bucket_name=self.name, object_name=self._full(key)))
+            return self._entry(self.client.stat_object(bucket_name=self.name, object_name=self.full(key)))
 
     @contextmanager
     def response(self, key: str, **options: Any) -> "Iterator[BaseHTTPResponse]":
         """Open an object, or the end of it, for reading."""
         with self.translated("read", key):
-            response = self.client.get_object(bucket_name=self.name, object_name=self._full(key), **options)
+            response = self.client.get_object(bucket_name=self.name, object_name=self.full(key), **options)
             try:
                 yield response
             finally:
@@ -119,7 +119,7 @@ class Bucket:
     def delete(self, key: str) -> None:
         """Remove an object, if it exists."""
         with self.translated("delete", key):
-            self.client.remove_object(bucket_name=self.name, object_name=self._full(key))
+            self.client.remove_object(bucket_name=self.name, object_name=self.full(key))
 
     def unfinished(self, prefix: str) -> dict[str, Entry]:
         """Return the unfinished uploads by id; the size is that of the parts that have arrived.
@@ -127,7 +127,7 @@ class Bucket:
         MinIO lists them only by the whole name of the object, and drops them itself after a day.
         """
         with self.translated("list unfinished uploads of", prefix):
-            listed = self.client._list_multipart_uploads(bucket_name=self.name, prefix=self._full(prefix))
+            listed = self.client._list_multipart_uploads(bucket_name=self.name, prefix=self.full(prefix))
         return {
             upload.upload_id: Entry(
                 key=self._key(upload.object_name),
@@ -147,13 +147,14 @@ class Bucket:
     def abort(self, key: str, upload_id: str) -> None:
         """Drop an unfinished upload."""
         with self.translated("abort the upload of", key):
-            self.client._abort_multipart_upload(bucket_name=self.name, object_name=self._full(key), upload_id=upload_id)
+            self.client._abort_multipart_upload(bucket_name=self.name, object_name=self.full(key), upload_id=upload_id)
 
     def translated(self, what: str, key: str) -> AbstractContextManager[None]:
         """Translate the errors of a request."""
         return translated(what, key, self.url, self.config)
 
-    def _full(self, key: str) -> str:
+    def full(self, key: str) -> str:
+        """Return the object's name in the bucket."""
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _key(self, name: str) -> str:
@@ -161,7 +162,7 @@ class Bucket:
 
     def _list(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
         with self.translated("list", prefix or "everything"):
-            yield from self.client.list_objects(bucket_name=self.name, prefix=self._full(prefix), recursive=recursive)
+            yield from self.client.list_objects(bucket_name=self.name, prefix=self.full(prefix), recursive=recursive)
 
     def _entry(self, item: Any) -> Entry:
         return Entry(key=self._key(item.object_name), size=item.size, etag=bare(item.etag), modified=item.last_modified)
