@@ -1,4 +1,4 @@
-"""The pipelines, one file each; loaded by name so that nobody pays for kfp before it is needed."""
+"""The pipelines, one file each; loaded by name so that kfp is imported only when it is needed."""
 
 from importlib import import_module
 from typing import Any

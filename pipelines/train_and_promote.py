@@ -1,4 +1,4 @@
-"""Without a sweep: prepare, train, evaluate, upload, promote."""
+"""The pipeline without a sweep: prepare, train, evaluate, upload, promote."""
 
 from kfp import dsl
 
@@ -43,12 +43,12 @@ def train_and_promote(
         hyperparameters: Flags of the trainer without the dashes and their values, as in {"lr": 0.7}.
         network: Network, a name the trainer knows; empty takes the trainer's own default.
         epochs: Epochs of the training; 0 leaves them to the hyperparameters and the trainer.
-        workers: Workers beside the master; 0 trains in one process.
+        workers: Workers besides the master; 0 trains in one process.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of split and training.
         model_name: Name of the model in the registry.
         rule: What a challenger must do to be promoted.
-        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs the training; empty for the one the steps run on.
         trainer_image: Image of master and workers.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.

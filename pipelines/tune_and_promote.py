@@ -1,4 +1,4 @@
-"""The whole way: prepare, sweep, train, evaluate, upload, promote."""
+"""The pipeline with a sweep: prepare, sweep, train, evaluate, upload, promote."""
 
 from kfp import dsl
 
@@ -50,15 +50,15 @@ def tune_and_promote(
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
         trial_epochs: Epochs of a trial; 0 leaves them to the Experiment.
-        trial_workers: Workers of each trial, beside its master.
+        trial_workers: Workers of each trial, besides its master.
         network: Network of all trainings; empty leaves it to the Experiment and the trainer.
         epochs: Epochs of the distributed training; 0 leaves them to the Experiment and the trainer.
-        workers: Workers of the distributed training, beside its master.
+        workers: Workers of the distributed training, besides its master.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
-        seed: Seed of split, search and training.
+        seed: Seed of split, search and training; 0 leaves search and training to the Experiment.
         model_name: Name of the model in the registry.
         rule: What a challenger must do to be promoted.
-        storage: URL under which models are kept; empty for a place beside the run's artifacts.
+        storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
         trainer_image: Image of trials, master and workers.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.

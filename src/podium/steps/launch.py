@@ -1,4 +1,4 @@
-"""Starting an object on a cluster so that a retry adopts it and nothing outlives its step."""
+"""Launch an object on a cluster so that a retry adopts it and it does not outlive its step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,12 +14,11 @@ from podium.steps.base import say
 
 @contextmanager
 def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None]:
-    """Start an object; while the context is open it runs, afterwards it does not.
+    """Start an object that runs only as long as the context is open.
 
-    A retried step finds the object of its earlier attempt by its name and goes on with it, unless it failed. An
-    object that has finished stays for people to look at; one that still runs when the step fails is deleted, unless
-    the step failed because the cluster does not answer: that is no fault of the object. A cancelled step has a few
-    tenths of a second under KFP (observed): one call, no waiting.
+    A retried step adopts the object of its earlier attempt, found by name, unless that failed. A finished object is
+    kept; one that still runs when the step fails is deleted, unless the step failed because the cluster does not
+    answer. KFP gives a cancelled step a few tenths of a second (observed), enough for one call without waiting.
 
     Raises:
         InvalidInput: The manifest breaks a rule; nothing was started.
@@ -34,11 +33,11 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
         cluster.abandon(kind, name)
         raise
     except (Unavailable, Denied):
-        # Nothing is known about the object but that it ran: a retry goes on with it, and it has its own deadline.
+        # The object may still run: a retry adopts it, and it has its own deadline.
         say(f"{kind} {name} is not deleted: its cluster does not answer for it")
         raise
     except BaseException:
-        # What went wrong is told, not what hinders the clean-up after it.
+        # Report the original error, not one of the cleanup.
         with suppress(PodiumError):
             if not cluster.resource(kind, name).state.finished:
                 cluster.delete(kind, name)

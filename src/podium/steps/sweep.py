@@ -24,10 +24,10 @@ from podium.sweeps import connect
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """What a sweep found."""
+    """Result of a sweep."""
 
     hyperparameters: dict[str, Any]
-    """Every flag of the best trial but data and output: what it takes to train the same way again."""
+    """All flags of the best trial except data and output: enough to train the same way again."""
 
     trial: str
     """Name of the best trial."""
@@ -36,7 +36,7 @@ class Swept:
     """Objective of the best trial and the number of trials."""
 
     metadata: dict[str, Any]
-    """What the model artifact says about itself."""
+    """Metadata of the model artifact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ def sweep(
 
 
 def _watch(cluster: Cluster, name: str) -> None:
-    """Show each trial as it starts and ends; return when the Experiment has ended."""
+    """Show each trial as it starts and ends, until the Experiment ends."""
     seen: dict[str, str] = {}
     for _ in cluster.watch("Experiment", name):
         with suppress(Unavailable, Denied):  # the watch decides how long to wait for the cluster
@@ -139,7 +139,7 @@ def _watch(cluster: Cluster, name: str) -> None:
 
 
 def _say_news(trials: Iterable[Trial], seen: dict[str, str]) -> None:
-    """Say what changed since the phases in ``seen``, and note it there."""
+    """Print what changed since the phases in ``seen``, and update them."""
     for trial in trials:
         for phase in news(trial, seen.get(trial.name, "Pending")):
             say(describe(trial, phase))
@@ -147,7 +147,7 @@ def _say_news(trials: Iterable[Trial], seen: dict[str, str]) -> None:
 
 
 def describe(trial: Trial, phase: str) -> str:
-    """Say in a line what became of a trial."""
+    """Describe a trial's state in a line."""
     parameters = " ".join(f"{name}={brief(value)}" for name, value in trial.assignments.items())
     if phase == "Running":
         return f"trial {trial.name} started: {parameters}"
@@ -157,7 +157,7 @@ def describe(trial: Trial, phase: str) -> str:
 
 
 def brief(value: str) -> str:
-    """Shorten a number to four digits; words stay."""
+    """Shorten a number to four digits; return other text unchanged."""
     try:
         return f"{float(value):.4g}"
     except ValueError:
@@ -177,7 +177,7 @@ def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
 
 
 def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -> str | None:
-    """Say why the best trial is not the one that Katib names; None if it is, or if Katib names none."""
+    """Explain why the best trial is not Katib's currentOptimalTrial; None if it is, or if there is none."""
     optimal = experiment.optimal_trial
     if optimal in ("", best.name):
         return None
@@ -187,7 +187,7 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
 
 
 def _table(experiment: Experiment, trials: Sequence[Trial], root: str, best: Trial) -> dict[str, Any]:
-    """Describe all trials, best first, each with the curve it left in its model directory."""
+    """Describe all trials, best first, each with the metrics of its epochs."""
     numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
     rows = [
         {
