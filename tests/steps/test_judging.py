@@ -67,7 +67,7 @@ def test_between_equals_the_first_named_wins(tiny_dataset: Path, candidates: dic
     evaluate(tiny_dataset, [twin, candidates["strong"]], tmp_path / "winner", tmp_path / "evaluation")
     told = json.loads((tmp_path / "evaluation").read_text())
     assert told["winner"]["name"] == "twin"
-    assert told["winner"]["why"].endswith("so the first named")
+    assert told["winner"]["why"].endswith("so the one listed first")
 
 
 def test_the_test_part_is_opened_once_after_the_choice_and_for_the_winner_alone(
@@ -110,7 +110,7 @@ def test_a_candidate_trained_on_other_data_is_refused(
 ) -> None:
     file = candidates["weak"] / "metrics.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "dataset": "0" * 64}))
-    with pytest.raises(InvalidInput, match="trained on the data it is judged by"):
+    with pytest.raises(InvalidInput, match="but is evaluated on"):
         evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
 
 

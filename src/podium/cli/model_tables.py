@@ -1,4 +1,4 @@
-"""Tables and lists of the command line: as wide as the terminal, readable without colour."""
+"""Tables and lists for the terminal, readable without color."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Styled:
-    """Align columns; a head that begins with > is of numbers and goes to the right."""
+    """Align columns; a head that begins with > is aligned to the right."""
     cells = [[name.lstrip(">") for name in head], *(list(map(one_line, row)) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
 
@@ -30,37 +30,37 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Styled:
 
 
 def size(count: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
 def when(moment: datetime | str) -> str:
-    """Write a time to the minute, UTC."""
+    """Format a time to the minute, UTC."""
     moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) -> str:
-    """Draw the versions of a model, the newest last."""
+    """List the versions of a model, the newest last."""
     named: dict[str, list[str]] = {}
     for alias, record in aliases.items():
         named.setdefault(record.version, []).append(alias)
     rows = [
         (
-            one.version,
-            "-" if one.accuracy is None else f"{one.accuracy:.4f}",
-            when(one.created),
-            size(one.size),
-            (one.dataset or "-")[:8],
-            ", ".join(named.get(one.version, [])),
+            summary.version,
+            "-" if summary.accuracy is None else f"{summary.accuracy:.4f}",
+            when(summary.created),
+            size(summary.size),
+            (summary.dataset or "-")[:8],
+            ", ".join(named.get(summary.version, [])),
         )
-        for one in summaries
+        for summary in summaries
     ]
     return table(("VERSION", ">ACCURACY", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES"), rows)
 
 
 def counted(number: int, what: str) -> str:
-    """Write a number of things."""
+    """Format a count with its noun, plural where needed."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
@@ -70,7 +70,7 @@ def columns() -> int:
 
 
 def paint(lines: "Iterable[Text | str]") -> Styled:
-    """Turn lines with rich's markup or styles into what this terminal shows."""
+    """Render lines with rich's markup or styles for this terminal."""
     screen = console(highlight=False, emoji=False)
     with screen.capture() as captured:
         for line in lines:
@@ -79,22 +79,22 @@ def paint(lines: "Iterable[Text | str]") -> Styled:
 
 
 def history(records: "Iterable[Record]") -> list[str]:
-    """Draw what happened to a model, the newest last: two lines an event."""
+    """List the history of a model, the newest last, in two or more lines per event."""
     from rich.markup import escape
 
-    colours = {"promotion": "green", "rollback": "yellow", "deletion": "red", "refusal": "dim", "withdrawal": "red"}
+    colors = {"promotion": "green", "rollback": "yellow", "deletion": "red", "refusal": "dim", "withdrawal": "red"}
     lines = []
-    for one in records:
-        event = f"[{colours.get(one.event, 'default')}]{one.event:<9}[/]"
-        lines.append(f"{when(one.time)}  {event}  [bold]{one.version}[/]  {one.alias or ''}".rstrip())
-        instead = f"instead of {one.replaced}: " if one.replaced else ""
-        text = wrap(instead + why(one), max(20, columns() - 18), break_on_hyphens=False)
+    for record in records:
+        event = f"[{colors.get(record.event, 'default')}]{record.event:<9}[/]"
+        lines.append(f"{when(record.time)}  {event}  [bold]{record.version}[/]  {record.alias or ''}".rstrip())
+        instead = f"instead of {record.replaced}: " if record.replaced else ""
+        text = wrap(instead + why(record), max(20, columns() - 18), break_on_hyphens=False)
         lines += [" " * 18 + escape(rest) for rest in text]
     return lines
 
 
 def why(record: "Record") -> str:
-    """Say on what grounds something happened."""
+    """Summarize the evidence of a record."""
     from podium.registry.comparison import p_words
 
     grounds = record.grounds

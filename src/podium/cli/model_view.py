@@ -1,4 +1,4 @@
-"""How `podium models show` and `diff` look: as wide as the terminal, readable without colour."""
+"""Output of `podium models show` and `diff`, readable without color."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
@@ -18,7 +18,7 @@ _SHADES = " ░▒▓█"
 
 
 def facts(pairs: Mapping[str, str | None]) -> list[str]:
-    """Write names and values; long values go on below themselves."""
+    """Format names and values; long values are wrapped and indented."""
     from rich.markup import escape
 
     label = max(map(len, pairs)) + 2
@@ -31,7 +31,7 @@ def facts(pairs: Mapping[str, str | None]) -> list[str]:
 
 
 def version(one: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
-    """Draw where a version comes from, what it can, and what it consists of."""
+    """Describe a version: its origin, metrics and files."""
     told, held = one.metadata, {alias: record for alias, record in aliases.items() if record.version == one.version}
     dataset, origin, environment = (_mapping(told.get(key)) for key in ("dataset", "origin", "environment"))
     since = [f"[bold green]{alias}[/] since {when(record.time)}" for alias, record in held.items()]
@@ -65,7 +65,7 @@ def version(one: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
 def confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> "list[Text | str]":
     """Draw a confusion matrix: a row for each true class, a column for each predicted one; zeros are dots.
 
-    What makes up more of its row is painted stronger. The last column is recall, the last row precision, in percent.
+    Larger shares of a row have stronger colors. The last column is recall, the last row precision, in percent.
     """
     from rich.text import Text
 
@@ -101,7 +101,7 @@ def _cell(count: int, hit: bool, total: int, width: int) -> "Text":
 
 
 def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Draw the most confused pairs, the worst first, with bars."""
+    """Draw bars for the most confused pairs, the worst first."""
     from rich.markup import escape
 
     if not pairs:
@@ -119,20 +119,20 @@ def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def difference(
-    found: "Difference", versions: Sequence[str], most: int, pictures: "np.ndarray | None" = None, drawn: int = 0
+    change: "Difference", versions: Sequence[str], most: int, pictures: "np.ndarray | None" = None, drawn: int = 0
 ) -> list[str]:
     """Draw what changes from one model to another.
 
     Args:
-        found: What was compared.
-        versions: What to call the first and the second.
-        most: How many kinds of flips to name each way.
-        pictures: Those of the test part, uint8 [n, rows, columns].
+        change: The comparison.
+        versions: Names of the first and the second.
+        most: How many kinds of flips to list each way.
+        pictures: The pictures of the test part, uint8 [n, rows, columns].
         drawn: How many of them to draw each way.
     """
     from podium.registry.comparison import p_words
 
-    figures = found.figures
+    figures = change.figures
     gained, lost, images = figures["only_challenger_right"], figures["only_champion_right"], figures["images"]
     both = round(figures["accuracy"] * images) - gained
     wide = max(len(str(images)), len("wrong")) + 2
@@ -149,11 +149,11 @@ def difference(
         "",
         f"  exact McNemar test, two-sided: {p_words(figures['p_value'])}, {verdict}",
         "",
-        *_flips("[green]right in second only[/]", found.gained, most),
-        *_pictures(pictures, found.gained[:drawn]),
+        *_flips("[green]right in second only[/]", change.gained, most),
+        *_pictures(pictures, change.gained[:drawn]),
         "",
-        *_flips("[red]right in first only[/]", found.lost, most),
-        *_pictures(pictures, found.lost[:drawn]),
+        *_flips("[red]right in first only[/]", change.lost, most),
+        *_pictures(pictures, change.lost[:drawn]),
     ]
 
 
@@ -178,7 +178,7 @@ def _classes(figures: Mapping[str, Any]) -> list[str]:
 
 
 def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
-    """Name pictures that flipped, grouped by what they show and what they are taken for."""
+    """List the pictures that flipped, grouped by true and wrong class."""
     from rich.markup import escape
 
     groups: dict[tuple[str, str], list[int]] = {}
@@ -188,8 +188,8 @@ def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (label, wrong), pictures in ordered[:most]:
         head = f"    {label}, not {wrong}: {len(pictures)}  "
-        told = [f"#{picture}" for picture in pictures]
-        rest = wrap(" ".join(told), max(20, columns() - len(head)))
+        numbers = " ".join(f"#{picture}" for picture in pictures)
+        rest = wrap(numbers, max(20, columns() - len(head)))
         shown = rest if most > len(ordered) else [rest[0] + (" …" if len(rest) > 1 else "")]
         lines += [
             escape(start + text) for start, text in zip([head] + [" " * len(head)] * len(shown), shown, strict=False)

@@ -1,4 +1,4 @@
-"""Choose the better candidate by validation, then open the test part once, for that one alone."""
+"""Choose the best candidate on the validation part, then score it alone on the test part."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import require
+from podium.errors import InvalidInput, require
 from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.handover import read_trials
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from podium.scoring import Scores
 
 PREDICTIONS = "predictions.npy"
-"""In the winner's directory: the class it predicts for each test image, uint8 [n]."""
+"""In the winner's directory: its predicted class of each test image, uint8 [n]."""
 LABELS = "labels.npy"
-"""Beside it: the class each test image is of, uint8 [n]; two versions are compared without the dataset."""
+"""Beside it: the true class of each test image, uint8 [n], to compare versions without the dataset."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """What an evaluation found."""
+    """The result of an evaluation."""
 
     classes: list[str]
     """Name of each class."""
@@ -38,18 +38,18 @@ class Evaluated:
     """accuracy and loss on the test part; validation_accuracy and validation_loss."""
 
     metadata: dict[str, Any]
-    """What the model artifact says about itself."""
+    """Metadata of the model artifact."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A model that may go forward."""
+    """A model that may be uploaded."""
 
     directory: Path
     """Its model directory."""
 
     origin: Origin
-    """Where it comes from."""
+    """The trial or job that trained it."""
 
     scores: "Scores"
     """On the validation part."""
@@ -71,18 +71,18 @@ def evaluate(
 ) -> Evaluated:
     """Score every candidate on the validation part and the best of them on the test part.
 
-    More images of the validation part right wins; between equals the lower loss; between equals in both the first
-    named. Nothing else decides, and the test part is not read before that.
+    The highest validation accuracy wins, then the lowest validation loss, then the candidate listed first. The test
+    part is not read before the choice.
 
     Args:
         data: The dataset artifact, a directory or URI.
         candidates: Model directories, the best trial's first.
-        winner: Directory for a copy of the winner's, with PREDICTIONS and LABELS.
-        evaluation: File for everything that was measured, JSON.
+        winner: Directory to copy the winner's model directory to, with PREDICTIONS and LABELS.
+        evaluation: JSON file to write all measurements to.
         trials: Table of the sweep's trials, if there was a sweep.
 
     Raises:
-        InvalidInput: A candidate was trained on other data or does not fit the dataset's classes.
+        InvalidInput: A candidate was trained on other data, or does not fit the dataset's classes.
         Damaged: The data or a model cannot be read.
     """
     import numpy as np
@@ -92,7 +92,7 @@ def evaluate(
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info = describe(data)
-    chosen, ranked = _choose(data, info, [Path(one) for one in candidates])
+    chosen, ranked = _choose(data, info, [Path(candidate) for candidate in candidates])
     _copy(chosen.directory, Path(winner))
     part = load(data, "test")
     scores = score(Path(winner) / "model.onnx", part.images, part.labels, classes=len(info.classes))
@@ -102,7 +102,7 @@ def evaluate(
     result = {
         "run_id": current_run().id,
         "dataset": _dataset(info),
-        "candidates": [one.to_json() for one in ranked],
+        "candidates": [candidate.to_json() for candidate in ranked],
         "winner": {**asdict(chosen.origin), "why": _why(ranked)},
         "test": {**scores.to_json(), "classes": per_class(scores.confusion.tolist(), info.classes)},
         "sweep": read_trials(Path(trials)) if trials else None,
@@ -123,24 +123,26 @@ def _choose(data: str | Path, info: "DatasetInfo", directories: list[Path]) -> t
     from podium.scoring import score
 
     part = load(data, "validation")
-    found = []
+    candidates = []
     for directory in directories:
         _check_data(directory, info)
         scores = score(directory / "model.onnx", part.images, part.labels, classes=len(info.classes))
-        found.append(Candidate(directory=directory, origin=Origin.read(directory), scores=scores))
-        say(f"{found[-1].origin.title}: validation accuracy {scores.accuracy:.4f} loss {scores.loss:.4f}")
-    # sorted is stable: between equals the first named stays first.
-    ranked = sorted(found, key=lambda one: (-one.scores.accuracy, one.scores.loss))
+        candidates.append(Candidate(directory=directory, origin=Origin.read(directory), scores=scores))
+        say(f"{candidates[-1].origin.title}: validation accuracy {scores.accuracy:.4f} loss {scores.loss:.4f}")
+    # sorted is stable: of equal candidates the one listed first stays first.
+    ranked = sorted(candidates, key=lambda candidate: (-candidate.scores.accuracy, candidate.scores.loss))
     say(f"winner: {ranked[0].origin.title}, {_why(ranked)}")
     return ranked[0], ranked
 
 
 def _check_data(directory: Path, info: "DatasetInfo") -> None:
-    """Refuse a candidate whose training saw other data: it might have seen our test part."""
+    """Refuse a candidate trained on other data: it may have seen this test part."""
     digest = TrainedMetrics.read(directory).dataset
-    hint = "candidates of one evaluation are trained on its dataset artifact"
-    require(digest == info.digest, "a candidate is trained on the data it is judged by", hint,
-            trained_on=digest, judged_by=info.digest)  # fmt: skip
+    if digest != info.digest:
+        raise InvalidInput(
+            f"{directory} was trained on dataset {digest}, but is evaluated on {info.digest}",
+            "train every candidate on the dataset artifact of the evaluation",
+        )
 
 
 def _why(ranked: list[Candidate]) -> str:
@@ -151,11 +153,11 @@ def _why(ranked: list[Candidate]) -> str:
         return f"validation accuracy {first.accuracy:.4f} against {second.accuracy:.4f}"
     if first.loss < second.loss:
         return f"equal validation accuracy {first.accuracy:.4f}, loss {first.loss:.4f} against {second.loss:.4f}"
-    return f"equal validation accuracy {first.accuracy:.4f} and loss {first.loss:.4f}, so the first named"
+    return f"equal validation accuracy {first.accuracy:.4f} and loss {first.loss:.4f}, so the one listed first"
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a model directory without its checkpoint, which is never promoted."""
+    """Copy a model directory without its checkpoint, which is never uploaded."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("checkpoint*"), dirs_exist_ok=True)
 
 
@@ -172,15 +174,15 @@ def _dataset(info: "DatasetInfo") -> dict[str, Any]:
 
 
 def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return precision, recall, F1 and number of images of each class; None where it is 0/0.
+    """Return precision, recall, F1 and number of images of each class; a ratio of 0/0 is None.
 
     Args:
         confusion: [classes, classes]: rows are the true class, columns the predicted one.
         classes: Their names.
     """
     rows = []
-    for place, name in enumerate(classes):
-        hits, images, predicted = confusion[place][place], sum(confusion[place]), sum(row[place] for row in confusion)
+    for at, name in enumerate(classes):
+        hits, images, predicted = confusion[at][at], sum(confusion[at]), sum(row[at] for row in confusion)
         rows.append({
             "name": name,
             "precision": hits / predicted if predicted else None,
