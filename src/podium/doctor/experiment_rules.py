@@ -47,11 +47,11 @@ def bad_values_count(experiment: Experiment) -> Iterator[Hit]:
 def metric_cannot_be_found(experiment: Experiment) -> Iterator[Hit]:
     if not experiment.collector.reads_text or experiment.collector.filters:
         return
-    for place, name in enumerate(experiment.objective.metrics):
+    for index, name in enumerate(experiment.objective.metrics):
         if not re.fullmatch(r"[\w|-]+", name, re.ASCII):
-            where = "spec.objective." + ("additionalMetricNames" if place else "objectiveMetricName")
+            where = "spec.objective." + ("additionalMetricNames" if index else "objectiveMetricName")
             hint = "choose a name of letters, digits, _ and -, or write a metricsFormat that finds it"
-            level = "warn" if place else None
+            level = "warn" if index else None
             yield Hit(what=f"no line can report {name!r}", where=where, hint=hint, level=level)
 
 
@@ -105,22 +105,22 @@ def no_failures_allowed(experiment: Experiment) -> Iterator[Hit]:
 
 @rule("warn", "A search service that does not know a distribution drops it without a word.")
 def distribution_ignored(experiment: Experiment) -> Iterator[Hit]:
-    for place, parameter in enumerate(experiment.space):
+    for index, parameter in enumerate(experiment.space):
         shape = parameter.distribution
         if not parameter.numeric or shape == "uniform" or experiment.algorithm.name in HYPEROPT:
             continue
         if experiment.algorithm.name in OPTUNA and shape == "logUniform":
             continue
-        where = f"spec.parameters[{place}].feasibleSpace.distribution"
+        where = f"spec.parameters[{index}].feasibleSpace.distribution"
         hint = "use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent"
         yield Hit(what=f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where=where, hint=hint)
 
 
 @rule("fail", "bayesianoptimization samples every double on a log scale, whatever the distribution says.")
 def bayesian_from_zero(experiment: Experiment) -> Iterator[Hit]:
-    for place, parameter in enumerate(experiment.space):
+    for index, parameter in enumerate(experiment.space):
         if experiment.algorithm.name == "bayesianoptimization" and parameter.kind == "double" and parameter.low <= 0:
-            where = f"spec.parameters[{place}].feasibleSpace.min"
+            where = f"spec.parameters[{index}].feasibleSpace.min"
             yield Hit(what=f"{parameter.name} begins at {parameter.low:g}", where=where, hint="begin above 0")
 
 

@@ -1,4 +1,4 @@
-"""Rules about a Job or PyTorchJob: how it restarts, ends, and what its processes are told."""
+"""Rules about a Job or PyTorchJob: how it restarts and ends, and which variables its processes get."""
 
 import re
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def retries_before_failing(job: Workload) -> Iterator[Hit]:
         yield Hit(what="a failing trial is repeated 6 times", where=where, hint="set backoffLimit: 0")
 
 
-@rule("fail", "The operator tells every process WORLD_SIZE = replicas x nprocPerNode; someone must start that many.")
+@rule("fail", "The operator sets WORLD_SIZE = replicas x nprocPerNode in every pod; that many processes must start.")
 def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
     processes = job.processes_per_replica
     if job.kind != "PyTorchJob" or not processes or processes < 2:
@@ -72,7 +72,7 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
 
 @rule(
     "warn",
-    "torchrun's own flags overrule the PET_ variables with which the operator tells it the truth.",
+    "torchrun's own flags overrule the PET_ variables that the operator sets.",
 )
 def launcher_disagrees(job: Workload) -> Iterator[Hit]:
     if job.kind != "PyTorchJob":
@@ -99,7 +99,7 @@ def operator_variables_overwritten(job: Workload) -> Iterator[Hit]:
                 yield Hit(what=f"{name} is set", where=f"{container.path}.env", hint="remove it")
 
 
-@rule("warn", "Without a Master nobody is told RANK or WORLD_SIZE.")
+@rule("warn", "Without a Master the operator sets neither RANK nor WORLD_SIZE.")
 def no_master(job: Workload) -> Iterator[Hit]:
     if job.kind != "PyTorchJob" or not job.replicas or job.replica("Master"):
         return

@@ -23,7 +23,8 @@ class Miss(NamedTuple):
 
     metric: str
     line: Line
-    found: str
+    text: str
+    """What it says instead."""
 
 
 def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
@@ -40,10 +41,10 @@ def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Hi
     by_metric: dict[str, list[Miss]] = {}
     for miss in misses:
         by_metric.setdefault(miss.metric, []).append(miss)
-    for metric, found in by_metric.items():
+    for metric, misses_of in by_metric.items():
         level = None if metric == log.reader.objective else "note"
-        text, done = what.format(found=found[0].found, metric=metric), hint.format(metric=metric)
-        yield Hit(what=text, where=places(miss.line for miss in found), hint=done, level=level)
+        text, done = what.format(found=misses_of[0].text, metric=metric), hint.format(metric=metric)
+        yield Hit(what=text, where=places(miss.line for miss in misses_of), hint=done, level=level)
 
 
 def places(lines: Iterator[Line]) -> str:
@@ -105,7 +106,7 @@ def longer_name(log: Log) -> Iterator[Hit]:
 @rule("fail", "Case matters in names.")
 def letter_case(log: Log) -> Iterator[Hit]:
     misses = _misses(log, rf"(?<![\w|-])NAME\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
-    others = (miss for miss in misses if miss.metric not in miss.found)
+    others = (miss for miss in misses if miss.metric not in miss.text)
     yield from _hits(log, others, "`{found}` is another metric than {metric}", "print {metric}= in the same case")
 
 

@@ -136,7 +136,7 @@ def bucket_exists(seen: Seen) -> Iterator[Hit]:
         yield Hit(what=what, where=where, hint=hint, level="warn" if well is None else None)
 
 
-@rule("warn", "They fail when they open s3://…: nothing tells them who they are.")
+@rule("warn", "They fail when they open s3://…: they have no identity.")
 def storage_credentials(seen: Seen) -> Iterator[Hit]:
     secret = (seen.storage or {}).get("secret") or "…"
     for name in seen.bare:
@@ -186,7 +186,7 @@ def images_resolve(seen: Seen) -> Iterator[Hit]:
             yield Hit(what=what, where=where, hint=hint, level="warn")
 
 
-@rule("warn", "They wait for something that does not come by itself.")
+@rule("warn", "They wait for something that somebody must provide.")
 def pods_that_cannot_start(seen: Seen) -> Iterator[Hit]:
     for trouble in seen.troubles:
         yield Hit(what=f"{trouble.reason}: {trouble.message}", where=f"pod {trouble.pod}", hint=trouble.hint)

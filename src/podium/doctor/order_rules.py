@@ -15,7 +15,7 @@ _EPOCH = re.compile(r"\bepoch\b\W{0,3}(\d+)", re.IGNORECASE)
 
 
 def _untimed(log: Log) -> list[int]:
-    return [place for place, (_, one) in enumerate(log.reported(log.reader.objective)) if one.time.year == 1]
+    return [index for index, (_, reading) in enumerate(log.reported(log.reader.objective)) if reading.time.year == 1]
 
 
 @rule("warn", "Katib's database sorts by time only; without one, which value is the latest is not guaranteed.")
@@ -29,7 +29,7 @@ def no_time(log: Log) -> Iterator[Hit]:
 @rule("warn", "A time counts only if it is the first word of the line and RFC 3339, with T and a zone.")
 def time_not_understood(log: Log) -> Iterator[Hit]:
     reported = log.reported(log.reader.objective)
-    lines = [reported[place][0] for place in _untimed(log) if _TIMELIKE.search(reported[place][0].text)]
+    lines = [reported[index][0] for index in _untimed(log) if _TIMELIKE.search(reported[index][0].text)]
     if lines and len(reported) > 1:
         found = _TIMELIKE.search(lines[0].text)
         assert found
@@ -41,7 +41,7 @@ def some_without_time(log: Log) -> Iterator[Hit]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
     if untimed and len(untimed) < len(reported):
         what = f"{len(untimed)} of {len(reported)} readings have no time"
-        yield Hit(what=what, where=places(reported[place][0] for place in untimed), hint=TIME_HINT)
+        yield Hit(what=what, where=places(reported[index][0] for index in untimed), hint=TIME_HINT)
 
 
 @rule("warn", "latest is the value with the latest time, not the one printed last.")

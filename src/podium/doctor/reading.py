@@ -36,7 +36,7 @@ STDOUT = Collector(kind="StdOut")
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """How Katib is told to read a log."""
+    """How Katib reads a log."""
 
     objective: str
     """objectiveMetricName."""

@@ -1,4 +1,4 @@
-"""What Katib makes of a container's command: its words joined with blanks, unquoted, for ``sh -c``.
+"""The shell line that Katib makes of a container's command: its words joined with blanks, unquoted, for ``sh -c``.
 
 Source: katib 0.19, pkg/webhook/v1beta1/pod/utils.go (wrapWorkerContainer); observed on a real server, see
 docs/doctor.md. Nothing is executed here.
@@ -42,7 +42,7 @@ class Special(NamedTuple):
 def wrap(
     words: Sequence[str], *, file: str = METRICS_FILE, stdout: bool = True, early_stopping: bool = False
 ) -> tuple[str, str, str]:
-    """Return what Katib runs in place of command and args.
+    """Return what Katib runs instead of command and args.
 
     Args:
         words: Command and args.
@@ -71,38 +71,38 @@ def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
     """
     if word == "":
         yield Special("", "vanishes: an empty word needs quotes")
-    place, quote = 0, ""
-    while place < len(word):
-        here = word[place]
+    index, quote = 0, ""
+    while index < len(word):
+        here = word[index]
         if quote == "'":
             quote = "" if here == "'" else quote
         elif here in "'\"" and not quote:
             quote = here
         elif here == quote:
             quote = ""
-        elif found := _KUBERNETES.match(word, place):
-            place += len(found[0]) - 1
-            if found[1] not in variables:
-                yield Special(found[0], "runs a command, for no variable of the container has this name")
+        elif match := _KUBERNETES.match(word, index):
+            index += len(match[0]) - 1
+            if match[1] not in variables:
+                yield Special(match[0], "runs a command, for no variable of the container has this name")
         else:
-            special = _special(word, place, quote)
+            special = _special(word, index, quote)
             if special:
                 yield special
-                place += len(special.text) - 1
-        place += 1
+                index += len(special.text) - 1
+        index += 1
     if quote:
         yield Special(quote, "opens a quotation that nothing closes")
 
 
-def _special(word: str, place: int, quote: str) -> Special | None:
-    """Say what the character at a place does, outside single quotes."""
-    here = word[place]
-    if here == "$" and (found := _VARIABLE.match(word, place)):
-        return Special(found[0], "is replaced by the variable's value", harmless=True)
-    if here == "$" and word[place : place + 2] == "$(":
+def _special(word: str, index: int, quote: str) -> Special | None:
+    """Say what the character at an index does, outside single quotes."""
+    here = word[index]
+    if here == "$" and (match := _VARIABLE.match(word, index)):
+        return Special(match[0], "is replaced by the variable's value", harmless=True)
+    if here == "$" and word[index : index + 2] == "$(":
         return Special("$(", "runs a command")
-    if here == "\\" and (not quote or word[place + 1 : place + 2] in ("$", "`", '"', "\\", "\n")):
-        return Special(word[place : place + 2], "loses its backslash")
+    if here == "\\" and (not quote or word[index + 1 : index + 2] in ("$", "`", '"', "\\", "\n")):
+        return Special(word[index : index + 2], "loses its backslash")
     if here == "`":
         return Special(here, _OPERATORS[here])
     if quote:
@@ -113,7 +113,7 @@ def _special(word: str, place: int, quote: str) -> Special | None:
         return Special(here, _OPERATORS[here])
     if here in _GLOBS:
         return Special(here, _GLOBS[here], harmless=True)
-    starts = place == 0 or word[place - 1] in " \t\n"
+    starts = index == 0 or word[index - 1] in " \t\n"
     if here == "#" and starts:
         return Special(here, "begins a comment: the rest of the line is gone, Katib's redirection too")
     if here == "~" and starts:
@@ -134,13 +134,13 @@ class Script(NamedTuple):
 def split_script(script: str) -> Script:
     """Cut a script at the operators that stand outside quotes, brackets and braces."""
     commands, operators = [""], []
-    place, quote, depth = 0, "", 0
-    while place < len(script):
-        here = script[place]
-        found = re.compile(r"&&|\|\||;;?|\|&?|(?<![<>])&(?!>)|\n").match(script, place)
+    index, quote, depth = 0, "", 0
+    while index < len(script):
+        here = script[index]
+        operator = re.compile(r"&&|\|\||;;?|\|&?|(?<![<>])&(?!>)|\n").match(script, index)
         if here == "\\" and quote != "'":
-            commands[-1] += script[place : place + 2]
-            place += 2
+            commands[-1] += script[index : index + 2]
+            index += 2
             continue
         if quote:
             quote = "" if here == quote else quote
@@ -150,11 +150,11 @@ def split_script(script: str) -> Script:
             depth += 1
         elif here in ")}":
             depth -= 1
-        elif found and not depth:
-            operators.append(found[0])
+        elif operator and not depth:
+            operators.append(operator[0])
             commands.append("")
-            place += len(found[0])
+            index += len(operator[0])
             continue
         commands[-1] += here
-        place += 1
+        index += 1
     return Script(tuple(command.strip() for command in commands), tuple(operators))

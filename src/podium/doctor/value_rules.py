@@ -36,11 +36,11 @@ def printed(log: Log) -> Iterator[Printed]:
                 yield Printed(name, line, found[1], values.pop(0) if taken else None)
 
 
-def _grouped(log: Log, found: Iterator[Printed], what: str, hint: str) -> Iterator[Hit]:
+def _grouped(log: Log, values: Iterator[Printed], what: str, hint: str) -> Iterator[Hit]:
     """Make one hit for each metric; it is no failure while the objective still comes out as a number."""
     by_metric: dict[str, list[Printed]] = {}
-    for one in found:
-        by_metric.setdefault(one.metric, []).append(one)
+    for value in values:
+        by_metric.setdefault(value.metric, []).append(value)
     folded = log.folded()
     for metric, ones in by_metric.items():
         wrong = any(one.value and number(one.value) is not None for one in ones)

@@ -93,7 +93,7 @@ def _amount(name: str, quantity: str) -> float:
     try:
         return float(parse_quantity(quantity))
     except ValueError as error:
-        raise InvalidInput(f"`{name} is an amount` must hold, but got {quantity!r}", "as in 500m, 2 or 4Gi") from error
+        raise InvalidInput(f"{name} is an amount of a resource, not {quantity!r}", "as in 500m, 2 or 4Gi") from error
 
 
 T = TypeVar("T", bound=Resource)

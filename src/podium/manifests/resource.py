@@ -1,4 +1,4 @@
-"""What podium knows of every Kubernetes object: kind, name, labels and the state that its conditions tell."""
+"""What podium knows of every Kubernetes object: kind, name, labels and the state in its conditions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,8 +24,8 @@ def items(value: Any) -> list[Any]:
 
 def numbered(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each object of a list with its path: ``spec.parameters[0]`` …"""
-    for place, item in enumerate(items(value)):
-        yield f"{path}[{place}]", mapping(item)
+    for index, item in enumerate(items(value)):
+        yield f"{path}[{index}]", mapping(item)
 
 
 def text(value: Any) -> str:
@@ -146,7 +146,7 @@ class Resource:
 
     @cached_property
     def state(self) -> State:
-        """Where the object stands, told by its conditions."""
+        """Phase, reason and message, by its conditions."""
         return status_of({"kind": self.kind, "status": dict(self.status)})
 
     @cached_property

@@ -40,10 +40,10 @@ def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Hit]:
         if not isinstance(value, list):
             yield broken(path, "must be a list", value, "write its items below it, each after a dash")
             return
-        for place, item in enumerate(value):
+        for index, item in enumerate(value):
             if item is None:
-                yield broken(f"{path}[{place}]", "must not be empty", item, "remove the dash")
-            yield from wrong_types(item, schema[0], f"{path}[{place}]")
+                yield broken(f"{path}[{index}]", "must not be empty", item, "remove the dash")
+            yield from wrong_types(item, schema[0], f"{path}[{index}]")
     elif not _fits(value, schema):
         yield broken(path, f"must be {schema}", value, _HINTS[schema])
 

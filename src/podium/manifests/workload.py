@@ -164,7 +164,7 @@ class Container:
     def numbered_words(self) -> Iterator[tuple[str, str]]:
         """Path and text of each word of command and args."""
         for part, words in (("command", self.command), ("args", self.args)):
-            yield from ((f"{self.path}.{part}[{place}]", word) for place, word in enumerate(words))
+            yield from ((f"{self.path}.{part}[{index}]", word) for index, word in enumerate(words))
 
     @cached_property
     def working_dir(self) -> str:

@@ -1,4 +1,4 @@
-"""Making somebody's Experiment part of a run, and reading back what its best trial was told."""
+"""Adapt an Experiment to a run, and read back the flags of its best trial."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -128,14 +128,14 @@ def template(experiment: Experiment) -> Iterator[Hit]:
 def trial_parameters(experiment: Experiment) -> Iterator[Hit]:
     path, given = "spec.trialTemplate.trialParameters", experiment.template.parameters
     searched = [text(parameter.get("name")) for _, parameter in numbered("", experiment.spec.get("parameters"))]
-    for place, (name, reference) in enumerate(given):
-        where = f"{path}[{place}]"
+    for index, (name, reference) in enumerate(given):
+        where = f"{path}[{index}]"
         if not (name and reference) or set(name) & set("{}"):
             yield broken(where, "must have a name without braces and a reference", (name, reference), TEMPLATE)
             continue
-        if name in [other for other, _ in given[:place]]:
+        if name in [other for other, _ in given[:index]]:
             yield broken(f"{where}.name", "must be unique", name, "remove one or rename it")
-        if reference in [other for _, other in given[:place]]:
+        if reference in [other for _, other in given[:index]]:
             yield broken(f"{where}.reference", "must be unique", reference, "remove one of the two")
         if searched and reference not in searched and meta_key(reference) is None:
             must = f"must be a search parameter ({', '.join(searched)}) or ${{trialSpec.…}}"
@@ -148,10 +148,10 @@ def placeholders(experiment: Experiment) -> Iterator[Hit]:
     used, names = set(template.placeholders), {name for name, _ in template.parameters}
     if not names or not template.workload.manifest:
         return
-    for place, (name, _) in enumerate(template.parameters):
+    for index, (name, _) in enumerate(template.parameters):
         if name and name not in used:
             must = f"must be used as ${{trialParameters.{name}}} in the trialSpec"
-            where = f"spec.trialTemplate.trialParameters[{place}].name"
+            where = f"spec.trialTemplate.trialParameters[{index}].name"
             yield broken(where, must, name, "use it, or remove the trialParameter")
     if unknown := sorted(used - names):
         hint = "add it to spec.trialTemplate.trialParameters"
@@ -188,14 +188,14 @@ def parameters(experiment: Experiment) -> Iterator[Hit]:
 def collector(experiment: Experiment) -> Iterator[Hit]:
     path, collecting = "spec.metricsCollectorSpec", mapping(experiment.spec.get("metricsCollectorSpec"))
     given, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
-    kind, place = text(given.get("kind")), mapping(source.get("fileSystemPath"))
+    kind, file = text(given.get("kind")), mapping(source.get("fileSystemPath"))
     yield from one_of(f"{path}.collector.kind", kind, COLLECTORS)
     if kind in ("File", "TensorFlowEvent"):
         wanted = "File" if kind == "File" else "Directory"
-        if place.get("kind") != wanted or not text(place.get("path")).startswith("/"):
+        if file.get("kind") != wanted or not text(file.get("path")).startswith("/"):
             hint = f"fileSystemPath: {{kind: {wanted}, path: /var/log/metrics}}"
-            yield broken(f"{path}.source.fileSystemPath", f"must be the absolute path of a {wanted}", place, hint)
-    form, where = place.get("format"), f"{path}.source.fileSystemPath.format"
+            yield broken(f"{path}.source.fileSystemPath", f"must be the absolute path of a {wanted}", file, hint)
+    form, where = file.get("format"), f"{path}.source.fileSystemPath.format"
     if kind == "File" and form not in ("TEXT", "JSON"):
         yield broken(where, "must be TEXT or JSON", form, "TEXT reads name=value, JSON an object a line")
     if kind == "File" and form == "JSON" and source.get("filter") is not None:

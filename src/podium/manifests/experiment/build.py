@@ -231,8 +231,8 @@ def _set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, qu
 def _without(arguments: list[str], flag: str) -> list[str]:
     kept: list[str] = []
     skip = False
-    for place, argument in enumerate(arguments):
-        following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+    for index, argument in enumerate(arguments):
+        following = arguments[index + 1] if index + 1 < len(arguments) else "--"
         bare = argument.strip("'")
         if skip:
             skip = False

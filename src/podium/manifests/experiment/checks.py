@@ -169,10 +169,10 @@ def references(experiment: Experiment) -> Iterator[Hit]:
     if unused := [parameter.name for parameter in experiment.space if parameter.name not in referenced]:
         hint = "refer to it in trialParameters, or remove it"
         yield broken("spec.parameters", "must each have a trialParameter", unused, hint)
-    for place, (_, reference) in enumerate(template.parameters):
+    for index, (_, reference) in enumerate(template.parameters):
         key = meta_key(reference)
         if key and meta_value(key, template.workload.manifest, "n", "n") is None:
-            where = f"spec.trialTemplate.trialParameters[{place}].reference"
+            where = f"spec.trialTemplate.trialParameters[{index}].reference"
             must = "must be a label or annotation of the trialSpec"
             yield broken(where, must, reference, "give it to trialSpec.metadata")
 
@@ -282,8 +282,8 @@ def unknown_fields(experiment: Experiment) -> Iterator[Hit]:
 
 def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Hit]:
     if isinstance(schema, list):
-        for place, item in enumerate(value or []):
-            yield from _unknown(item, schema[0], f"{path}[{place}]")
+        for index, item in enumerate(value or []):
+            yield from _unknown(item, schema[0], f"{path}[{index}]")
     elif isinstance(schema, dict):
         for field, inner in (value or {}).items():
             where = f"{path}.{field}"

@@ -152,11 +152,11 @@ class Collector:
     def parse(cls, collecting: Mapping[str, Any]) -> "Collector":
         """Read ``spec.metricsCollectorSpec``."""
         source = mapping(collecting.get("source"))
-        place = mapping(source.get("fileSystemPath"))
+        file = mapping(source.get("fileSystemPath"))
         return cls(
             kind=text(mapping(collecting.get("collector")).get("kind")) or "StdOut",
-            path=text(place.get("path")),
-            format=text(place.get("format")) or "TEXT",
+            path=text(file.get("path")),
+            format=text(file.get("format")) or "TEXT",
             filters=tuple(map(str, items(mapping(source.get("filter")).get("metricsFormat")))),
         )
 

@@ -21,21 +21,21 @@ def parse_condition(text: str) -> list[Any]:
         InvalidInput: It uses a part of GJSON that is not understood here.
     """
     steps: list[Any] = []
-    place = 0
-    while place < len(text):
+    index = 0
+    while index < len(text):
         if steps:
-            if text[place] not in ".|":
+            if text[index] not in ".|":
                 break
-            steps.append(text[place])
-            place += 1
-        found = _QUERY.match(text, place) or _FIELD.match(text, place)
-        if not found:
+            steps.append(text[index])
+            index += 1
+        step = _QUERY.match(text, index) or _FIELD.match(text, index)
+        if not step:
             break
-        steps.append(found)
-        place = found.end()
-    if place < len(text) or not steps or isinstance(steps[-1], str):
+        steps.append(step)
+        index = step.end()
+    if index < len(text) or not steps or isinstance(steps[-1], str):
         raise InvalidInput(
-            f'`a condition is a path of fields and #(field=="text") queries` must hold, but got {text!r}',
+            f'a condition is a path of fields and #(field=="text") queries, but this one is {text!r}',
             'for example status.conditions.#(type=="Complete")#|#(status=="True")#',
         )
     return steps

@@ -68,10 +68,9 @@ def parse(text: str, origin: str) -> dict[str, Any]:
     """
     documents = load_yaml(text, origin)
     if len(documents) != 1:
-        hint = "split the file" if documents else "it must hold one Kubernetes object"
-        raise InvalidInput(f"`one object` must hold, but {origin} has {len(documents)}", hint)
+        hint = "split the file" if documents else "write a Kubernetes object"
+        raise InvalidInput(f"a manifest holds one object, but {origin} holds {len(documents)}", hint)
     if not isinstance(documents[0], dict):
-        raise InvalidInput(
-            f"`one object` must hold, but {origin} is something else", "it must hold one Kubernetes object"
-        )
+        kind = type(documents[0]).__name__
+        raise InvalidInput(f"a manifest holds one object, but {origin} holds {kind}", "write a Kubernetes object")
     return dict(documents[0])

@@ -82,7 +82,7 @@ class Trial(Resource):
 
     @property
     def message(self) -> str:
-        """Of the condition that tells the state."""
+        """Message of the condition that decides the state."""
         return self.state.message
 
     @cached_property

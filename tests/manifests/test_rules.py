@@ -1,0 +1,64 @@
+"""Rules find, findings are carried by the error, and nobody parses its text."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from podium.errors import InvalidInput
+from podium.manifests.admission import admit
+from podium.manifests.experiment import Experiment, check, load
+from podium.manifests.rules import LEVELS, BrokenRules, Hit, apply, broken, raise_for, rule, unsupported
+
+
+@rule("stuck", "Nobody counts below zero.")
+def too_small(number: int) -> Iterator[Hit]:
+    if number < 0:
+        yield broken("number", "number >= 0", number, "add to it")
+
+
+@rule("warn", "Odd numbers are odd.", "odd-one")
+def is_odd(number: int) -> Iterator[Hit]:
+    if number % 2:
+        yield Hit(what="it is odd", where="number", level="note" if number == 1 else None)
+
+
+def test_a_rule_gives_its_findings_name_level_and_reason() -> None:
+    (finding,) = apply((too_small,), -2)
+    assert (finding.rule, finding.level, finding.why) == ("too-small", "stuck", "Nobody counts below zero.")
+    assert finding.text == "number: `number >= 0` must hold, but got -2"
+    assert (finding.shown, finding.hint) == ("fail", "add to it")
+
+
+def test_the_worst_findings_come_first_and_a_hit_may_be_milder() -> None:
+    assert [finding.rule for finding in apply((is_odd, too_small), -3)] == ["too-small", "odd-one"]
+    assert [finding.level for finding in apply((is_odd, too_small), 1)] == ["note"]
+    assert [finding.shown for finding in apply((is_odd,), 3)] == ["warn"]
+
+
+def test_only_findings_that_break_are_raised() -> None:
+    raise_for(apply((is_odd,), 3))
+    with pytest.raises(BrokenRules) as caught:
+        raise_for(apply((is_odd, too_small), -3))
+    assert [finding.rule for finding in caught.value.findings] == ["too-small"]
+    assert isinstance(caught.value, InvalidInput)
+
+
+def test_what_podium_does_not_run_is_a_warning_that_breaks() -> None:
+    assert LEVELS["unsupported"] == "warn"
+    hit = unsupported("spec.kind", "podium runs Jobs", "Workflows")
+    assert hit.what == "podium runs Jobs, not Workflows"
+    assert str(hit.hint).endswith("change spec.kind")
+
+
+def test_errors_of_manifests_carry_their_findings() -> None:
+    manifest = load("random")
+    manifest["spec"]["maxTrialCount"] = 0
+    with pytest.raises(BrokenRules) as caught:
+        check(Experiment.parse(manifest))
+    assert "spec.maxTrialCount" in {finding.where for finding in caught.value.findings}
+    assert {finding.rule for finding in caught.value.findings} == {"refused-by-webhook"}
+    with pytest.raises(BrokenRules) as caught:
+        admit({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "j"}, "spec": {"parallelism": "2"}})
+    assert [(finding.rule, finding.where) for finding in caught.value.findings] == [
+        ("refused-by-operator", "spec.parallelism")
+    ]
