@@ -77,7 +77,7 @@ def examine_events(path: Path, reader: Reader, subject: str) -> Report:
     Raises:
         Failed: The package tensorboard is not installed.
     """
-    readings = [one for one in read_events(path, reader.names) if one.value != UNAVAILABLE]
-    lines = [Line(number, f"{one.name}={one.value}", (one,)) for number, one in enumerate(readings, 1)]
+    readings = [reading for reading in read_events(path, reader.names) if reading.value != UNAVAILABLE]
+    lines = [Line(number, f"{reading.name}={reading.value}", (reading,)) for number, reading in enumerate(readings, 1)]
     log = Log(reader=reader, lines=lines, total=len(lines), seen=dict.fromkeys(event_scalars(path), 1))
     return Report(subject=subject, kind="events", findings=apply(EVENT_RULES, log), details=details_of(log))

@@ -76,7 +76,10 @@ def ends_too_soon(run: Run) -> Iterator[Hit]:
         yield Hit(what=f"it ended after {run.seconds:.1f} s", where="time", hint=hint)
 
 
-@rule("warn", "Python keeps output back in blocks when it is no terminal: nothing to follow, nothing to stop early by.")
+@rule(
+    "warn",
+    "Python keeps output back in blocks when stdout is not a terminal: nothing to follow, nothing to stop early by.",
+)
 def output_comes_late(run: Run) -> Iterator[Hit]:
     hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
     if run.code is None and not run.output:
@@ -139,7 +142,7 @@ def examine_command(
         run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
         log = _examine_metrics(run, metrics, choose, subject, collector)
     own = apply((*RUN_RULES, output_comes_late) if collector.kind == "StdOut" else RUN_RULES, run)
-    found = [_later(one) if run.code is None else one for one in log.findings]
+    found = [_later(finding) if run.code is None else finding for finding in log.findings]
     script = wrap(words, file=_file_of(collector, METRICS_FILE), stdout=collector.kind == "StdOut")
     details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": script}}
     return Report(subject=subject, kind="command", findings=worst_first([*broken, *own, *found]), details=details)
@@ -226,7 +229,7 @@ def execute(
 def _written(path: Path, since: float) -> bool:
     """Tell whether a file, or some event file in a folder, was written after a time."""
     files = [path] if path.is_file() else path.rglob("*tfevents*") if path.is_dir() and path != Path() else []
-    return any(one.stat().st_mtime >= since - 1 for one in files)
+    return any(file.stat().st_mtime >= since - 1 for file in files)
 
 
 def _follow(child: "subprocess.Popen[bytes]", file: Path, begin: float, end: float) -> float | None:

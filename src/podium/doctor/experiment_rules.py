@@ -34,7 +34,7 @@ def bad_values_count(experiment: Experiment) -> Iterator[Hit]:
             readings = parse_line(f"{name}=nan {name}=tensor(1)", [name], experiment.collector.filters or None)
         except (PodiumError, UnicodeError):
             return  # the pattern itself is reported by admission; half a character is in no line
-        if any(number(one.value) is None for one in readings):
+        if any(number(reading.value) is None for reading in readings):
             goal = experiment.objective.goal
             ends = not experiment.objective.maximize and goal is not None and goal >= 0
             more = "; the next number after it then ends the Experiment as goal reached" if ends else ""
@@ -59,7 +59,7 @@ def metric_cannot_be_found(experiment: Experiment) -> Iterator[Hit]:
 def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Hit]:
     name = experiment.objective.metric
     written = mapping(mapping(experiment.manifest.get("spec")).get("objective")).get("metricStrategies")
-    explicit = any(mapping(one).get("name") == name for one in items(written))
+    explicit = any(mapping(strategy).get("name") == name for strategy in items(written))
     lowest = experiment.objective.strategy == "min" and not explicit
     if experiment.collector.reads_text and _LOSS.search(name) and lowest:
         hint = f"print batches under another name (train_loss=…), and write the strategy of {name} down"

@@ -20,11 +20,11 @@ def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
                 yield line, None
 
 
-@rule("fail", "One line that is no JSON object ends the collector, and the trial is Failed.")
+@rule("fail", "One line that is not a JSON object ends the collector, and the trial is Failed.")
 def line_is_no_object(log: Log) -> Iterator[Hit]:
     bad = [line for line, found in _objects(log) if not isinstance(found, dict)]
     if bad:
-        what = f"`{bad[0].text[:60]}` is no JSON object"
+        what = f"`{bad[0].text[:60]}` is not a JSON object"
         yield Hit(what=what, where=places(iter(bad)), hint="write nothing else into this file, and no NaN or Infinity")
 
 

@@ -60,7 +60,7 @@ def objective_missing(log: Log) -> Iterator[Hit]:
     name = log.reader.objective
     if name not in log.silent():
         return
-    names = sorted(log.seen, key=lambda one: -log.seen[one])[:8]
+    names = sorted(log.seen, key=lambda name: -log.seen[name])[:8]
     found = f"; name=value was found for {', '.join(names)}" if names else "; no line holds name=number at all"
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
     close = difflib.get_close_matches(name, names, 1, 0.5)
@@ -117,7 +117,7 @@ def bar_before_name(log: Log) -> Iterator[Hit]:
 
 @rule("warn", "The m that ends a colour code is a letter and becomes part of the name: `32maccuracy`.")
 def colour_before_name(log: Log) -> Iterator[Hit]:
-    hint = "switch colours off where stdout is no terminal (NO_COLOR=1), or print a blank before the name"
+    hint = "switch colors off where stdout is not a terminal (NO_COLOR=1), or print a blank before the name"
     yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", hint)
 
 

@@ -64,7 +64,7 @@ def controllers_run(seen: Seen) -> Iterator[Hit]:
         hint = "ask an administrator whether Katib and the training operator run"
         yield Hit(what="Deployments may not be listed", where="controllers", hint=hint, level="note")
         return
-    found = {one.name: one for one in seen.controllers}
+    found = {controller.name: controller for controller in seen.controllers}
     for name in CONTROLLERS:
         if name not in found:
             hint = "install it, unless it runs under another name"
@@ -166,9 +166,9 @@ def pods_refused(seen: Seen) -> Iterator[Hit]:
     if seen.refusals is None:
         hint = "ask with the right to list events"
         yield Hit(what="events may not be listed: refused pods go unnoticed", where="events", hint=hint, level="note")
-    for one in seen.refusals or ():
+    for refusal in seen.refusals or ():
         hint = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
-        yield Hit(what=one.message, where=f"{one.kind} {one.name}", hint=hint)
+        yield Hit(what=refusal.message, where=f"{refusal.kind} {refusal.name}", hint=hint)
 
 
 @rule("fail", "A pod whose image cannot be had never starts.")

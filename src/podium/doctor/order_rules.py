@@ -55,7 +55,7 @@ def latest_is_not_the_last(log: Log) -> Iterator[Hit]:
         yield Hit(what=what, where=f"line {reported[-1][0].number}", hint="give every line a time", level=level)
 
 
-@rule("fail", "A trial whose latest value is no number can be named the best (kubeflow/katib#2723).")
+@rule("fail", "A trial whose latest value is not a number can be named the best (kubeflow/katib#2723).")
 def latest_is_no_number(log: Log) -> Iterator[Hit]:
     name = log.reader.objective
     reported = log.reported(name)
@@ -82,9 +82,9 @@ def batches_share_the_name(log: Log) -> Iterator[Hit]:
 def _repeats_within_an_epoch(log: Log) -> bool:
     """Tell whether an epoch number stands on several lines that report different values of the objective."""
     values: dict[str, set[str]] = {}
-    for line, one in log.reported(log.reader.objective):
+    for line, reading in log.reported(log.reader.objective):
         if found := _EPOCH.search(line.text):
-            values.setdefault(found[1], set()).add(one.value)
+            values.setdefault(found[1], set()).add(reading.value)
     return any(len(several) > 1 for several in values.values())
 
 
@@ -92,10 +92,10 @@ def _repeats_within_an_epoch(log: Log) -> bool:
 def every_rank_reports(log: Log) -> Iterator[Hit]:
     reported = log.reported(log.reader.objective)
     pairs = list(zip(reported[::2], reported[1::2], strict=False))
-    same = [one for one, other in pairs if one[1].value == other[1].value and one[0].number != other[0].number]
+    same = [first for first, other in pairs if first[1].value == other[1].value and first[0].number != other[0].number]
     ranked = [line for line, _ in reported if re.search(r"\brank\W{0,2}[1-9]|\[default[1-9]\]", line.text, re.I)]
-    if ranked or (len(pairs) > 1 and len(same) == len(pairs) and len({one[1].value for one in same}) > 1):
-        lines = ranked or [one[0] for one in same]
+    if ranked or (len(pairs) > 1 and len(same) == len(pairs) and len({first[1].value for first in same}) > 1):
+        lines = ranked or [first[0] for first in same]
         what = "several processes seem to report the objective"
         yield Hit(what=what, where=places(iter(lines)), hint='report from rank 0 only: os.environ.get("RANK", "0")')
 

@@ -59,7 +59,7 @@ def find_unknown_kinds(api: Api) -> list[str]:
         except NotFound:
             missing.append(kind)
             continue
-        if found is not None and not any(one.kind == kind for one in found.resources):
+        if found is not None and not any(known.kind == kind for known in found.resources):
             missing.append(kind)
     return missing
 
@@ -74,12 +74,12 @@ def find_controllers(api: Api) -> list[Controller] | None:
         return None
     return [
         Controller(
-            name=one.metadata.name,
-            namespace=one.metadata.namespace,
-            ready=(one.status.ready_replicas if one.status else 0) or 0,
+            name=deployment.metadata.name,
+            namespace=deployment.metadata.namespace,
+            ready=(deployment.status.ready_replicas if deployment.status else 0) or 0,
         )
-        for one in found.items
-        if one.metadata.name in CONTROLLERS
+        for deployment in found.items
+        if deployment.metadata.name in CONTROLLERS
     ]
 
 
@@ -104,14 +104,14 @@ def find_missing_rights(api: Api, account: str | None, secret: str | None) -> li
     return missing
 
 
-def _may(api: Api, account: str | None, group: str, plural: str, verb: str, one: str) -> bool | None:
+def _may(api: Api, account: str | None, group: str, plural: str, verb: str, object_name: str) -> bool | None:
     from kubernetes import client
 
     review = client.AuthorizationV1Api(api.client)
     name, _, sub = plural.partition("/")
     attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": name}
     attributes |= {"subresource": sub} if sub else {}
-    attributes |= {"name": one} if one else {}
+    attributes |= {"name": object_name} if object_name else {}
     spec: dict[str, Any] = {"resourceAttributes": attributes}
     kind = "SelfSubjectAccessReview"
     if account:
@@ -193,8 +193,10 @@ def find_refusals(api: Api) -> list[Refusal] | None:
     if found is None:
         return None
     recent = datetime.now(UTC) - RECENT
-    events = sorted((one for one in found.items if one.reason in REFUSED and event_time(one) > recent), key=event_time)
-    latest = {(one.involved_object.kind, one.involved_object.name): one for one in events}
+    events = sorted(
+        (event for event in found.items if event.reason in REFUSED and event_time(event) > recent), key=event_time
+    )
+    latest = {(event.involved_object.kind, event.involved_object.name): event for event in events}
     try:
         pods = [(pod.metadata.name, pod.metadata.creation_timestamp) for pod in api.pods("")]
     except PodiumError:
@@ -222,10 +224,10 @@ def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     live = []
     for kind in ("Experiment", "PyTorchJob", "Job"):
         try:
-            live += [one for one in api.objects(kind) if not status_of(one).finished]
+            live += [manifest for manifest in api.objects(kind) if not status_of(manifest).finished]
         except PodiumError:
             continue  # the rules about kinds and rights speak of it
-    own = (one for one in live if not one["metadata"].get("ownerReferences"))
+    own = (manifest for manifest in live if not manifest["metadata"].get("ownerReferences"))
     return list(dict.fromkeys(_label(manifest) for manifest in (*manifests, *own) if is_bare(job_of(manifest))))
 
 
@@ -346,5 +348,5 @@ def see(
         bare=find_bare(api, manifests),
         images=find_images(nodes(api) if images else [], images),
         troubles=find_troubles(api),
-        admitted=dict(dry_run(api, one) for one in manifests),
+        admitted=dict(dry_run(api, manifest) for manifest in manifests),
     )

@@ -112,16 +112,16 @@ class Log:
 
     def reported(self, name: str) -> list[tuple[Line, Reading]]:
         """Return each reading of a metric, in the order of the lines."""
-        return [(line, one) for line in self.lines for one in line.readings if one.name == name]
+        return [(line, reading) for line in self.lines for reading in line.readings if reading.name == name]
 
     def silent(self) -> list[str]:
         """Return the metrics that no line reports."""
-        found = {one.name for line in self.lines for one in line.readings}
+        found = {reading.name for line in self.lines for reading in line.readings}
         return [name for name in self.reader.names if name not in found]
 
     def folded(self) -> dict[str, dict[str, str]]:
         """Return what the trial's observation would hold."""
-        readings = [one for line in self.lines for one in line.readings]
+        readings = [reading for line in self.lines for reading in line.readings]
         if self.reader.objective in self.silent():  # Katib then drops the other metrics too
             readings = []
         return fold(readings, self.reader.names)
@@ -149,7 +149,9 @@ def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
     for number, raw in enumerate(lines, 1):
         text = raw.rstrip("\r\n")
         try:
-            readings = [one for one in read_json([text], reader.names) if one.value != UNAVAILABLE] if text else []
+            readings = (
+                [reading for reading in read_json([text], reader.names) if reading.value != UNAVAILABLE] if text else []
+            )
             seen.update(json.loads(text) if text else [])
         except Failed:
             readings = []
@@ -210,12 +212,12 @@ def details_of(log: Log) -> dict[str, Any]:
     rows = [
         {
             "line": line.number,
-            "time": None if one.time.year == 1 else one.time.isoformat(),
-            "metric": one.name,
-            "value": one.value,
+            "time": None if reading.time.year == 1 else reading.time.isoformat(),
+            "metric": reading.name,
+            "value": reading.value,
         }
         for line in log.lines
-        for one in line.readings
+        for reading in line.readings
     ]
     return {
         "lines": log.total,

@@ -51,7 +51,7 @@ def shell_breaks_words(experiment: Experiment) -> Iterator[Hit]:
             if not special.harmless:
                 broken.setdefault(path, (word, []))[1].append(special)
         for path, (word, found) in broken.items():
-            effects = dict.fromkeys(f"`{first_of(one.text)}` {one.effect}" for one in found)
+            effects = dict.fromkeys(f"`{first_of(special.text)}` {special.effect}" for special in found)
             short = len(word) <= 60 and not set(word) & set("\"'\n")
             hint = f"quote it for the shell: '{word}'" if short else "put the script into a file of the image"
             yield Hit(what=f"`{first_of(word)}`: {'; '.join(effects)}", where=path, hint=hint)
@@ -155,7 +155,7 @@ def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Hi
     if not experiment.early_stopping:
         return
     for path, script in _scripts(experiment):
-        operators = [one for one in split_script(script).operators if one in ("|", "|&", "&")]
+        operators = [operator for operator in split_script(script).operators if operator in ("|", "|&", "&")]
         if operators:
             hint = "run one program in the foreground, without a pipe"
             yield Hit(what=f"the script has `{operators[0]}` in it", where=path, hint=hint)

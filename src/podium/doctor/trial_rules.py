@@ -59,7 +59,9 @@ def image_without_shell(experiment: Experiment) -> Iterator[Hit]:
             yield Hit(what=f"{container.image} seems to have no shell", where=f"{container.path}.image", hint=hint)
 
 
-@rule("warn", "Early stopping reads the output as it grows; Python keeps it back in blocks when it is no terminal.")
+@rule(
+    "warn", "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal."
+)
 def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Hit]:
     kind = experiment.template.workload.kind
     if not experiment.early_stopping or kind == "PyTorchJob":  # the operator sets PYTHONUNBUFFERED

@@ -30,35 +30,35 @@ def printed(log: Log) -> Iterator[Printed]:
     for name in log.reader.names:
         wanted = re.compile(rf"(?<![\w|-]){re.escape(name)}[^\S\n]*=[^\S\n]*(\S*)")
         for line in log.lines:
-            values = [one.value for one in line.readings if one.name == name]
+            values = [reading.value for reading in line.readings if reading.name == name]
             for found in wanted.finditer(line.text):
                 taken = bool(values) and found[1].startswith(values[0])
                 yield Printed(name, line, found[1], values.pop(0) if taken else None)
 
 
 def _grouped(log: Log, values: Iterator[Printed], what: str, hint: str) -> Iterator[Hit]:
-    """Make one hit for each metric; it is no failure while the objective still comes out as a number."""
+    """Make one hit for each metric; it is not a failure while the objective still comes out as a number."""
     by_metric: dict[str, list[Printed]] = {}
     for value in values:
         by_metric.setdefault(value.metric, []).append(value)
     folded = log.folded()
-    for metric, ones in by_metric.items():
-        wrong = any(one.value and number(one.value) is not None for one in ones)
+    for metric, values_of in by_metric.items():
+        wrong = any(value.value and number(value.value) is not None for value in values_of)
         usable = objective_value(folded[metric], log.reader.strategy(metric)) is not None and not wrong
         mild = metric != log.reader.objective or usable
-        first = ones[0]
+        first = values_of[0]
         shown = COLOUR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
         kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
         text = what.format(shown=shown, kept=kept, metric=metric)
-        where = places(one.line for one in ones)
+        where = places(value.line for value in values_of)
         yield Hit(what=text, where=where, hint=hint.format(metric=metric), level="warn" if mild else None)
 
 
 def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
     wanted = re.compile(pattern, re.IGNORECASE)
-    for one in printed(log):
-        if number(one.value or "") is None and wanted.match(one.text):
-            yield one
+    for value in printed(log):
+        if number(value.value or "") is None and wanted.match(value.text):
+            yield value
 
 
 @rule("fail", CROWNED)
@@ -75,7 +75,7 @@ def tensor_or_array(log: Log) -> Iterator[Hit]:
 
 @rule("fail", CROWNED)
 def colour_in_value(log: Log) -> Iterator[Hit]:
-    hint = "switch colours off where stdout is no terminal (NO_COLOR=1)"
+    hint = "switch colors off where stdout is not a terminal (NO_COLOR=1)"
     yield from _grouped(log, _unreadable(log, r"\x1b"), "`{shown}` {kept}", hint)
 
 
@@ -87,32 +87,32 @@ def quoted_value(log: Log) -> Iterator[Hit]:
 @rule("fail", CROWNED)
 def no_number(log: Log) -> Iterator[Hit]:
     others = r"(?![+-]?(nan|inf)|(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({\x1b\"'`])"
-    found = (one for one in _unreadable(log, others) if one.value is not None)
+    found = (value for value in _unreadable(log, others) if value.value is not None)
     yield from _grouped(log, found, "`{shown}` {kept}", "print a number after {metric}=, on the same line")
 
 
 @rule("fail", "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.")
 def number_cut_short(log: Log) -> Iterator[Hit]:
-    found = (one for one in printed(log) if one.value and _WRONG.match(one.text[len(one.value) :]))
+    found = (value for value in printed(log) if value.value and _WRONG.match(value.text[len(value.value) :]))
     hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
     yield from _grouped(log, found, "`{shown}` {kept}", hint)
 
 
 @rule("warn", "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.")
 def percent(log: Log) -> Iterator[Hit]:
-    found = (one for one in printed(log) if one.value and one.text[len(one.value) :].startswith("%"))
+    found = (value for value in printed(log) if value.value and value.text[len(value.value) :].startswith("%"))
     yield from _grouped(log, found, "`{shown}` {kept}", "print a fraction, 0.9659, and set the goal on the same scale")
 
 
 @rule("warn", "What follows the number is dropped.")
 def unit_dropped(log: Log) -> Iterator[Hit]:
     found = (
-        one
-        for one in printed(log)
-        if one.value
-        and (rest := one.text[len(one.value) :])[:1].isalpha()
+        value
+        for value in printed(log)
+        if value.value
+        and (rest := value.text[len(value.value) :])[:1].isalpha()
         and not _WRONG.match(rest)
-        and number(one.value) is not None
+        and number(value.value) is not None
     )
     yield from _grouped(log, found, "`{shown}` {kept}", "print the number alone, always in the same unit")
 

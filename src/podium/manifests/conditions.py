@@ -43,7 +43,11 @@ def status_of(manifest: Manifest) -> State:
     Only conditions with status "True" count: a finished PyTorchJob keeps a Running condition that is "False".
     """
     status = manifest.get("status") or {}
-    true = {one["type"]: one for one in status.get("conditions") or [] if one.get("status") == "True"}
+    true = {
+        condition["type"]: condition
+        for condition in status.get("conditions") or []
+        if condition.get("status") == "True"
+    }
     for phase in _ORDER[manifest["kind"]]:
         if phase in true:
             name = {"Complete": "Succeeded", "FailureTarget": "Running"}.get(phase, phase)
@@ -68,11 +72,11 @@ def set_condition(status: dict[str, Any], kind: str, value: bool, reason: str, m
         now: The time as Kubernetes writes it.
     """
     conditions = status.setdefault("conditions", [])
-    if any(one["type"] == "Failed" and one["status"] == "True" for one in conditions):
+    if any(condition["type"] == "Failed" and condition["status"] == "True" for condition in conditions):
         return
     new = {"type": kind, "status": "True" if value else "False", "reason": reason, "message": message}
     new |= {"lastUpdateTime": now, "lastTransitionTime": now}
-    current = next((one for one in conditions if one["type"] == kind), None)
+    current = next((condition for condition in conditions if condition["type"] == kind), None)
     if current and current["status"] == new["status"]:
         if current["reason"] == reason:
             return
@@ -96,9 +100,9 @@ def add_condition(status: dict[str, Any], kind: str, reason: str, message: str, 
 
 def _without(conditions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     replaced = {kind} | {"Restarting": {"Running"}, "Running": {"Restarting"}}.get(kind, set())
-    kept = [dict(one) for one in conditions if one["type"] not in replaced]
+    kept = [dict(condition) for condition in conditions if condition["type"] not in replaced]
     if kind in ("Failed", "Succeeded"):
-        for one in kept:
-            if one["type"] == "Running":
-                one["status"] = "False"
+        for condition in kept:
+            if condition["type"] == "Running":
+                condition["status"] = "False"
     return kept

@@ -55,10 +55,12 @@ class Pods:
     """Labels of the pods."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            kind = one.type if isinstance(one.type, type) else one.type.__origin__  # type: ignore[union-attr]
+        for setting in fields(self):
+            kind = setting.type if isinstance(setting.type, type) else setting.type.__origin__  # type: ignore[union-attr]
             require(
-                type(getattr(self, one.name)) is kind, f"{one.name} is {kind.__name__}", got=getattr(self, one.name)
+                type(getattr(self, setting.name)) is kind,
+                f"{setting.name} is {kind.__name__}",
+                got=getattr(self, setting.name),
             )
         for name in ("cpu", "memory"):
             _amount(name, getattr(self, name))
@@ -76,7 +78,7 @@ class Pods:
         Raises:
             InvalidInput: A name is unknown, or a value of another type.
         """
-        known = [one.name for one in fields(cls)]
+        known = [setting.name for setting in fields(cls)]
         for name in given:
             if name not in known:
                 hint = "GPUs are gpus_per_worker" if "gpu" in name else f"one of {', '.join(known)}"
@@ -135,7 +137,7 @@ def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
 
 
 def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, str]) -> None:
-    env = {one["name"]: one for one in container.get("env") or []}
+    env = {entry["name"]: entry for entry in container.get("env") or []}
     env |= {name: {"name": name, "value": value} for name, value in pods.env.items()}
     if pods.cpu and THREADS not in env:
         env[THREADS] = {"name": THREADS, "value": str(max(1, round(_amount("cpu", pods.cpu))))}

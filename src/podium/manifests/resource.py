@@ -154,13 +154,13 @@ class Resource:
         """Conditions in the order they are stored."""
         return tuple(
             Condition(
-                type=text(one.get("type")),
-                status=one.get("status") == "True",
-                reason=text(one.get("reason")),
-                message=text(one.get("message")),
-                changed=text(one.get("lastTransitionTime")),
+                type=text(condition.get("type")),
+                status=condition.get("status") == "True",
+                reason=text(condition.get("reason")),
+                message=text(condition.get("message")),
+                changed=text(condition.get("lastTransitionTime")),
             )
-            for one in map(mapping, items(self.status.get("conditions")))
+            for condition in map(mapping, items(self.status.get("conditions")))
         )
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> Self:
@@ -177,4 +177,4 @@ class Resource:
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type if it is True."""
-        return next((one for one in self.conditions if one.type == kind and one.status), None)
+        return next((condition for condition in self.conditions if condition.type == kind and condition.status), None)

@@ -143,7 +143,7 @@ class Container:
     @cached_property
     def env(self) -> dict[str, Mapping[str, Any]]:
         """Entries of ``env`` by name: ``value`` or ``valueFrom``."""
-        return {text(one.get("name")): one for one in map(mapping, items(self.manifest.get("env")))}
+        return {text(entry.get("name")): entry for entry in map(mapping, items(self.manifest.get("env")))}
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
@@ -239,11 +239,13 @@ class Pod:
 
     def container(self, name: str) -> Container | None:
         """Return the container of a name."""
-        return next((one for one in self.containers if one.name == name), None)
+        return next((container for container in self.containers if container.name == name), None)
 
     def _read(self, part: str) -> tuple[Container, ...]:
         written = enumerate(items(self.spec.get(part)))
-        return tuple(Container(manifest=mapping(one), path=f"{self.path}.spec.{part}[{at}]") for at, one in written)
+        return tuple(
+            Container(manifest=mapping(container), path=f"{self.path}.spec.{part}[{at}]") for at, container in written
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -284,7 +286,7 @@ class Workload(Resource):
             count, policy = integer(self.spec.get("parallelism")), text(pod.spec.get("restartPolicy"))
             count = 1 if count is None else count
             return (Replica(role="", count=count, restart_policy=policy, pod=pod, path=f"{self.path}spec"),)
-        return tuple(self._replica(str(role), mapping(one)) for role, one in self._replica_specs.items())
+        return tuple(self._replica(str(role), mapping(replica)) for role, replica in self._replica_specs.items())
 
     @property
     def _replica_specs(self) -> Mapping[str, Any]:
@@ -302,12 +304,12 @@ class Workload(Resource):
 
     def replica(self, role: str) -> Replica | None:
         """Return the replica of a role."""
-        return next((one for one in self.replicas if one.role == role), None)
+        return next((replica for replica in self.replicas if replica.role == role), None)
 
     def containers(self) -> Iterator[tuple[Replica, Container]]:
         """Yield every container, without init containers."""
         for replica in self.replicas:
-            yield from ((replica, one) for one in replica.pod.containers)
+            yield from ((replica, container) for container in replica.pod.containers)
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -438,9 +440,13 @@ class Draft:
         if self.manifest.get("kind") == "Job":
             found = {"": spec.get("template")}
         else:
-            found = {role: mapping(one).get("template") for role, one in mapping(spec.get(REPLICA_SPECS)).items()}
+            found = {
+                role: mapping(template).get("template") for role, template in mapping(spec.get(REPLICA_SPECS)).items()
+            }
         return (
-            (role, one) for role, one in found.items() if isinstance(one, dict) and isinstance(one.get("spec"), dict)
+            (role, template)
+            for role, template in found.items()
+            if isinstance(template, dict) and isinstance(template.get("spec"), dict)
         )
 
     @property
@@ -468,9 +474,9 @@ class Draft:
     def containers(self, name: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield role and body of every container, or of those of a name."""
         for role, template in self.templates:
-            for one in items(template["spec"].get("containers")):
-                if isinstance(one, dict) and (name is None or one.get("name") == name):
-                    yield role, one
+            for container in items(template["spec"].get("containers")):
+                if isinstance(container, dict) and (name is None or container.get("name") == name):
+                    yield role, container
 
     def mount_host_path(self, role: str, container: dict[str, Any], name: str, folder: str, host: str) -> None:
         """Mount a directory of the machine into a container of a replica."""

@@ -45,7 +45,9 @@ def adapt(
         spec["resumePolicy"] = "Never"
         template = spec["trialTemplate"] = spec.get("trialTemplate") or {}
         fixed_names = {
-            one["name"] for one in map(mapping, items(spec.get("parameters"))) if _flag(one["name"]) in flags
+            parameter["name"]
+            for parameter in map(mapping, items(spec.get("parameters")))
+            if _flag(parameter["name"]) in flags
         }
         _drop(spec, "parameters", "name", fixed_names)
         _drop(template, "trialParameters", "reference", fixed_names)
@@ -58,7 +60,7 @@ def adapt(
 
 def _drop(holder: dict[str, Any], field: str, key: str, names: set[str]) -> None:
     if names:
-        holder[field] = [one for one in items(holder.get(field)) if mapping(one).get(key) not in names]
+        holder[field] = [item for item in items(holder.get(field)) if mapping(item).get(key) not in names]
 
 
 def _with_gpus(experiment: Experiment, gpus: int) -> Experiment:

@@ -94,9 +94,9 @@ def own_name(experiment: Experiment) -> tuple[Experiment, str]:
 def declare_own_name(template: dict[str, Any]) -> str:
     """Return the trialParameter that stands for the trial's own name; the template has one afterwards."""
     declared = template["trialParameters"] = template.get("trialParameters") or []
-    for one in declared:
-        if one.get("reference") == OWN_NAME:
-            return str(one["name"])
+    for parameter in declared:
+        if parameter.get("reference") == OWN_NAME:
+            return str(parameter["name"])
     declared.append({"name": "ownName", "reference": OWN_NAME})
     return "ownName"
 
@@ -106,7 +106,7 @@ def _primary_containers(experiment: dict[str, Any]) -> Iterator[tuple[dict[str, 
     parsed = Experiment.parse(experiment)
     wrapped = {replica.role for replica, _ in parsed.wrapped_containers()}
     draft = Draft(manifest=_trial(experiment))
-    yield from ((one, role in wrapped) for role, one in draft.containers(parsed.template.primary_container))
+    yield from ((container, role in wrapped) for role, container in draft.containers(parsed.template.primary_container))
 
 
 def _part(holder: dict[str, Any], field: str) -> dict[str, Any]:

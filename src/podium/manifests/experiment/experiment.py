@@ -74,8 +74,8 @@ class Objective:
             goal=float(goal) if isinstance(goal, int | float) and not isinstance(goal, bool) else None,
             additional=tuple(map(str, items(objective.get("additionalMetricNames")))),
             strategies={
-                text(one.get("name")): text(one.get("value"))
-                for one in map(mapping, items(objective.get("metricStrategies")))
+                text(entry.get("name")): text(entry.get("value"))
+                for entry in map(mapping, items(objective.get("metricStrategies")))
             },
         )
 
@@ -218,7 +218,7 @@ class TrialTemplate:
             workload=job,
             primary_container=text(template.get("primaryContainerName")),
             primary_pod_labels=texts(template.get("primaryPodLabels")) or default_primary_labels(job.kind) or {},
-            parameters=tuple((text(one.get("name")), text(one.get("reference"))) for one in given),
+            parameters=tuple((text(parameter.get("name")), text(parameter.get("reference"))) for parameter in given),
             success_condition=text(template.get("successCondition")),
             failure_condition=text(template.get("failureCondition")),
             retain=template.get("retain") is True,
@@ -240,7 +240,11 @@ class TrialTemplate:
 
     def primary_containers(self) -> list[tuple[Replica, Container]]:
         """Return each replica's primary container."""
-        return [(replica, one) for replica, one in self.workload.containers() if one.name == self.primary_container]
+        return [
+            (replica, container)
+            for replica, container in self.workload.containers()
+            if container.name == self.primary_container
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -341,7 +345,9 @@ class Experiment(Resource):
         if not self.collector.wraps:
             return []
         return [
-            (replica, one) for replica, one in self.template.primary_containers() if self.template.is_primary(replica)
+            (replica, container)
+            for replica, container in self.template.primary_containers()
+            if self.template.is_primary(replica)
         ]
 
     def render(self, trial: str, assignments: Mapping[str, str]) -> Workload:

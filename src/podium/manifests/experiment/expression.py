@@ -54,7 +54,7 @@ def matches(text: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
             spread = spread and step == "."
         elif step.re is _FIELD:
             result = (
-                [_field(one, step[0]) for one in result]
+                [_field(item, step[0]) for item in result]
                 if spread and isinstance(result, list)
                 else _field(result, step[0])
             )
@@ -62,7 +62,7 @@ def matches(text: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
             result = _query(result, step)
             spread = bool(step[5])
     if isinstance(result, list):
-        result = next((one for one in result if one is not None), None)
+        result = next((item for item in result if item is not None), None)
     return dict(result) if isinstance(result, Mapping) else None
 
 
@@ -75,8 +75,8 @@ def _query(value: Any, step: re.Match[str]) -> Any:
     wanted: Any = text if text is not None else literal == "true"
     items = value if isinstance(value, list) else []
     found = [
-        one
-        for one in items
-        if isinstance(one, Mapping) and field in one and (one[field] == wanted) == (operator == "==")
+        item
+        for item in items
+        if isinstance(item, Mapping) and field in item and (item[field] == wanted) == (operator == "==")
     ]
     return found if every else (found[0] if found else None)

@@ -73,7 +73,7 @@ def mark(status: Status, kind: str, reason: str, message: str) -> None:
 
 def unmark(status: Status, *kinds: str) -> None:
     """Remove conditions."""
-    status["conditions"] = [one for one in status.get("conditions") or [] if one["type"] not in kinds]
+    status["conditions"] = [condition for condition in status.get("conditions") or [] if condition["type"] not in kinds]
 
 
 def restart(status: Status) -> None:

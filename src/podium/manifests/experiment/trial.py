@@ -141,13 +141,16 @@ class Trial(Resource):
 
 def read_assignments(assignments: Any) -> dict[str, str]:
     """Turn ``[{"name": …, "value": …}]`` into a dict."""
-    return {text(one.get("name")): str(one.get("value", "")) for one in map(mapping, items(assignments))}
+    return {text(entry.get("name")): str(entry.get("value", "")) for entry in map(mapping, items(assignments))}
 
 
 def read_metrics(observation: Any) -> Metrics:
     """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
     metrics = map(mapping, items(mapping(observation).get("metrics")))
-    return {text(one.get("name")): {fold: text(one.get(fold)) for fold in ("min", "max", "latest")} for one in metrics}
+    return {
+        text(metric.get("name")): {fold: text(metric.get(fold)) for fold in ("min", "max", "latest")}
+        for metric in metrics
+    }
 
 
 def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
