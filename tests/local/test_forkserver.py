@@ -107,6 +107,12 @@ def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("import click; raise ValueError('bad lr')", 1, "ValueError: bad lr"),
         ("import click, os; os.abort()", 134, ""),
         ("import atexit, click, threading\natexit.register(print, 'bye')\n", 0, "bye"),
+        ("import click, weakref\nclass A: pass\na = A()\nweakref.finalize(a, print, 'finalized')", 0, "finalized"),
+        (
+            "import click, concurrent.futures as f\npool = f.ThreadPoolExecutor(1)\npool.submit(print, 'worked')",
+            0,
+            "worked",
+        ),
         (
             "import click, threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()",
             0,
