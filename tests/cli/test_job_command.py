@@ -1,5 +1,6 @@
 """`podium job`: any PyTorchJob or Job YAML runs here; the exit code is the job's result."""
 
+import io
 import json
 import os
 import signal
@@ -12,8 +13,11 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from podium.cli import app
+from podium.cli.job_view import JobView
+from podium.cluster import connect
 from podium.errors import Failed, InvalidInput, PodiumError
 
 
@@ -208,3 +212,22 @@ def test_what_a_killed_process_ran_is_not_shown_as_running(tmp_path: Path) -> No
     done = CliRunner().invoke(app, ["job", "status", "job", *place])
     assert done.stdout.startswith("Job job: Failed. Job job was stopped")
     assert done.stdout.splitlines()[-1].split()[:2] == ["pod-0", "Stopped"]
+
+
+@pytest.mark.parametrize("width", [100, 60, 40])
+def test_a_narrow_terminal_keeps_mark_replica_and_state(width: int, podium: Any, tmp_path: Path) -> None:
+    podium("run", documents=[training("echo step 7 " + 50 * "loss=0.123 ")])
+    with connect(f"local://{tmp_path}/cluster") as cluster:
+        view = JobView(cluster, [("PyTorchJob", "train")], logs=False)
+        view.finish()
+        view.look()
+        assert not list(view.output())
+        console = Console(width=width, file=(file := io.StringIO()))
+        console.print(view)
+    drawn = file.getvalue()
+    assert max(map(len, drawn.splitlines())) <= width
+    for replica in ("master-0", "worker-0"):
+        (line,) = [line for line in drawn.splitlines() if replica in line]
+        assert line.startswith("✓")
+        assert "Succeeded" in line
+    assert "step 7" in drawn

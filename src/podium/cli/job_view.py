@@ -118,5 +118,9 @@ class JobView(View):
             for job, seen in self._seen.items()
             for at, one in enumerate(seen.replicas)
         ]
-        title = f"{self.seconds:.0f} s"
-        return fitted_table(title, ("JOB", "REPLICA", "STATE", ">RESTARTS"), rows, drop=(3, 0), width=width)
+        names = [f"{job[1]} ({seen.state})" for job, seen in self._seen.items()]
+        title = f"{names[0] if len(names) == 1 else f'{len(names)} jobs'}, {self.seconds:.0f} s"
+        hidden = [
+            column for column, known in ((0, len(names) > 1), (3, any(row.cells[3] for row in rows))) if not known
+        ]
+        return fitted_table(title, ("JOB", "REPLICA", "STATE", ">RESTARTS"), rows, (3, 0), width, hidden)

@@ -185,7 +185,9 @@ class Row:
     bold: bool = False
 
 
-def fitted_table(title: str, heads: Sequence[str], rows: Sequence[Row], drop: Sequence[int], width: int) -> "Table":
+def fitted_table(
+    title: str, heads: Sequence[str], rows: Sequence[Row], drop: Sequence[int], width: int, hidden: Sequence[int] = ()
+) -> "Table":
     """Draw rows so that no cell is cut: where the terminal is narrow columns are left out, the mark never.
 
     Args:
@@ -194,19 +196,22 @@ def fitted_table(title: str, heads: Sequence[str], rows: Sequence[Row], drop: Se
         rows: A cell for each head.
         drop: Columns that may be left out, in this order.
         width: Of the terminal.
+        hidden: Columns that say nothing here.
     """
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     widths = [max(map(cell_len, (head.lstrip(">"), *(row.cells[at] for row in rows)))) for at, head in enumerate(heads)]
-    shown = list(range(len(heads)))
-    for column in drop:
+    shown = [at for at in range(len(heads)) if at not in hidden]
+    dropped: list[int] = []
+    for column in (at for at in drop if at in shown):
         if _total(widths, shown) <= width:
             break
         shown.remove(column)
-    if dropped := [heads[at].lstrip(">") for at in range(len(heads)) if at not in shown]:
-        title += f" (too narrow for {', '.join(dropped)})"
+        dropped.append(column)
+    if dropped:
+        title += f" (too narrow for {', '.join(heads[at].lstrip('>') for at in sorted(dropped))})"
     left = width - _total(widths, shown) - 2
     rest = left if left >= NARROWEST_REST and any(row.rest for row in rows) else 0
     table = Table(box=None, pad_edge=False, title=Text(title), title_justify="left", title_style="bold")
