@@ -1,4 +1,5 @@
-"""What every cluster does, whatever its URL: run over this machine, and with --cluster over a live Kubernetes.
+"""What every cluster does, whatever its URL: run over this machine, over an API server in memory whose operator runs
+pods as processes, and with --cluster over a live Kubernetes.
 
 PODIUM_TEST_IMAGE names an image with python3 and sh that the nodes have or can pull (python:3.11-slim).
 """
@@ -6,11 +7,13 @@ PODIUM_TEST_IMAGE names an image with python3 and sh that the nodes have or can 
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from api_server import ApiServer
+from job_operator import JobOperator
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster, Manifest
@@ -23,14 +26,32 @@ RUN = uuid.uuid4().hex[:8]
 WAIT = 240
 
 
-@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.cluster)])
+@pytest.fixture
+def in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of a namespace of an API server in memory."""
+    server = ApiServer()
+    server.start()
+    (tmp_path / "kubeconfig").write_text(server.kubeconfig())
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    with JobOperator(server.world, tmp_path / "operator"):
+        yield "kubernetes://team"
+    server.stop()
+
+
+@pytest.fixture(params=["local", "in-memory", pytest.param("kubernetes", marks=pytest.mark.cluster)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """An implementation; what a test created is deleted."""
-    with connect(f"local://{tmp_path}/cluster" if request.param == "local" else "kubernetes://") as there:
+    url = {"local": f"local://{tmp_path}/cluster", "kubernetes": "kubernetes://"}.get(request.param)
+    with connect(url or request.getfixturevalue("in_memory")) as there:
         yield there
         for kind in ("PyTorchJob", "Job"):
             for one in there.list(kind, {"podium.dev/test": RUN}):
                 there.delete(kind, one["metadata"]["name"])
+
+
+def is_quick(cluster: Cluster) -> bool:
+    """Tell whether pods start at once: no node, no operator that looks every few seconds."""
+    return not cluster.remote or cluster.url == "kubernetes://team"
 
 
 def name() -> str:
@@ -74,7 +95,7 @@ def test_ranks_run_with_the_operators_environment_and_each_has_a_log(cluster: Cl
         " e['PET_NODE_RANK'], bool(e['MASTER_ADDR']), int(e['MASTER_PORT']) > 1024)"
     )
     # A worker's pod waits for the name of a master that runs, so that a master must not end before it.
-    script += "" if cluster.url.startswith("local") else "\nimport time; time.sleep(15 * (e['RANK'] == '0'))"
+    script += "" if is_quick(cluster) else "\nimport time; time.sleep(15 * (e['RANK'] == '0'))"
     where = launch(cluster, training(script, workers=2, clean_pod_policy="None"))
     last = end(cluster, *where)
     assert status_of(last).phase == "Succeeded"
@@ -84,7 +105,7 @@ def test_ranks_run_with_the_operators_environment_and_each_has_a_log(cluster: Cl
 
 def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None:
     # An operator that looks later than that never sees the job run.
-    seconds = 0.5 if cluster.url.startswith("local") else 5
+    seconds = 0.5 if is_quick(cluster) else 5
     where = launch(cluster, training(f"import time; time.sleep({seconds})"))
     phases = [status_of(one).phase for one in cluster.watch(*where, timeout=WAIT)]
     assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
@@ -123,7 +144,7 @@ def test_a_deadline_ends_a_job_that_does_nothing_any_more(cluster: Cluster) -> N
 
 def test_exit_codes_of_128_and_more_are_tried_again(cluster: Cluster) -> None:
     # The clock is all that a new pod shares with the one before.
-    until = time.time() + (1 if cluster.url.startswith("local") else 15)
+    until = time.time() + (1 if is_quick(cluster) else 15)
     script = f"import sys, time; sys.exit(137 if time.time() < {until} else 0)"
     where = launch(cluster, training(script, restart_policy="ExitCode", backoff_limit=100))
     seen = [status_of(one) for one in cluster.watch(*where, timeout=WAIT)]
@@ -204,8 +225,69 @@ def test_a_watch_gives_up_after_its_timeout(cluster: Cluster) -> None:
         list(cluster.watch(*where, timeout=0.5))
 
 
+def wait_for(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def phases(cluster: Cluster, where: tuple[str, str]) -> list[str]:
+    return [one.phase for one in cluster.replicas(*where)]
+
+
+def test_the_replicas_of_a_running_job_are_named_and_dated(cluster: Cluster) -> None:
+    where = launch(cluster, training("import time; time.sleep(120)", workers=1))
+    wait_for(lambda: phases(cluster, where) == ["Running", "Running"])
+    replicas = cluster.replicas(*where)
+    assert [one.name for one in replicas] == ["master-0", "worker-0"]
+    assert [(one.restarts, one.exit_code) for one in replicas] == [(0, None), (0, None)]
+    assert all(one.started >= cluster.resource(*where).created for one in replicas)
+    assert all(bool(one.node) == cluster.remote and (one.pid is None) == cluster.remote for one in replicas)
+
+
+def test_a_replica_that_ended_has_its_exit_code(cluster: Cluster) -> None:
+    where = launch(cluster, job("exit 3"))
+    end(cluster, *where)
+    wait_for(lambda: phases(cluster, where) == ["Failed"])
+    (replica,) = cluster.replicas(*where)
+    assert (replica.name, replica.exit_code, replica.pid) == ("pod-0", 3, None)
+    assert not any(list(cluster.logs(*where, replica="pod-0")))
+
+
+@pytest.mark.parametrize("write", [job, lambda _: training("import time; time.sleep(120)", workers=1)])
+def test_a_stopped_job_stays_without_processes(cluster: Cluster, write: Callable[[str], Manifest]) -> None:
+    where = launch(cluster, write("sleep 120"))
+    wait_for(lambda: "Running" in phases(cluster, where))
+    cluster.stop(*where)
+    wait_for(lambda: not {"Running", "Pending"} & set(phases(cluster, where)))
+    wait_for(lambda: cluster.resource(*where).state.phase == ("Suspended" if cluster.remote else "Failed"))
+
+
+def test_a_stopped_job_goes_on_or_says_that_it_cannot(cluster: Cluster) -> None:
+    where = launch(cluster, job("sleep 120"))
+    wait_for(lambda: phases(cluster, where) == ["Running"])
+    cluster.stop(*where)
+    wait_for(lambda: "Running" not in phases(cluster, where))
+    if cluster.remote:
+        cluster.resume(*where)
+        wait_for(lambda: phases(cluster, where) == ["Running"])
+    else:
+        with pytest.raises(InvalidInput, match="run its YAML again"):
+            cluster.resume(*where)
+
+
+def test_what_has_ended_cannot_be_stopped_or_resumed(cluster: Cluster) -> None:
+    where = launch(cluster, job("true"))
+    end(cluster, *where)
+    for ask in (cluster.stop, cluster.resume):
+        with pytest.raises(InvalidInput, match=where[1]):
+            ask(*where)
+
+
 def test_what_is_not_there_is_not_found(cluster: Cluster) -> None:
-    for ask in (cluster.get, lambda *it: list(cluster.watch(*it)), lambda *it: list(cluster.logs(*it))):
+    verbs = (cluster.get, cluster.replicas, cluster.stop, cluster.resume)
+    for ask in (*verbs, lambda *it: list(cluster.watch(*it)), lambda *it: list(cluster.logs(*it))):
         with pytest.raises(NotFound):
             ask("PyTorchJob", "no-such-job")
     where = launch(cluster, training("pass"))

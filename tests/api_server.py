@@ -9,11 +9,13 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from podium.errors import InvalidInput
 
 COLLECTION = re.compile(
     r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<namespace>[^/]+)"
@@ -39,6 +41,7 @@ class World:
         self.labels: dict[str, str] = {}
         self.watches = True
         self.lost_answers = 0
+        self.admit: Callable[[dict[str, Any]], Any] = lambda item: item
 
     def put(self, plural: str, item: dict[str, Any], event: str = "MODIFIED") -> dict[str, Any]:
         """Store an object and tell the watchers."""
@@ -96,6 +99,12 @@ class World:
         for connection in list(self.connections):
             with suppress(OSError):  # the other side was faster
                 connection.shutdown(2)
+
+
+def merged(item: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Apply a merge patch."""
+    new = {key: merged(item.get(key) or {}, one) if isinstance(one, dict) else one for key, one in change.items()}
+    return {**item, **new}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -167,12 +176,27 @@ class Handler(BaseHTTPRequestHandler):
         if (match["plural"], body["metadata"]["name"]) in self.world.objects:
             self.refuse(409, f'{match["plural"]}.kubeflow.org "{body["metadata"]["name"]}" already exists')
             return
+        try:
+            self.world.admit(body)
+        except InvalidInput as error:
+            self.refuse(422, str(error), "Invalid")
+            return
         item = self.world.put(match["plural"], body, "ADDED")
         if self.world.lost_answers:
             self.world.lost_answers -= 1
             self.refuse(504, "request did not complete within the allotted timeout", "Timeout")
         else:
             self.answer(201, item)
+
+    def do_PATCH(self) -> None:
+        match, _, body = self.begin()
+        if self.turned_away(match):
+            return
+        assert match
+        with self.world.changed:
+            item = self.world.objects.get((match["plural"], match["name"]))
+            changed = self.world.put(match["plural"], merged(item, body)) if item else None
+        self.answer(200, changed) if changed else self.refuse(404, f'"{match["name"]}" not found')
 
     def do_DELETE(self) -> None:
         match, _, _ = self.begin()

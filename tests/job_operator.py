@@ -1,0 +1,105 @@
+"""Runs the jobs of the API server in memory as processes, and reports status, pods and logs as an operator would."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from api_server import World
+
+from podium.cluster.base import ReplicaStatus
+from podium.cluster.local.cluster import LocalCluster
+from podium.errors import NotFound
+from podium.manifests.admission import admit
+from podium.manifests.conditions import set_condition
+from podium.manifests.labels import JOB_NAME, REPLICA_INDEX, REPLICA_TYPE
+from podium.manifests.workload import Draft, Workload
+
+PLURALS = {"pytorchjobs": "PyTorchJob", "jobs": "Job"}
+NOW = "2026-01-01T00:00:00Z"
+
+
+def _without_pod_deadline(draft: Draft) -> None:
+    """Drop what the client adds for a kubelet; processes of this machine know the job's deadline only."""
+    for _, template in draft.templates:
+        template["spec"].pop("activeDeadlineSeconds", None)
+
+
+class JobOperator:
+    """A loop over the jobs of a World; `with JobOperator(world, directory):`."""
+
+    def __init__(self, world: World, directory: Path) -> None:
+        self.world, self.local = world, LocalCluster(directory, fork_server=False)
+        self.running: dict[tuple[str, str], str] = {}
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        world.admit = admit
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+        self.local.close()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.02):
+            with self.world.changed:
+                jobs = {key: item for key, item in self.world.objects.items() if key[0] in PLURALS}
+            for key, uid in list(self.running.items()):
+                if key not in jobs or jobs[key]["metadata"]["uid"] != uid:
+                    self.end(key)
+            for key, item in jobs.items():
+                self.reconcile(key, Workload.parse({"kind": PLURALS[key[0]], **item}))
+
+    def reconcile(self, key: tuple[str, str], job: Workload) -> None:
+        if job.suspended:
+            if key in self.running:
+                self.end(key)
+                status: dict[str, Any] = {"startTime": NOW}
+                set_condition(status, "Suspended", True, "Suspended", "suspended", NOW)
+                self.report(key, status)
+            return
+        if key not in self.running:
+            metadata = {"name": job.name, "labels": job.labels}
+            plain = job.changed(_without_pod_deadline)
+            self.local.create({**plain.manifest, "metadata": metadata, "status": {}})
+            self.running[key] = job.uid
+        for replica in self.local.replicas(job.kind, job.name):
+            self.report_pod(job, replica)
+        self.report(key, self.local.get(job.kind, job.name).get("status", {}))
+
+    def end(self, key: tuple[str, str]) -> None:
+        kind, name = PLURALS[key[0]], key[1]
+        for replica in self.local.replicas(kind, name):
+            self.world.remove("pods", f"{name}-{replica.name}")
+        self.local.delete(kind, name)
+        del self.running[key]
+
+    def report(self, key: tuple[str, str], status: dict[str, Any]) -> None:
+        with self.world.changed:
+            item = self.world.objects.get(key)
+            if item and item.get("status") != status:
+                self.world.put(key[0], {**item, "status": status})
+
+    def report_pod(self, job: Workload, replica: ReplicaStatus) -> None:
+        name, (role, _, index) = f"{job.name}-{replica.name}", replica.name.rpartition("-")
+        labels = {"job-name": job.name}
+        if job.kind == "PyTorchJob":
+            labels = {JOB_NAME: job.name, REPLICA_TYPE: role, REPLICA_INDEX: index}
+        ended = replica.phase not in ("Pending", "Running")
+        state: dict[str, Any] = {"running": {"startedAt": replica.started}} if replica.started else {"waiting": {}}
+        if ended:
+            terminated = {"exitCode": replica.exit_code or 0, "startedAt": replica.started or None}
+            state = {"terminated": {**terminated, "reason": "Error" if replica.exit_code else "Completed"}}
+        container = next(one.name for _, one in job.containers())
+        common = {"name": container, "image": "any", "imageID": "any", "ready": not ended, "state": state}
+        phase = "Failed" if replica.phase == "Stopped" else replica.phase
+        status = {"phase": phase, "containerStatuses": [{**common, "restartCount": replica.restarts}]}
+        spec = {"containers": [{"name": container}], "nodeName": "node-1"}
+        try:
+            self.world.logs[name] = list(self.local.logs(job.kind, job.name, replica.name))
+        except NotFound:
+            self.world.logs[name] = []
+        if self.world.objects.get(("pods", name), {}).get("status") != status:
+            self.world.put("pods", {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
