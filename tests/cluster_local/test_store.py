@@ -37,7 +37,7 @@ with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
 
 
 def test_values_of_a_manifest_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1] / "sweeps")
     subprocess.run([sys.executable, "-c", SECRET, str(tmp_path / "cluster"), here], check=True, timeout=120)
     holding = [file for file in tmp_path.rglob("*") if file.is_file() and b"plain-secret" in file.read_bytes()]
     assert {file.parents[1].name for file in holding} >= {"experiments", "trials", "jobs"}
