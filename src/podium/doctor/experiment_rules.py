@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from podium.errors import PodiumError
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.resource import items, mapping
 from podium.manifests.rules import Hit, Rule, rule
 from podium.metrics import number, parse_line
 
@@ -58,8 +57,7 @@ def metric_cannot_be_found(experiment: Experiment) -> Iterator[Hit]:
 @rule("warn", "With the default strategy min, a loss printed for each batch makes the luckiest batch the objective.")
 def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Hit]:
     name = experiment.objective.metric
-    written = mapping(mapping(experiment.manifest.get("spec")).get("objective")).get("metricStrategies")
-    explicit = any(mapping(strategy).get("name") == name for strategy in items(written))
+    explicit = name in experiment.written_objective.strategies
     lowest = experiment.objective.strategy == "min" and not explicit
     if experiment.collector.reads_text and _LOSS.search(name) and lowest:
         hint = f"print batches under another name (train_loss=…), and write the strategy of {name} down"

@@ -17,7 +17,7 @@ from podium.manifests.experiment.checks import check, findings_of
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import JOB_KINDS
 from podium.manifests.experiment.shell import METRICS_FILE
-from podium.manifests.resource import mapping
+from podium.manifests.resource import Resource
 from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
 from podium.manifests.workload import Workload
 
@@ -49,8 +49,7 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
         origin: The file it comes from.
     """
     kind = str(manifest.get("kind"))
-    name = mapping(manifest.get("metadata")).get("name") or "without a name"
-    subject = f"{origin}: {kind} {name}"
+    subject = f"{origin}: {kind} {Resource.parse(manifest).name or 'without a name'}"
     if kind not in KINDS:
         return Report(subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False)
     lines: dict[str, tuple[str, str, str]] = {}
@@ -114,7 +113,7 @@ def _examine_experiment(experiment: Experiment) -> list[Finding]:
         own += _trial_refusals(experiment, [*own, *broken])
     elif job.manifest:
         own.append(not_examined(f"the trial's {job.kind}", "spec.trialTemplate.trialSpec.kind"))
-    elif mapping(experiment.spec.get("trialTemplate")).get("configMap"):
+    elif template.in_config_map:
         own.append(not_examined("the trial's job, which is in a ConfigMap,", "spec.trialTemplate.configMap"))
     known = {finding.where for finding in own}
     return [*(finding for finding in broken if finding.level != "warn" or finding.where not in known), *own]

@@ -118,9 +118,9 @@ def _may(api: Api, account: str | None, group: str, plural: str, verb: str, obje
         kind = "LocalSubjectAccessReview"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{api.namespace}", "system:authenticated"]
         spec |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     if account:
-        body["metadata"] = {"namespace": api.namespace}
+        body |= {"metadata": {"namespace": api.namespace}}
         answer = ask(api, "ask for rights", review.create_namespaced_local_subject_access_review, api.namespace, body)
     else:
         answer = ask(api, "ask for rights", review.create_self_subject_access_review, body)
@@ -227,7 +227,7 @@ def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
             live += [manifest for manifest in api.objects(kind) if not status_of(manifest).finished]
         except PodiumError:
             continue  # the rules about kinds and rights speak of it
-    own = (manifest for manifest in live if not manifest["metadata"].get("ownerReferences"))
+    own = (manifest for manifest in live if not Resource.parse(manifest).owners)
     return list(dict.fromkeys(_label(manifest) for manifest in (*manifests, *own) if is_bare(job_of(manifest))))
 
 
@@ -286,10 +286,9 @@ def try_pods(
 
 def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
     """Offer a manifest to the server without keeping it; return its name and the refusal."""
-    kind, metadata = str(manifest.get("kind")), dict(manifest.get("metadata") or {})
-    label = f"{kind} {metadata.get('name')}"
-    place = resource(kind)
-    body = {**manifest, "metadata": {**metadata, "namespace": api.namespace}}
+    given, label = Resource.parse(manifest), _label(manifest)
+    kind, place = given.kind, resource(given.kind)
+    body = given.with_metadata({**given.metadata, "namespace": api.namespace}).manifest
     try:
         api.call(
             f"create {label}",

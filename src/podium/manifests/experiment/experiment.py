@@ -209,6 +209,9 @@ class TrialTemplate:
     retain: bool
     """Whether the finished job and its pods stay."""
 
+    in_config_map: bool
+    """Whether the job is in a ConfigMap; the workload is empty then."""
+
     @classmethod
     def parse(cls, template: Mapping[str, Any]) -> "TrialTemplate":
         """Read ``spec.trialTemplate``."""
@@ -222,6 +225,7 @@ class TrialTemplate:
             success_condition=text(template.get("successCondition")),
             failure_condition=text(template.get("failureCondition")),
             retain=template.get("retain") is True,
+            in_config_map=bool(template.get("configMap")),
         )
 
     @property
@@ -292,6 +296,11 @@ class Experiment(Resource):
     def objective(self) -> Objective:
         """What is optimized."""
         return Objective.parse(mapping(self.spec.get("objective")))
+
+    @property
+    def written_objective(self) -> Objective:
+        """What is optimized, without Katib's defaults."""
+        return Objective.parse(mapping(mapping(self.manifest.get("spec")).get("objective")))
 
     @cached_property
     def space(self) -> tuple[Parameter, ...]:

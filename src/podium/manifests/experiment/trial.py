@@ -9,7 +9,7 @@ from typing import Any
 
 from podium.manifests.experiment.experiment import Collector, Objective
 from podium.manifests.labels import EXPERIMENT
-from podium.manifests.resource import Resource, items, mapping, text, texts
+from podium.manifests.resource import Resource, items, mapping, text
 from podium.manifests.workload import Workload
 
 Metrics = dict[str, dict[str, str]]
@@ -120,11 +120,6 @@ class Trial(Resource):
         """Return a copy with what it has measured so far."""
         observed = [{"name": name, **values} for name, values in metrics.items()]
         return self.with_status({**self.status, "observation": {"metrics": observed}})
-
-    def with_labels(self, labels: Mapping[str, str]) -> "Trial":
-        """Return a copy with more labels."""
-        metadata = {**self.metadata, "labels": {**texts(self.metadata.get("labels")), **labels}}
-        return Trial(manifest={**self.manifest, "metadata": metadata})
 
     def summary(self) -> dict[str, Any]:
         """Return the trial as ``--json`` shows it."""
