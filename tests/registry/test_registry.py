@@ -180,6 +180,19 @@ def test_only_a_complete_version_can_be_promoted(model: Model) -> None:
     assert model.champion() is None
 
 
+def test_what_is_not_there_is_named_in_a_sentence(model: Model) -> None:
+    url = model.storage.url
+    with pytest.raises(NotFound, match=rf"^there is no model mnist in {url}\n"):
+        model.version()
+    add(model, "a")
+    for read in (model.version, model.rollback):
+        with pytest.raises(NotFound, match=rf"^model mnist has no champion in {url}\n"):
+            read()
+    with pytest.raises(NotFound, match=rf"^model mnist has no version b in {url}\n") as raised:
+        model.version("b")
+    assert raised.value.hint == "versions: a; aliases: none"
+
+
 def test_rolling_back_goes_further_back_each_time(model: Model) -> None:
     expect = None
     for version in "abc":

@@ -30,30 +30,30 @@ def facts(pairs: Mapping[str, str | None]) -> list[str]:
     return lines
 
 
-def version(one: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
+def version(of: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
     """Describe a version: its origin, metrics and files."""
-    told, held = one.metadata, {alias: record for alias, record in aliases.items() if record.version == one.version}
-    dataset, origin, environment = (_mapping(told.get(key)) for key in ("dataset", "origin", "environment"))
+    metadata, held = of.metadata, {alias: record for alias, record in aliases.items() if record.version == of.version}
+    dataset, origin, environment = (_mapping(metadata.get(key)) for key in ("dataset", "origin", "environment"))
     since = [f"[bold green]{alias}[/] since {when(record.time)}" for alias, record in held.items()]
     counts = _mapping(dataset.get("counts"))
     pairs = {
-        "created": f"{when(one.created)} UTC" + (f" by run {told['run_id']}" if told.get("run_id") else ""),
+        "created": f"{when(of.created)} UTC" + (f" by run {metadata['run_id']}" if metadata.get("run_id") else ""),
         "from": ", ".join(
             str(origin[key]) for key in ("kind", "name", "experiment", "why") if origin.get(key) is not None
         ),
         "trained at": origin.get("uri"),
         "data": _words({"": dataset.get("name"), "digest": str(dataset.get("digest") or "")[:12] or None, **counts}),
-        "metrics": _words(told.get("metrics")),
-        "settings": _words(told.get("hyperparameters")),
-        "code": _words({"podium": told.get("code_version"), "python": environment.get("python"),
-                        "torch": environment.get("torch"), "image": told.get("image")}),
+        "metrics": _words(metadata.get("metrics")),
+        "settings": _words(metadata.get("hyperparameters")),
+        "code": _words({"podium": metadata.get("code_version"), "python": environment.get("python"),
+                        "torch": environment.get("torch"), "image": metadata.get("image")}),
     }  # fmt: skip
     files = [("FILE", "SIZE", "SHA256")]
-    files += [(file, size(record.size), record.sha256[:16]) for file, record in sorted(one.files.items())]
+    files += [(file, size(record.size), record.sha256[:16]) for file, record in sorted(of.files.items())]
     width = max(len(file) for file, *_ in files)
     listed = [f"  {file:<{width}}  {length:>8}  {digest}" for file, length, digest in files]
     return [
-        f"[bold]{one.name} {one.version}[/]  {', '.join(since)}".rstrip(),
+        f"[bold]{of.name} {of.version}[/]  {', '.join(since)}".rstrip(),
         "",
         *facts({name: value for name, value in pairs.items() if value}),
         "",
@@ -164,14 +164,14 @@ def _classes(figures: Mapping[str, Any]) -> list[str]:
              "champion_accuracy": figures["champion_accuracy"],
              "change": figures["accuracy"] - figures["champion_accuracy"]}  # fmt: skip
     width = max(5, *map(len, figures["classes"]))
-    top = max((abs(one["change"]) for one in figures["classes"].values()), default=0.0) or 1.0
+    top = max((abs(row["change"]) for row in figures["classes"].values()), default=0.0) or 1.0
     lines = [f"  [dim]{'class':<{width}}    first   second    change  pictures[/]"]
-    for name, one in [*figures["classes"].items(), ("all", whole)]:
-        colour = "green" if one["change"] > 0 else "red" if one["change"] < 0 else "dim"
-        bar = _bar(abs(one["change"]) / top * 16) if name != "all" else ""
-        change = f"[{colour}]{one['change']:+8.4f}[/]"
+    for name, row in [*figures["classes"].items(), ("all", whole)]:
+        colour = "green" if row["change"] > 0 else "red" if row["change"] < 0 else "dim"
+        bar = _bar(abs(row["change"]) / top * 16) if name != "all" else ""
+        change = f"[{colour}]{row['change']:+8.4f}[/]"
         text = (
-            f"{one['champion_accuracy']:8.4f} {one['accuracy']:8.4f}  {change}  {one['images']:8}  [{colour}]{bar}[/]"
+            f"{row['champion_accuracy']:8.4f} {row['accuracy']:8.4f}  {change}  {row['images']:8}  [{colour}]{bar}[/]"
         )
         lines.append(f"  {escape(name):<{width}} {text}")
     return lines
@@ -182,8 +182,8 @@ def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
     from rich.markup import escape
 
     groups: dict[tuple[str, str], list[int]] = {}
-    for one in flips:
-        groups.setdefault((one.label, _wrong(one)), []).append(one.picture)
+    for flip in flips:
+        groups.setdefault((flip.label, _wrong(flip)), []).append(flip.picture)
     lines = [f"  {title}: {len(flips)} pictures"]
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (label, wrong), pictures in ordered[:most]:
@@ -205,14 +205,14 @@ def _pictures(images: "np.ndarray | None", flips: "Sequence[Flip]") -> list[str]
 
     if images is None or not flips:
         return []
-    width = max(images.shape[2], *(len(_caption(one)) for one in flips)) + 2
+    width = max(images.shape[2], *(len(_caption(flip)) for flip in flips)) + 2
     abreast = max(1, (columns() - 4) // width)
     lines = []
     for start in range(0, len(flips), abreast):
         row = flips[start : start + abreast]
-        lines += ["", "    " + "".join(escape(f"{_caption(one):<{width}}") for one in row)]
+        lines += ["", "    " + "".join(escape(f"{_caption(flip):<{width}}") for flip in row)]
         pairs = [
-            (images[one.picture][::2].astype(int) + images[one.picture][1::2]) * len(_SHADES) // 511 for one in row
+            (images[flip.picture][::2].astype(int) + images[flip.picture][1::2]) * len(_SHADES) // 511 for flip in row
         ]
         for line in range(len(pairs[0])):
             cells = ("".join(_SHADES[shade] for shade in pair[line]) for pair in pairs)
@@ -220,12 +220,12 @@ def _pictures(images: "np.ndarray | None", flips: "Sequence[Flip]") -> list[str]
     return lines
 
 
-def _caption(one: "Flip") -> str:
-    return f"#{one.picture} {one.label}, not {_wrong(one)}"
+def _caption(flip: "Flip") -> str:
+    return f"#{flip.picture} {flip.label}, not {_wrong(flip)}"
 
 
-def _wrong(one: "Flip") -> str:
-    return one.before if one.after == one.label else one.after
+def _wrong(flip: "Flip") -> str:
+    return flip.before if flip.after == flip.label else flip.after
 
 
 def _percent(part: int, whole: int) -> str:
@@ -242,5 +242,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _words(value: Any) -> str | None:
-    pairs = ((name, one) for name, one in _mapping(value).items() if one not in (None, "", [], {}))
-    return ", ".join(f"{name} {f'{one:.4g}' if isinstance(one, float) else one}".strip() for name, one in pairs) or None
+    pairs = ((name, item) for name, item in _mapping(value).items() if item not in (None, "", [], {}))
+    return (
+        ", ".join(f"{name} {f'{item:.4g}' if isinstance(item, float) else item}".strip() for name, item in pairs)
+        or None
+    )

@@ -67,20 +67,23 @@ def predict(
     trained_on = dataset or (known.dataset if known else None)
     if trained_on is None:
         raise InvalidInput(f"{source} does not say what it was trained on", "say it: --dataset mnist")
-    found, unread = step.predict(model, pictures, dataset=trained_on, classes=known.dataset_classes if known else None)
+    predictions, unread = step.predict(
+        model, pictures, dataset=trained_on, classes=known.dataset_classes if known else None
+    )
     value = {
         "model": source,
         "dataset": trained_on,
-        "predictions": [one.to_json() for one in found],
-        "failed": [asdict(one) for one in unread],
+        "predictions": [prediction.to_json() for prediction in predictions],
+        "failed": [asdict(picture) for picture in unread],
     }
-    output(as_json, value, lambda: "\n".join(_line(one) for one in found))
+    output(as_json, value, lambda: "\n".join(_line(prediction) for prediction in predictions))
     if unread:
-        for one in unread:
-            echo(one.reason, err=True)
-        raise Failed(f"{len(unread)} of {len(found) + len(unread)} pictures could not be classified")
+        for picture in unread:
+            echo(picture.reason, err=True)
+        raise Failed(f"{len(unread)} of {len(predictions) + len(unread)} pictures could not be classified")
 
 
-def _line(found: "Prediction") -> str:
-    runners = [f"{label} {share:.1%}" for label, share in list(found.probabilities.items())[1:3]]
-    return f"{found.picture}  {found.label}  {found.probabilities[found.label]:.1%}  (then {', '.join(runners)})"
+def _line(prediction: "Prediction") -> str:
+    runners = [f"{label} {share:.1%}" for label, share in list(prediction.probabilities.items())[1:3]]
+    share = prediction.probabilities[prediction.label]
+    return f"{prediction.picture}  {prediction.label}  {share:.1%}  (then {', '.join(runners)})"
