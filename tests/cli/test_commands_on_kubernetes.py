@@ -1,0 +1,70 @@
+"""`podium experiment` on a namespace: the same output as on this machine, over an API server in memory."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_server import ApiServer
+from click.testing import CliRunner, Result
+
+from podium.cli import app
+from podium.errors import InvalidInput
+from podium.manifests.experiment import load
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """An API server with an Experiment of two trials."""
+    running = ApiServer()
+    running.start()
+    (tmp_path / "kubeconfig").write_text(running.kubeconfig())
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    spec = load("random-job")["spec"]
+    labels = {"katib.kubeflow.org/experiment": "sweep"}
+    running.world.put("experiments", {"kind": "Experiment", "metadata": {"name": "sweep"}, "spec": spec})
+    running.world.status("experiments", "sweep", "Created", "Running", trials=2, succeededTrialList=["a", "b"])
+    for name, value in (("a", "0.5"), ("b", "0.9")):
+        trial = {
+            "parameterAssignments": [{"name": "lr", "value": "0.1"}],
+            "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
+        }
+        running.world.put("trials", {"kind": "Trial", "metadata": {"name": name, "labels": labels}, "spec": trial})
+        metric = {"name": "accuracy", "min": value, "max": value, "latest": value}
+        running.world.status("trials", name, "Created", "Succeeded", observation={"metrics": [metric]})
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def podium(server: ApiServer) -> Callable[..., Result]:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, [*words, "--cluster", "kubernetes://team"])
+
+    return run
+
+
+def test_an_experiment_of_katib_is_shown_as_one_of_podiums_own(podium: Callable[..., Result]) -> None:
+    (row,) = json.loads(podium("experiment", "list", "--json").stdout)
+    assert (row["name"], row["state"], row["trials"]) == ("sweep", "Running", 2)
+    assert "sweep: Running, 2 trials" in podium("experiment", "status", "sweep").stdout
+    assert json.loads(podium("experiment", "best", "sweep", "--json").stdout)["name"] == "b"
+    rows = podium("experiment", "trials", "sweep").stdout.splitlines()
+    assert [row.split()[:2] for row in rows[1:]] == [["b", "Succeeded"], ["a", "Succeeded"]]
+
+
+def test_an_experiment_of_katib_is_deleted_but_never_stopped(podium: Callable[..., Result], server: ApiServer) -> None:
+    refused: Any = podium("experiment", "stop", "sweep").exception
+    assert isinstance(refused, InvalidInput)
+    assert "Katib cannot stop Experiment sweep and keep it" in refused.message
+    assert podium("experiment", "delete", "sweep").exit_code == 0
+    assert ("experiments", "sweep") not in server.world.objects
+
+
+def test_jobs_are_listed_where_the_training_operator_is_missing(
+    podium: Callable[..., Result], server: ApiServer
+) -> None:
+    server.world.plurals.discard("pytorchjobs")
+    server.world.put("jobs", {"kind": "Job", "metadata": {"name": "count"}, "spec": {}})
+    assert [row["name"] for row in json.loads(podium("job", "list", "--json").stdout)] == ["count"]
