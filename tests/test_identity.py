@@ -35,16 +35,16 @@ def test_run_ids_made_here_sort_by_time_and_differ() -> None:
     assert identity.RunIdentity(id=ids[0]).labels[labels.RUN] == ids[0]
 
 
-def test_the_run_id_comes_from_the_environment_where_podium_run_set_it() -> None:
+def test_the_run_id_comes_from_the_environment_if_set() -> None:
     assert identity.current_run({"PODIUM_RUN_ID": "20260102-030405-abcd"}).id == "20260102-030405-abcd"
 
 
-def test_a_placeholder_an_old_server_left_as_it_is_is_refused() -> None:
+def test_a_placeholder_left_by_an_old_server_is_refused() -> None:
     with pytest.raises(InvalidInput, match="a run id holds"):
         identity.current_run({"PODIUM_RUN_ID": "{{$.pipeline_job_uuid}}"})
 
 
-def test_a_process_outside_of_any_run_is_told_what_to_do() -> None:
+def test_a_process_outside_of_a_run_gets_a_hint() -> None:
     with pytest.raises(PodiumError, match="belongs to no run") as caught:
         identity.current_run({})
     assert "podium run" in (caught.value.hint or "")
@@ -55,7 +55,7 @@ def git(root: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(root), *identity, *words], check=True, capture_output=True)
 
 
-def test_the_code_is_named_by_its_commit_and_by_its_changes(tmp_path: Path) -> None:
+def test_the_code_version_has_the_commit_and_its_changes(tmp_path: Path) -> None:
     assert identity.code_version({}, tmp_path) == __version__
     git(tmp_path, "init", "-q")
     (tmp_path / "code.py").write_text("1")

@@ -33,7 +33,7 @@ def test_a_directory_called_podium_does_not_hide_the_trainer(beside: Path) -> No
     assert result.stdout.startswith("usage: python -m podium.trainer")
 
 
-def test_a_job_working_next_to_a_clone_runs_the_installed_trainer(beside: Path) -> None:
+def test_a_job_next_to_a_clone_runs_the_installed_trainer(beside: Path) -> None:
     container: dict[str, object] = {"name": "pytorch", "image": "any", "workingDir": str(beside)}
     container |= {"command": ["sh", "-c", "python -m podium.trainer --help && pwd"]}
     job = {

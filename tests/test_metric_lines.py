@@ -39,7 +39,7 @@ def test_odd_lines_are_read_as_katib_read_them() -> None:
     }
 
 
-def test_words_instead_of_numbers_are_cut_to_what_looks_like_a_number() -> None:
+def test_words_are_cut_to_what_looks_like_a_number() -> None:
     lines = ["loss=good", "loss=0x10", "loss=1_000", "loss=1,5", "loss=", "loss=0.5.5"]
     assert observed(lines, ["loss"]) == {"loss": ("0", "1", "0.5")}
 
@@ -61,7 +61,7 @@ def test_nan_and_infinity_are_empty_texts_and_never_a_minimum(curve: str, expect
     assert observed(lines, ["loss"]) == {"loss": expected}
 
 
-def test_latest_goes_by_time_and_lines_without_a_time_are_oldest() -> None:
+def test_latest_goes_by_time_and_no_time_is_oldest() -> None:
     lines = [
         "2026-01-01T00:00:02Z loss=0.5",
         "2026-01-01T00:00:01Z loss=0.7",
@@ -71,7 +71,7 @@ def test_latest_goes_by_time_and_lines_without_a_time_are_oldest() -> None:
     assert observed(lines, ["loss"]) == {"loss": ("0.5", "0.9", "0.6")}
 
 
-def test_a_time_counts_only_as_the_first_token_and_only_as_rfc3339() -> None:
+def test_a_time_counts_only_as_a_leading_rfc3339_token() -> None:
     lines = ["2026-01-01 00:00:09,1 loss=1", "[2026-01-01T00:00:09Z] loss=2", "2026-01-01T01:00:01.25+01:00 loss=3"]
     times = [reading.time.year for reading in read_text(lines, ["loss"])]
     assert times == [1, 1, 2026]
@@ -115,7 +115,7 @@ def test_json_takes_texts_only_and_reads_timestamps() -> None:
 
 @pytest.mark.parametrize("line", ["loss=0.3", "[1]", '{"loss": NaN}', " "])
 def test_a_line_that_is_no_json_object_fails_the_collector(line: str) -> None:
-    with pytest.raises(Failed, match="line 2 of the metrics file is no JSON object"):
+    with pytest.raises(Failed, match="line 2 of the metrics file is not a JSON object"):
         read_json(['{"loss": "1"}', line], ["loss"])
 
 

@@ -34,7 +34,7 @@ def test_all_packages_of_a_plain_installation_agree_with_each_other(extra: str) 
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_all_sdks_import_in_one_process_and_a_katib_message_survives_a_round_trip() -> None:
+def test_all_sdks_import_together_and_a_katib_message_survives() -> None:
     import kfp
     import kfp.kubernetes
     import minio

@@ -1,7 +1,7 @@
-"""The one way that YAML and JSON are read: within limits on bytes, on depth and on what aliases expand to.
+"""Reading YAML and JSON within limits on size, depth and expanded aliases. Nothing else in podium parses them.
 
-Every file, object and message is refused with one sentence that names it, whatever it holds; nothing that a parser
-raises gets out, and no document takes more than about a second.
+Anything unreadable is refused in one sentence that names it; no exception of a parser gets out, and no document takes
+more than about a second.
 """
 
 import json
@@ -16,10 +16,10 @@ from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 from podium.errors import InvalidInput
 
 MAX_YAML = 3 * 2**20
-"""Bytes, as many as an API server of Kubernetes takes."""
+"""Bytes: the limit of a Kubernetes API server."""
 
 MAX_JSON = 16 * 2**20
-"""Bytes, unless the reader of a document that grows says otherwise."""
+"""Bytes, unless the caller passes another limit."""
 
 MAX_JSON_DEPTH = 100
 """Levels of arrays and objects."""
@@ -30,10 +30,10 @@ _MAX_DIRECTIVES = 100  # libyaml compares each with all before it
 
 
 def read_text(path: Path, limit: int = MAX_YAML) -> str:
-    """Read a text file that must not be larger than a limit.
+    """Read a text file of limited size.
 
     Raises:
-        InvalidInput: It is not UTF-8, or larger; no more than the limit was read.
+        InvalidInput: It is not UTF-8, or larger than the limit.
         OSError: It cannot be read.
     """
     with path.open("rb") as file:
@@ -41,17 +41,16 @@ def read_text(path: Path, limit: int = MAX_YAML) -> str:
 
 
 def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
-    """Parse all documents of YAML or JSON into what JSON can say; empty documents are left out.
+    """Parse all documents of a YAML or JSON text into values that JSON can hold; empty documents are skipped.
 
-    Numbers and text are told apart as kubectl does. What an alias repeats is a copy: one can be changed without the
-    other.
+    Numbers and strings are distinguished as kubectl does. Aliases become copies, which can be changed independently.
 
     Args:
         content: The text, or its bytes in UTF-8.
-        name: Of the file, for the error.
+        name: Name of the file, for errors.
 
     Raises:
-        InvalidInput: It is not YAML, exceeds a limit, or holds what JSON cannot say.
+        InvalidInput: It is not YAML, exceeds a limit, or holds a value that JSON cannot.
     """
     import yaml
 
@@ -65,7 +64,7 @@ def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
         documents = []
         while loader.check_data():
             documents.append(loader.get_data())
-        return [json.loads(json.dumps(one)) for one in documents if one is not None]
+        return [json.loads(json.dumps(document)) for document in documents if document is not None]
     except LimitError as error:
         raise InvalidInput(f"{name} {error}", "split the file, or write it without aliases") from None
     except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -90,12 +89,12 @@ def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, 
 
     Args:
         content: The text, or its bytes in UTF-8.
-        name: Of the file or object, for the error.
-        nan: Whether NaN and Infinity are numbers.
-        limit: Largest size in bytes.
+        name: Name of the file or object, for errors.
+        nan: Whether NaN and Infinity are accepted.
+        limit: Maximum size in bytes.
 
     Raises:
-        InvalidInput: It is not JSON, exceeds a limit, or has text that cannot be written as UTF-8.
+        InvalidInput: It is not JSON, exceeds a limit, or has a string that UTF-8 cannot encode.
     """
     text = _decode(content, limit, name)
     try:
@@ -113,18 +112,18 @@ def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, 
 
 
 def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
-    """Return a value as a type: a dataclass, a plain type, ``list``, ``dict``, ``tuple`` or ``| None`` of these.
+    """Convert a value to a dataclass, a plain type, or a ``list``, ``dict``, ``tuple`` or ``| None`` of these.
 
-    Nothing is converted but a whole number where a float is wanted. Members that a dataclass does not have are ignored.
+    Whole numbers become floats where the type says so; nothing else is converted. Unknown members are ignored.
 
     Args:
         kind: The type.
-        value: What load_json or load_yaml gave.
-        name: Of the file, for the error.
+        value: Result of load_json or load_yaml.
+        name: Name of the file, for errors.
         field: Path of the value in the file.
 
     Raises:
-        InvalidInput: The value is of another type; the message names the file and the field.
+        InvalidInput: The value has another type; the message names the file and the field.
     """
     origin, args = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -147,15 +146,15 @@ def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
 def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
     members = _expect(dict, value, name, field)
     hints = get_type_hints(kind)
-    known = [one for one in fields(kind) if one.init]
-    for one in known:
-        if one.name not in members and one.default is MISSING and one.default_factory is MISSING:
-            raise InvalidInput(f"{name} has no {_join(field, one.name)}", "was it written by another program?")
+    known = [member for member in fields(kind) if member.init]
+    for member in known:
+        if member.name not in members and member.default is MISSING and member.default_factory is MISSING:
+            raise InvalidInput(f"{name} has no {_join(field, member.name)}", "was it written by another program?")
     return kind(
         **{
-            one.name: parse(hints[one.name], members[one.name], name, _join(field, one.name))
-            for one in known
-            if one.name in members
+            member.name: parse(hints[member.name], members[member.name], name, _join(field, member.name))
+            for member in known
+            if member.name in members
         }
     )
 
@@ -195,7 +194,7 @@ def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
 
 def _check_size(content: bytes | bytearray | str, limit: int, name: str) -> None:
     if len(content) > limit:
-        raise InvalidInput(f"{name} is larger than {limit:,} bytes", "split it, or name the file that you meant")
+        raise InvalidInput(f"{name} is larger than {limit:,} bytes", "split it, or check the file name")
 
 
 def _refuse_constant(text: str) -> NoReturn:

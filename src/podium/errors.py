@@ -1,15 +1,15 @@
 """Every error podium raises on purpose.
 
-An error says what must hold, what was given and, as a hint, what to do::
+A message is one sentence with the offending value; a hint says what to do::
 
     PodiumError             exit 1: something failed
     ├── InvalidInput        exit 2: the user's input breaks a rule; nothing was changed
-    ├── NotFound            a key, object or version that is not there
-    ├── Conflict            a conditional write lost, or a name is taken
+    ├── NotFound            a key, object or version that does not exist
+    ├── Conflict            a conditional write lost the race, or a name is taken
     ├── Damaged             bytes that do not match their checksum
-    ├── Unavailable         a server does not answer, or asks to come back later
+    ├── Unavailable         a server does not answer, or asks to be called later
     ├── UnknownKind         a cluster does not know a kind of object: its operator is not installed
-    ├── Denied              a server does not allow it: a right or the right credentials are missing
+    ├── Denied              a server refuses: permissions or credentials are missing
     └── Failed              a job, trial, step or run ended badly
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 
 class PodiumError(Exception):
-    """Base of all errors shown to users without a traceback.
+    """Base of all errors that users see without a traceback.
 
     Args:
-        message: What must hold and what was given, in one sentence.
-        hint: What to do about it; printed on a line of its own.
+        message: One sentence with the offending value.
+        hint: What to do about it, printed on its own line.
     """
 
     exit_code = 1
@@ -52,7 +52,7 @@ class UnknownKind(PodiumError):
 
 
 class Conflict(PodiumError):
-    """Somebody else was faster, or the name is taken."""
+    """Another writer was faster, or the name is taken."""
 
 
 class Damaged(PodiumError):
@@ -60,36 +60,36 @@ class Damaged(PodiumError):
 
 
 class Unavailable(PodiumError):
-    """A server does not answer, or not now: nothing is known about what it keeps, and later it may answer."""
+    """A server does not answer now; its state is unknown, and a later call may succeed."""
 
 
 class Denied(PodiumError):
-    """A server does not allow it. One that has just started may refuse for seconds what it allows then."""
+    """A server refuses. One that has just started may refuse for seconds what it then allows."""
 
 
 class Failed(PodiumError):
-    """Something that was started ended badly."""
+    """Something that was started failed."""
 
 
-def require(holds: bool, law: str, hint: str | None = None, **given: Any) -> None:
-    """Raise InvalidInput unless a law holds.
+def require(holds: bool, rule: str, /, hint: str | None = None, **given: Any) -> None:
+    """Raise InvalidInput unless a rule holds.
 
     Args:
         holds: Whether it does.
-        law: The law as an expression, for example ``workers >= 1``.
+        rule: The rule as an expression, for example ``workers >= 1``.
         hint: What to do if it does not hold.
-        **given: The values that decide, by name.
+        **given: The values it is about, by name.
 
     Raises:
         InvalidInput: "`workers >= 1` must hold, but got workers=0".
     """
     if not holds:
         values = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        raise InvalidInput(f"`{law}` must hold, but got {values}", hint)
+        raise InvalidInput(f"`{rule}` must hold, but got {values}", hint)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names what the user may have meant, or everything there is."""
+    """Return a hint with the name the user may have meant, or with all known names."""
     names = list(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5) or [one for one in names if word and word in one]
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5) or [name for name in names if word and word in name]
     return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"

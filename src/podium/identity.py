@@ -1,7 +1,7 @@
-"""Which run a step belongs to, and the names of what it launches: equal on retry, different in every run.
+"""The run a step belongs to, and the names of what it launches: equal on retry, different in every run.
 
-On a cluster the run id is the step pod's label ``pipeline/runid``. Placeholders such as ``PIPELINE_JOB_ID`` are no
-source: KFP 2.0.5 hands them to the step as they are written (observed).
+On a cluster the run id is the step pod's label ``pipeline/runid``. Placeholders such as ``PIPELINE_JOB_ID`` do not
+help: KFP 2.0.5 passes them to the step unreplaced (observed).
 """
 
 import os
@@ -41,11 +41,11 @@ class RunIdentity:
     """Namespace of the pod."""
 
     def __post_init__(self) -> None:
-        law = (
+        rule = (
             "a run id holds at most 63 letters, digits, '.', '_' and '-', no other first or last than a letter or digit"
         )
         fits = re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", self.id, re.ASCII)
-        require(bool(fits), law, f"it comes from {RUN_ID} or from the pod's label {KFP_RUN}", run_id=self.id)
+        require(bool(fits), rule, f"it comes from {RUN_ID} or from the pod's label {KFP_RUN}", run_id=self.id)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -54,22 +54,22 @@ class RunIdentity:
 
 
 def new_run_id(now: datetime | None = None) -> str:
-    """Make an id for a run on this machine; ids sort by the time they were made."""
+    """Make an id for a run on this machine; ids sort by creation time."""
     return f"{now or datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
-    """Tell which run this process belongs to.
+    """Return the run this process belongs to.
 
     Args:
         environ: The environment; the process's own if None.
 
     Returns:
-        PODIUM_RUN_ID where it is set (`podium run` does), else what the API says about the pod KFP_POD_NAME.
+        The run of PODIUM_RUN_ID (`podium run` sets it), else that of the pod KFP_POD_NAME.
 
     Raises:
         InvalidInput: The id cannot be part of a key or a label.
-        PodiumError: This is neither, or the pod cannot be read.
+        PodiumError: Neither is set, or the pod cannot be read.
     """
     env = os.environ if environ is None else environ
     if env.get(RUN_ID):
@@ -89,9 +89,9 @@ def object_name(slug: str, run: str, task: str) -> str:
     """Name an object a step launches.
 
     Args:
-        slug: What a person reads first, for example ``sweep``; shortened where needed.
+        slug: A readable prefix such as ``sweep``; shortened if needed.
         run: The run id.
-        task: What tells the step from others of its run and is equal on retry: the URI of one of its outputs.
+        task: Identifies the step within its run and is equal on retry: the URI of one of its outputs.
 
     Returns:
         At most 40 characters, a valid Kubernetes name.
@@ -103,15 +103,15 @@ def object_name(slug: str, run: str, task: str) -> str:
 
 
 def code_version(environ: Mapping[str, str] | None = None, root: Path | None = None) -> str:
-    """Name the code that runs.
+    """Return the version of the running code.
 
     Args:
         environ: The environment; the process's own if None.
-        root: Where a checkout would be; that of this file if None.
+        root: Directory of the checkout; that of this file if None.
 
     Returns:
-        PODIUM_CODE_VERSION where it is set (images do); in a checkout the version and the commit, as in
-        ``0.1.0+36088f5c0ffe``, with ``.changed`` where files differ from it; else the version.
+        PODIUM_CODE_VERSION if it is set (images do); in a checkout the version and the commit, as in
+        ``0.1.0+36088f5c0ffe``, with ``.changed`` if files differ from it; else the version.
     """
     env, root = os.environ if environ is None else environ, root or Path(__file__).parents[2]
     if env.get(CODE_VERSION):

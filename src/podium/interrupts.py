@@ -1,6 +1,6 @@
-"""SIGTERM and SIGHUP end a command or a step as Ctrl-C does: an exception unwinds it, and clean-up runs once.
+"""SIGTERM and SIGHUP end a command or a step as Ctrl-C does: an exception unwinds the stack, and cleanup runs once.
 
-Two places handle SIGTERM otherwise, since they must finish something first: the trainer its training step, and
+Two modules handle SIGTERM differently, because they finish something first: the trainer its training step, and
 ``podium.run.child`` the pipeline step that got the signal too.
 """
 
@@ -14,14 +14,14 @@ ASKS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Background:
-    """A daemon thread that can be waited for again after a Ctrl-C.
+    """A daemon thread that can be joined again after Ctrl-C.
 
-    Until Python 3.13 a Thread whose join was interrupted counts as ended, though it still runs: the clean-up would not
-    wait for it.
+    Before Python 3.13 a Thread whose join was interrupted counts as finished although it still runs, so cleanup would
+    not wait for it.
 
     Args:
-        target: What to run.
-        name: Of the thread.
+        target: The function to run.
+        name: Name of the thread.
     """
 
     def __init__(self, target: Callable[[], None], name: str) -> None:
@@ -29,11 +29,11 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the end; return whether it has come."""
+        """Wait for the thread; return whether it has finished."""
         return self._ended.wait(timeout)
 
     def _run(self) -> None:
@@ -44,7 +44,7 @@ class Background:
 
 
 class Terminated(KeyboardInterrupt):
-    """Another signal than SIGINT asks for the end.
+    """A signal other than SIGINT asked the process to end.
 
     Args:
         number: The signal.
@@ -57,10 +57,10 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise Terminated, once: a second one (KFP often sends two) must not stop the clean-up.
+    """Let SIGTERM and SIGHUP raise Terminated once: a second one (KFP often sends two) must not interrupt cleanup.
 
-    A signal that is ignored (nohup) stays so. Python handles signals in the main thread only; in others this does
-    nothing.
+    An ignored signal (nohup) stays ignored. Python handles signals in the main thread only; in other threads this
+    does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -77,12 +77,12 @@ def signals_interrupt() -> Iterator[None]:
 
 
 def exit_code(error: BaseException | None) -> int:
-    """Return the exit code of an interrupt as a shell would give it: 128 and the signal's number."""
+    """Return the exit code of an interrupt as a shell reports it: 128 plus the signal's number."""
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
 
 
 def _terminate(number: int, _: Any) -> NoReturn:
-    for one in ASKS:
-        if signal.getsignal(one) is _terminate:
-            signal.signal(one, signal.SIG_IGN)
+    for ask in ASKS:
+        if signal.getsignal(ask) is _terminate:
+            signal.signal(ask, signal.SIG_IGN)
     raise Terminated(number)

@@ -1,12 +1,12 @@
-"""Metric lines: the contract between a trainer, Katib and the local engine. Written and parsed here only.
+"""Metric lines: the contract between a trainer, Katib and podium's engine. Written and parsed only here.
 
 A line holds an RFC3339 time and ``name=value`` pairs::
 
     2026-01-02T03:04:05.678901Z accuracy=0.9834 loss=0.0500
 
-What Katib makes of such lines is repeated here to the letter (katib: pkg/metricscollector/v1beta1/file-metricscollector
-and pkg/controller.v1beta1/trial): the time is the first blank-separated token, a name counts only if it is exactly the
-metric's, values stay text, and ``min``, ``max`` and ``latest`` are folded from them at the end.
+Parsing follows Katib exactly (katib: pkg/metricscollector/v1beta1/file-metricscollector and
+pkg/controller.v1beta1/trial): the time is the first token before a space, a name counts only if it equals the metric's,
+values stay text, and ``min``, ``max`` and ``latest`` are computed from them at the end.
 """
 
 import math
@@ -22,13 +22,13 @@ from podium.documents import load_json
 from podium.errors import Failed, InvalidInput, require
 
 DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
-"""Katib's own metricsFormat. Its value may be empty: ``loss=nan`` is stored as an empty text."""
+"""Katib's own metricsFormat. The value may be empty: ``loss=nan`` is stored as an empty string."""
 
 STRICT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
-"""The metricsFormat of our manifests: a value begins with a digit, so ``loss=nan`` is no metric at all."""
+"""The metricsFormat of the bundled Experiments: a value needs a digit, so ``loss=nan`` is not a metric."""
 
 UNAVAILABLE = "unavailable"
-"""What Katib stores for a metric that never came."""
+"""What Katib stores for a metric that was never reported."""
 
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -37,26 +37,26 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([Ee][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One value that a line reported."""
+    """A value that a metric line reported."""
 
     name: str
     value: str
-    """As printed; may be empty or no number."""
+    """As printed; may be empty or not a number."""
 
     time: datetime = _NO_TIME
-    """When, if the line said so; else the oldest of times."""
+    """The time on the line; without one the earliest time there is."""
 
 
 def format_metrics(*, time: datetime | None = None, **values: float) -> str:
-    """Write one metric line.
+    """Format a metric line.
 
     Args:
         time: When the values were measured; now if None.
         **values: Finite numbers by metric name.
 
     Raises:
-        InvalidInput: A value is not finite: Katib would store an empty string and might crown the trial
-            (kubeflow/katib#2723).
+        InvalidInput: A value is not finite: Katib would store an empty string and might name the
+            trial the best (kubeflow/katib#2723).
     """
     for name, value in values.items():
         require(math.isfinite(value), f"{name} is finite", "stop the trial with an error instead", **{name: value})
@@ -65,7 +65,7 @@ def format_metrics(*, time: datetime | None = None, **values: float) -> str:
 
 
 def number(text: str) -> float | None:
-    """Return the finite decimal number a metric's text holds, None if it holds none."""
+    """Return a metric's text as a finite number, or None."""
     if not _NUMBER.fullmatch(text):
         return None
     value = float(text)
@@ -77,7 +77,7 @@ def compile_format(pattern: str) -> Any:
     """Compile a metricsFormat with the rules of Go's regexp, which is RE2 and not Python's re.
 
     Raises:
-        InvalidInput: It does not compile there, lacks the two groups, or holds ``;``, at which Katib splits patterns.
+        InvalidInput: Go cannot compile it, it lacks the two groups, or it has a ``;``, where Katib splits patterns.
     """
     import re2
 
@@ -102,7 +102,7 @@ def compile_format(pattern: str) -> Any:
 
 
 def parse_line(line: str, names: Iterable[str], formats: Sequence[str] | None = None) -> list[Reading]:
-    """Read one line of text as Katib's collector does.
+    """Parse a line of text as Katib's collector does.
 
     Args:
         line: Without its line end.
@@ -126,7 +126,7 @@ def parse_line(line: str, names: Iterable[str], formats: Sequence[str] | None = 
 
 
 def read_text(lines: Iterable[str], names: Sequence[str], formats: Sequence[str] | None = None) -> list[Reading]:
-    """Read a log.
+    """Parse a log.
 
     Args:
         lines: Without their line ends.
@@ -134,20 +134,20 @@ def read_text(lines: Iterable[str], names: Sequence[str], formats: Sequence[str]
         formats: metricsFormat patterns; Katib's default if None or empty.
 
     Returns:
-        What was reported, in the order of the lines; only ``unavailable`` for the objective if it never was: Katib
+        The readings in line order. If the objective was never reported, only ``unavailable`` for the objective: Katib
         then drops the other metrics too.
     """
     return _with_objective([reading for line in lines for reading in parse_line(line, names, formats)], names)
 
 
 def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
-    """Read a file of one JSON object a line, values being texts and ``timestamp`` a text or seconds.
+    """Parse a file of one JSON object per line; values are strings, ``timestamp`` is a string or seconds.
 
     Raises:
-        Failed: A line is no JSON object; Katib's collector ends there and the trial fails.
+        Failed: A line is not a JSON object; Katib's collector stops there and the trial fails.
     """
     readings = []
-    for place, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
@@ -155,7 +155,7 @@ def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
         except InvalidInput:
             row = None
         if not isinstance(row, dict):
-            raise Failed(f"line {place} of the metrics file is no JSON object: {line[:80]!r}")
+            raise Failed(f"line {line_number} of the metrics file is not a JSON object: {line[:80]!r}")
         time = _parse_json_time(row.get("timestamp"))
         readings += [Reading(name, row[name], time) for name in names if isinstance(row.get(name), str)]
     return _with_objective(readings, names)
@@ -165,7 +165,7 @@ def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
     """Read metrics from TensorBoard's event files, as Katib's TensorFlowEvent collector does.
 
     Args:
-        path: A directory, searched to its bottom, or one event file; None if there is none.
+        path: A directory, searched recursively, or an event file; None if neither exists.
         names: The metrics, the objective first; "validation/loss" is the scalar loss in the directory validation too.
 
     Raises:
@@ -174,12 +174,12 @@ def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
     readings = []
     for folder, scalars in _scalars(path):
         for name in names:
-            place, _, tag = name.rpartition("/")
-            inside = not place or folder == place
-            for found in {name, tag} & set(scalars) if inside or name in scalars else set():
+            directory, _, tag = name.rpartition("/")
+            inside = not directory or folder == directory
+            for scalar in {name, tag} & set(scalars) if inside or name in scalars else set():
                 readings += [
                     Reading(name, repr(float(event.value)), datetime.fromtimestamp(event.wall_time, UTC))
-                    for event in scalars[found]
+                    for event in scalars[scalar]
                 ]
     return readings or [Reading(names[0], UNAVAILABLE)]
 
@@ -210,14 +210,14 @@ def in_order(readings: Iterable[Reading]) -> list[Reading]:
 
 
 def fold(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Fold readings into what a trial's observation holds.
+    """Reduce readings to the metrics of a trial's observation.
 
     Args:
         readings: In any order.
         names: Every metric of the experiment.
 
     Returns:
-        ``min``, ``max`` (over the numbers) and ``latest`` (whatever came last, even an empty text) by metric name.
+        ``min`` and ``max`` (of the numbers) and ``latest`` (the last value, even an empty string) by metric name.
     """
     folded = {name: dict.fromkeys(("min", "max", "latest"), UNAVAILABLE) for name in names}
     for reading in in_order(readings):
@@ -234,7 +234,7 @@ def fold(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, dict[st
 
 
 def objective_value(metric: Mapping[str, str], strategy: str) -> float | None:
-    """Return the number that ``min``, ``max`` or ``latest`` chose, None if there is none."""
+    """Return the number that the strategy ``min``, ``max`` or ``latest`` selects, or None."""
     return number(metric.get(strategy, UNAVAILABLE))
 
 
@@ -245,10 +245,10 @@ def _with_objective(readings: list[Reading], names: Sequence[str]) -> list[Readi
 
 
 def _parse_time(text: str) -> datetime:
-    found = _RFC3339.fullmatch(text)
-    if not found:
+    match = _RFC3339.fullmatch(text)
+    if not match:
         return _NO_TIME
-    whole, fraction, zone = found.groups()
+    whole, fraction, zone = match.groups()
     try:  # microseconds: the database keeps no more
         return datetime.fromisoformat(f"{whole}.{(fraction or '0')[:6]:0<6}{'+00:00' if zone == 'Z' else zone}")
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Where things lie on this machine, decided once from the environment."""
+"""Default directories on this machine, read once from the environment."""
 
 import os
 from collections.abc import Mapping
@@ -9,22 +9,22 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Places podium uses when the user names none."""
+    """Directories that podium uses unless the user names others."""
 
     home: Path
     """Holds ``runs/`` and ``store/``; PODIUM_HOME, else ``podium-work`` under the working directory."""
 
     cache: Path
-    """Downloads that can be made again; PODIUM_CACHE, else ``$XDG_CACHE_HOME/podium``."""
+    """Downloads that can be repeated; PODIUM_CACHE, else ``$XDG_CACHE_HOME/podium``."""
 
     @property
     def runs(self) -> Path:
-        """One directory a run, readable files inside."""
+        """Holds a directory for each run."""
         return self.home / "runs"
 
     @property
     def cluster(self) -> Path:
-        """Directory of the local cluster for single jobs and Experiments; each run has one of its own."""
+        """Directory of the local cluster for single jobs and Experiments; each run has its own."""
         return self.home / "cluster"
 
     @property

@@ -1,7 +1,7 @@
-"""Where text leaves for the user's screen: what logs, names and errors hold is shown, never obeyed.
+"""Output to the terminal: escape sequences in logs, names and errors are removed, never obeyed.
 
-All of `podium.cli` prints through here, so that a control character in somebody else's text cannot set the title of a
-window, write the clipboard or hide a line.
+All of `podium.cli` prints through this module, so that a control character in foreign text cannot set the title of a
+window, write to the clipboard or hide a line.
 """
 
 import logging
@@ -26,14 +26,14 @@ _UNPAIRED = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 class Styled(str):
-    """Text that went through harmless() piece by piece and has styles of our own since."""
+    """Text whose pieces went through harmless() before podium styled them."""
 
 
 def harmless(text: str) -> str:
-    """Remove what a terminal would obey: escape sequences and control characters other than tab and line feed."""
+    """Remove escape sequences, and control characters other than tab and line feed."""
     if text.isascii() and text.isprintable():
         return text
-    if _SURROGATE.search(text):  # a byte of an argument or file name that Python did not take for UTF-8
+    if _SURROGATE.search(text):  # bytes of an argument or file name that are not UTF-8
         text = text.encode(errors="surrogatepass" if _UNPAIRED.search(text) else "surrogateescape").decode(
             errors="replace"
         )
@@ -41,7 +41,7 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return harmless text for a cell of a table: line feeds and tabs become blanks."""
+    """Return harmless text for a cell of a table: line feeds and tabs become spaces."""
     return re.sub(r"[\n\t\u2028\u2029]+", " ", harmless(text))
 
 
@@ -51,12 +51,12 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def echo_log(line: str) -> None:
-    """Print a line of a log to stdout: as it is for a file or a program, harmless on a terminal."""
+    """Print a log line to stdout: unchanged to a file or pipe, harmless to a terminal."""
     click.echo(harmless(line) if sys.stdout.isatty() else line, color=True)
 
 
 def echo_error(message: str, hint: str | None = None) -> None:
-    """Print an error and what to do about it to stderr."""
+    """Print an error and its hint to stderr."""
     click.secho("error: ", fg="red", nl=False, err=True)
     echo(message, err=True)
     if hint:
@@ -64,25 +64,25 @@ def echo_error(message: str, hint: str | None = None) -> None:
 
 
 class EchoHandler(logging.Handler):
-    """Prints the messages of a library to stderr."""
+    """Prints log messages of podium's library modules to stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one."""
+        """Print a record."""
         echo(record.getMessage(), err=True)
 
 
 def styled(text: str, **style: Any) -> Styled:
-    """Return harmless text in a style of click."""
+    """Return harmless text in a click style."""
     return Styled(click.style(harmless(text), **style))
 
 
 def console(*, stderr: bool = False, **options: Any) -> "Console":
-    """Return a console of rich that shows nothing of others' text but what can be read."""
+    """Return a rich console that prints harmless text only."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
     class HarmlessConsole(Console):
-        """Every piece of text goes through render(); rich's own control codes are marked as such."""
+        """All text goes through render(); rich marks its own control codes."""
 
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):

@@ -33,9 +33,7 @@ def test_every_file_holds_one_component_of_its_own_name() -> None:
     assert files == set(NAMES)
 
 
-def test_another_pipeline_can_load_each_component_and_wire_it_to_its_own(
-    loaded: dict[str, Any], tmp_path: Path
-) -> None:
+def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any], tmp_path: Path) -> None:
     @dsl.component(base_image="other/image")
     def rate(model: dsl.Input[dsl.Model]) -> float:
         return 1.0
@@ -83,7 +81,7 @@ def test_a_component_is_a_signature_one_import_and_one_call(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_gets_its_inputs_from_a_server_that_names_no_types(name: str, tmp_path: Path) -> None:
+def test_a_step_gets_inputs_from_a_server_without_types(name: str, tmp_path: Path) -> None:
     # Kubeflow Pipelines 2.0.5 hands a step its input artifacts without schemaTitle (observed).
     step = component(name)
     wanted = {key: one.type.split("@")[0] for key, one in step.component_spec.inputs.items() if "@" in str(one.type)}

@@ -27,7 +27,7 @@ def test_images_and_labels_come_back_in_their_shape() -> None:
         (IMAGES + b"!", "too long: 2x3x4 needs 40 bytes, but has 41"),
     ],
 )
-def test_a_file_that_is_not_what_it_should_be_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+def test_a_wrong_file_is_refused_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(Damaged) as caught:
         read_idx(data, "images", 3)
     assert reason in str(caught.value)

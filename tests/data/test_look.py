@@ -30,7 +30,7 @@ def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> N
         look.statistics(copy)
 
 
-def test_the_picture_shows_the_images_of_each_class_in_its_row(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_the_grid_has_a_row_for_each_class(tiny_dataset: Path, tmp_path: Path) -> None:
     look.save_picture_grid(tiny_dataset, "train", tmp_path / "grid.png")
     sheet = np.asarray(Image.open(tmp_path / "grid.png"))
     part = artifact.load(tiny_dataset, "train")

@@ -92,7 +92,7 @@ def test_an_empty_picture_is_refused(empty: str, tmp_path: Path) -> None:
 
 def test_what_is_no_picture_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_text("hello")
-    with pytest.raises(InvalidInput, match=r"p\.png: this is no picture"):
+    with pytest.raises(InvalidInput, match=r"p\.png: this is not a picture"):
         prepare_picture(tmp_path / "p.png")
     draw(3).save(tmp_path / "whole.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:300])

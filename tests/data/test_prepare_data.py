@@ -40,14 +40,14 @@ def test_equal_seeds_split_equally_and_others_do_not(tmp_path: Path, folder: Pat
     assert first.digest != prepare(tmp_path / "c", folder, seed=8).digest
 
 
-def test_a_limit_shrinks_train_and_validation_and_keeps_the_test_part(tmp_path: Path, folder: Path) -> None:
+def test_a_limit_shrinks_train_and_validation_only(tmp_path: Path, folder: Path) -> None:
     info = prepare(tmp_path / "d", folder, limit=40, validation=0.25)
     assert {name: part.count for name, part in info.parts.items()} == {"train": 30, "validation": 10, "test": 50}
     assert info.parts["train"].class_counts == (3,) * 10
     assert info.limit == 40
 
 
-def test_the_split_keeps_the_classes_in_proportion_to_the_last_image() -> None:
+def test_the_split_keeps_the_proportions_of_the_classes() -> None:
     labels = np.repeat(np.arange(3), [1000, 501, 7]).astype(np.uint8)
     np.random.default_rng(0).shuffle(labels)
     train, held_out = split(labels, DataSettings())
@@ -67,7 +67,7 @@ def test_the_split_of_a_seed_never_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "law"),
+    ("options", "rule"),
     [
         ({"validation": 0}, "0 < validation < 1"),
         ({"validation": float("nan")}, "0 < validation < 1"),
@@ -75,8 +75,8 @@ def test_the_split_of_a_seed_never_changes() -> None:
         ({"seed": -1}, "0 <= seed"),
     ],
 )
-def test_arguments_that_break_a_rule_are_refused(tmp_path: Path, options: dict[str, float], law: str) -> None:
-    with pytest.raises(InvalidInput, match=law):
+def test_arguments_that_break_a_rule_are_refused(tmp_path: Path, options: dict[str, float], rule: str) -> None:
+    with pytest.raises(InvalidInput, match=rule):
         prepare(tmp_path / "d", tmp_path / "never read", **options)
     assert not list(tmp_path.iterdir())
 

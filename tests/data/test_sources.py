@@ -17,9 +17,7 @@ from podium.data.known import DATASETS, FILES, Known, known_dataset
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
 
 
-def test_a_given_directory_is_used_gzipped_plain_or_as_torchvision_lays_it_out(
-    known: Known, folder: Path, tmp_path: Path
-) -> None:
+def test_a_given_directory_is_used_in_every_layout(known: Known, folder: Path, tmp_path: Path) -> None:
     assert sources.fetch(known, cache=tmp_path / "cache", source=str(folder)).files == CONTENT
     raw = tmp_path / "root" / "MNIST" / "raw"
     raw.mkdir(parents=True)
@@ -78,9 +76,7 @@ def test_the_next_mirror_is_asked_when_one_truncates(known: Known, serve: Serve,
     assert sources.fetch(known, cache=tmp_path).source == good
 
 
-def test_when_nothing_works_every_source_is_named_with_its_reason_and_nothing_is_left(
-    known: Known, serve: Serve, tmp_path: Path
-) -> None:
+def test_when_nothing_works_every_source_is_named_with_its_reason(known: Known, serve: Serve, tmp_path: Path) -> None:
     mirrors = {
         "1000 of 99999 bytes arrived": serve(lambda request: send(request, packed(request)[:1000], announced=99999)),
         "bad idx header": serve(lambda request: send(request, b"<html>Welcome to this hotel's WiFi</html>")),
@@ -112,7 +108,7 @@ def test_a_silent_mirror_costs_seconds(known: Known, serve: Serve, monkeypatch: 
     over.set()
 
 
-def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(
+def test_a_read_only_cache_is_reported_and_does_no_harm(
     known: Known, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = serve(lambda request: send(request, packed(request)))

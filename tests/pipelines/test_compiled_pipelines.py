@@ -40,7 +40,7 @@ def test_each_pipeline_compiles_to_its_golden_file(compiled: tuple[str, str]) ->
     assert text == (GOLDEN / f"{name}.yaml").read_text()
 
 
-def test_steps_depend_on_each_other_in_the_order_of_the_docstring(compiled: tuple[str, str]) -> None:
+def test_steps_follow_the_order_of_the_docstring(compiled: tuple[str, str]) -> None:
     from kfp.local.graph_utils import topological_sort
 
     name, text = compiled
@@ -101,13 +101,13 @@ def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
     assert inputs["max_trials"]["defaultValue"] == 9
 
 
-def test_an_unknown_parameter_is_refused_with_the_name_that_was_meant() -> None:
+def test_an_unknown_parameter_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidInput, match="no parameter 'max_trails'") as caught:
         compile_pipeline("tune_and_promote", ["max_trails=3"])
     assert caught.value.hint == "did you mean max_trials?"
 
 
-def test_an_unknown_pipeline_is_refused_with_the_name_that_was_meant() -> None:
+def test_an_unknown_pipeline_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidInput, match="no pipeline 'tune'") as caught:
         compile_pipeline("tune")
     assert caught.value.hint == "did you mean tune_and_promote?"
@@ -146,10 +146,10 @@ def test_settings_change_nothing_for_later_compilations(compiled: tuple[str, str
 
 
 @pytest.mark.parametrize(
-    ("word", "law"),
+    ("word", "rule"),
     [("timeout=0", "timeout >= 1"), ("pull_policy=Sometimes", "pull_policy is one of"), ("retrys=2", "retrys"),
      ('tolerations=["spot"]', "a toleration is an object"), ("secret", "secret")],
 )  # fmt: skip
-def test_a_platform_setting_that_cannot_be_meant_is_refused(word: str, law: str) -> None:
-    with pytest.raises(InvalidInput, match=law):
+def test_a_platform_setting_that_cannot_be_meant_is_refused(word: str, rule: str) -> None:
+    with pytest.raises(InvalidInput, match=rule):
         compile_pipeline("train_and_promote", platform=[word])

@@ -60,7 +60,7 @@ def only_run(home: Path) -> Path:
     return directory
 
 
-def test_a_run_ends_with_a_champion_and_everything_in_one_place(home: Path, tiny_dataset: Path) -> None:
+def test_a_run_ends_with_a_champion_in_one_directory(home: Path, tiny_dataset: Path) -> None:
     done = podium(home, "train_and_promote", f"source={tiny_dataset}", "epochs=2", "workers=0", "--json",
                   "hyperparameters={\"batch-size\": 32}")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -107,7 +107,7 @@ def test_a_relative_storage_lies_below_the_users_directory(tmp_path: Path, monke
         assert from_here(url) == url
 
 
-def test_a_failing_step_is_named_with_its_error_and_its_log(home: Path, tmp_path: Path) -> None:
+def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) -> None:
     done = podium(home, "train_and_promote", f"source={tmp_path / 'nowhere'}")
     assert (done.returncode, done.stdout) == (1, "")
     assert 'error: step "Prepare the data" failed' in done.stderr
@@ -119,7 +119,7 @@ def test_a_failing_step_is_named_with_its_error_and_its_log(home: Path, tmp_path
     assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
 
 
-def test_modules_in_the_users_directory_are_not_taken_for_those_of_podium(home: Path, tmp_path: Path) -> None:
+def test_modules_in_the_working_directory_are_not_imported(home: Path, tmp_path: Path) -> None:
     for name in ("json", "random", "kfp"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
     command = [PODIUM, "run", "source=nowhere"]

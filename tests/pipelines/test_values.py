@@ -54,9 +54,7 @@ def values_of(pipeline: str, words: str, home: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("pipeline", "words", "told"), LATER + HERE)
-def test_what_a_later_step_would_refuse_is_refused_before_a_run_here(
-    tmp_path: Path, pipeline: str, words: str, told: str
-) -> None:
+def test_bad_values_are_refused_before_a_run(tmp_path: Path, pipeline: str, words: str, told: str) -> None:
     with pytest.raises(PodiumError, match=told) as caught:
         check_here(values_of(pipeline, words, tmp_path / "home"))
     assert type(caught.value) is not PodiumError
@@ -64,12 +62,12 @@ def test_what_a_later_step_would_refuse_is_refused_before_a_run_here(
 
 
 @pytest.mark.parametrize(("pipeline", "words", "told"), LATER)
-def test_a_pipeline_is_not_compiled_with_values_its_steps_would_refuse(pipeline: str, words: str, told: str) -> None:
+def test_bad_values_are_refused_before_compiling(pipeline: str, words: str, told: str) -> None:
     with pytest.raises(PodiumError, match=told):
         compile_pipeline(pipeline, words.split(" "))
 
 
-def test_an_image_of_ones_own_may_know_networks_that_this_trainer_does_not() -> None:
+def test_an_image_of_your_own_may_have_other_networks() -> None:
     assert "resnet" in compile_pipeline("train_and_promote", ["network=resnet"], trainer_image="example/trainer:1")
 
 

@@ -41,9 +41,7 @@ def test_applying_twice_changes_nothing_the_second_time(server: Server, world: K
     assert there["pipeline_version_reference"]["pipeline_version_id"] == version.id
 
 
-def test_latest_is_pinned_when_applied_and_a_newer_version_is_drift(
-    server: Server, world: KfpWorld, nightly: Schedule
-) -> None:
+def test_latest_is_pinned_and_a_newer_version_is_drift(server: Server, world: KfpWorld, nightly: Schedule) -> None:
     first = upload(server, HELLO)
     applied(server, nightly)
     second = upload(server, HELLO.replace("3", "4"))
@@ -109,7 +107,7 @@ def test_two_of_one_name_become_one(server: Server, world: KfpWorld, nightly: Sc
     assert len(world.recurring) == 1
 
 
-def test_a_parameter_the_version_lacks_is_refused_before_anything_is_made(server: Server, world: KfpWorld) -> None:
+def test_a_parameter_the_version_lacks_is_refused(server: Server, world: KfpWorld) -> None:
     upload(server, HELLO)
     for wrong in ({"round": 5}, {"rounds": "5"}):
         with pytest.raises(InvalidInput):

@@ -38,7 +38,7 @@ def test_comments_and_order_are_no_change(server: Server) -> None:
     ).new
 
 
-def test_changed_content_is_a_new_version_and_going_back_is_one_too(server: Server) -> None:
+def test_changed_content_is_a_new_version_also_when_reverted(server: Server) -> None:
     names = [upload(server, text).name[:3] for text in (HELLO, HELLO.replace("3", "4"), HELLO)]
     assert names == ["v1-", "v2-", "v3-"]
     assert choose(server, "hello-world", None).name.startswith("v3-")
@@ -92,9 +92,7 @@ def test_an_unknown_pipeline_or_version_names_what_there_is(server: Server) -> N
 
 
 @pytest.mark.parametrize("text", ["", "a: b", "- 1", "{", "kind: Workflow"])
-def test_what_is_no_compiled_pipeline_is_refused_before_anything_is_made(
-    server: Server, world: KfpWorld, text: str
-) -> None:
+def test_a_file_that_is_not_a_compiled_pipeline_is_refused(server: Server, world: KfpWorld, text: str) -> None:
     with pytest.raises(InvalidInput):
         upload(server, text)
     assert not world.pipelines
@@ -127,9 +125,7 @@ def details(**states: str) -> dict[str, object]:
     return {"task_details": [workflow, *tasks]}
 
 
-def test_values_that_a_step_would_refuse_are_refused_before_the_run_of_our_own_pipelines(
-    server: Server, world: KfpWorld
-) -> None:
+def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(server: Server, world: KfpWorld) -> None:
     version = upload(server, compile_pipeline("tune_and_promote"))
     with pytest.raises(InvalidInput, match="max_trials >= 1"):
         runs.submit(server, version, ["max_trials=0"], group="podium")
@@ -156,9 +152,7 @@ def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeyp
     ]
 
 
-def test_a_failed_run_names_its_failed_task_and_a_cancelled_one_says_so(
-    server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_or_canceled_run_says_so(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "POLL", 0.01)
     run = runs.submit(server, upload(server, HELLO), [], group="podium")
     world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
@@ -173,7 +167,7 @@ def test_a_failed_run_names_its_failed_task_and_a_cancelled_one_says_so(
         runs.follow(server, run.run_id, lambda *_: None)
 
 
-def test_a_failed_task_is_named_even_if_the_server_writes_it_after_the_end(
+def test_a_failed_task_is_named_though_it_is_written_late(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "POLL", 0.01)

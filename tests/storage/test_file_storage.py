@@ -123,7 +123,7 @@ def test_deleting_and_writing_the_same_directory_at_once_loses_nothing(tmp_path:
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_the_last_delete_takes_away_the_directories_that_were_not_there_before(tmp_path: Path, there: bool) -> None:
+def test_the_last_delete_removes_the_directories_that_put_made(tmp_path: Path, there: bool) -> None:
     if there:
         (tmp_path / "a").mkdir()
     storage = connect(tmp_path / "a" / "b")

@@ -138,7 +138,7 @@ def away(seconds: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
         server.join()
 
 
-def test_a_pod_waits_for_a_store_that_is_away_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_waits_for_an_unreachable_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     with away(1.5, monkeypatch) as storage:
         storage.put("other", b"new")
@@ -241,7 +241,7 @@ def test_a_certificate_is_checked_against_the_given_ca(
         assert storage.get("key") == b"over TLS"
 
 
-def test_a_server_whose_clock_is_an_hour_off_fails_the_check(at: Callable[[str], Storage]) -> None:
+def test_a_server_with_a_wrong_clock_fails_the_check(at: Callable[[str], Storage]) -> None:
     def late(application: s3servers.Application) -> s3servers.Application:
         def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -291,9 +291,7 @@ def test_a_download_whose_connection_breaks_goes_on_where_it_was(at: Callable[[s
     assert sum(moved) == len(content)
 
 
-def test_an_object_replaced_during_a_download_is_fetched_again_as_a_whole(
-    at: Callable[[str], Storage], tmp_path: Path
-) -> None:
+def test_an_object_replaced_during_a_download_is_fetched_again(at: Callable[[str], Storage], tmp_path: Path) -> None:
     broken: list[bool] = []
 
     def breaking(application: s3servers.Application) -> s3servers.Application:

@@ -86,7 +86,7 @@ def write(
     seed: int = 1,
     limit: int | None = None,
 ) -> DatasetInfo:
-    """Write an artifact; it appears whole or not at all.
+    """Write an artifact; it appears complete or not at all.
 
     Args:
         target: A directory that is absent, empty, or holds an older dataset (which is replaced); or an ``s3://`` or
@@ -118,7 +118,7 @@ def write(
 def pixel_statistics(images: Images) -> tuple[float, float]:
     """Return mean and standard deviation of pixels scaled to 0..1, exact whatever the number of images."""
     counts = np.zeros(256, np.int64)
-    for start in range(0, len(images), 4096):  # bincount widens to 8 bytes a pixel: not all at once
+    for start in range(0, len(images), 4096):  # in blocks: bincount needs 8 bytes per pixel
         counts += np.bincount(images[start : start + 4096].reshape(-1), minlength=256)
     levels = np.arange(256) / 255
     mean = float(counts @ levels / counts.sum())
@@ -126,7 +126,7 @@ def pixel_statistics(images: Images) -> tuple[float, float]:
 
 
 def local_path(uri: str | Path) -> Path | None:
-    """Return the path a URI names on this machine, or None if it is elsewhere."""
+    """Return the path a URI names on this machine, or None if it is remote."""
     from podium.storage import is_slip, path_of
 
     if str(uri).startswith("file://"):
@@ -161,7 +161,7 @@ def _load_array(uri: str | Path, info: FileInfo, shape: tuple[int, ...]) -> NDAr
         np.lib.format.read_magic(header)
         found, fortran, dtype = np.lib.format.read_array_header_1_0(header)
     except ValueError as error:
-        raise Damaged(f"{uri}/{info.file} is no .npy file: {error}", PREPARE_HINT) from error
+        raise Damaged(f"{uri}/{info.file} is not a .npy file: {error}", PREPARE_HINT) from error
     if (found, fortran, dtype) != (shape, False, np.dtype(np.uint8)):
         raise Damaged(f"{uri}/{info.file} holds {dtype} {found}, but dataset.json says uint8 {shape}", PREPARE_HINT)
     return np.frombuffer(data, np.uint8, offset=header.tell()).reshape(shape)
@@ -229,7 +229,7 @@ def _check(parts: dict[str, Part], classes: tuple[str, ...]) -> None:
 
 def _check_target(target: Path) -> None:
     if target.is_dir() and any(target.iterdir()) and not (target / "dataset.json").is_file():
-        raise InvalidInput(f"{target} holds something that is no dataset, and is left alone", "name another directory")
+        raise InvalidInput(f"{target} is not a dataset and was left alone", "name another directory")
     if target.exists() and not target.is_dir():
         raise InvalidInput(f"{target} is a file; a dataset is a directory", "name another directory")
 

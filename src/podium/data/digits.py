@@ -1,7 +1,7 @@
-"""Prepare a picture of a digit as the MNIST authors did: crop, fit into 20x20, centre of mass in the middle of 28x28.
+"""Prepare a picture of a digit as the MNIST authors did: crop, fit into 20x20, center of mass in the middle of 28x28.
 
 The recipe is theirs (yann.lecun.com/exdb/mnist); the part before it finds the ink on any background: paper under
-uneven light, a blackboard, colour on colour.
+uneven light, a blackboard, color on color.
 """
 
 import math
@@ -14,17 +14,17 @@ from podium.errors import InvalidInput
 
 BOX = 20  # the digit fits into 20x20 …
 SIDE = 28  # … of 28x28
-STRONG = 40  # so many pixels decide how strong the ink is: not one speck, and not more than a small digit has
+STRONG = 40  # pixels that decide how strong the ink is: more than a speck, fewer than a small digit
 LEAST_CONTRAST = 12  # of 255: a faint pencil line; JPEG noise on an empty page is below
 
 Floats = NDArray[np.float64]
 
 
 def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
-    """Turn a picture of one digit into what the network was trained on.
+    """Turn a picture of a digit into an image like those of the training data.
 
     Args:
-        picture: RGB, the digit darker, lighter or of another colour than its background.
+        picture: RGB, the digit darker, lighter or of another color than its background.
 
     Returns:
         uint8 [28, 28], ink 255 on background 0.
@@ -37,7 +37,7 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
     ink, peak = _ink(pixels - background)
     if peak < max(LEAST_CONTRAST, 4 * noise):
         raise InvalidInput(f"the digit must stand out from its background, but the contrast is {peak:.0f} of 255",
-                           "is the picture empty? one digit, well lit, fills it best")  # fmt: skip
+                           "use a well-lit picture that one digit fills")  # fmt: skip
     strokes = _strokes(ink, peak, noise)
     floor = min(2 * noise, peak / 4)
     values = np.where(strokes, ((ink - floor) / (0.9 * peak - floor)).clip(0, 1), 0)
@@ -45,7 +45,7 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
 
 
 def background_light(pixels: Floats) -> tuple[Floats, float]:
-    """Fit a smooth surface to the background, so that uneven light is no ink.
+    """Fit a smooth surface to the background, so that uneven light does not count as ink.
 
     The frame of the picture is background for the most part: it decides which pixels count first. A quadratic surface
     follows a lamp at one side or the dark corners of a lens, and cannot follow a stroke.
@@ -64,38 +64,38 @@ def background_light(pixels: Floats) -> tuple[Floats, float]:
     spread = max(1.5, 2.3 * float(np.quantile(_distance(values - surface)[frame.ravel()], 1 / 3)))
     for region in (frame.ravel(),) * 6 + (np.ones(len(values), bool),) * 6:
         distance = _distance(values - surface)
-        weight = np.clip(1 - (distance / (5 * spread)) ** 2, 0, None) ** 2 * region  # Tukey's: far away counts nothing
+        weight = np.clip(1 - (distance / (5 * spread)) ** 2, 0, None) ** 2 * region  # Tukey's biweight
         scaled = terms * weight[:, None]
         surface = terms @ np.linalg.lstsq(scaled.T @ terms, scaled.T @ values, rcond=1e-6)[0]
         spread = max(1.5, 1.5 * float(np.median(_distance(values - surface)[weight > 0])))
     return surface.reshape(pixels.shape), spread
 
 
-def _commonest(colours: Floats) -> Floats:
+def _commonest(colors: Floats) -> Floats:
     """Return the mean of the third that is most alike in brightness: ink may reach most of the frame of a tight cut."""
-    order = np.argsort(colours.mean(1))
-    gray, third = colours.mean(1)[order], max(1, len(order) // 3)
+    order = np.argsort(colors.mean(1))
+    gray, third = colors.mean(1)[order], max(1, len(order) // 3)
     start = int(np.argmin(gray[third - 1 :] - gray[: len(gray) - third + 1]))
-    return np.asarray(colours[order[start : start + third]].mean(0))
+    return np.asarray(colors[order[start : start + third]].mean(0))
 
 
 def _distance(difference: Floats) -> Floats:
-    """Return the root mean square over the colours."""
+    """Return the root mean square over the color channels."""
     return np.asarray(np.sqrt(np.square(difference).mean(-1)))
 
 
 def _ink(difference: Floats) -> tuple[Floats, float]:
-    """Measure how far each pixel goes from the background towards the colour of the ink; darker or lighter alike."""
+    """Return how far each pixel is from the background toward the color of the ink, darker or lighter."""
     distance = _distance(difference)
     few = min(STRONG, math.ceil(0.002 * distance.size))
     strong = distance >= 0.6 * np.partition(distance, -few, axis=None)[-few]
-    colour = difference[strong].mean(0)
-    ink = (difference @ (colour / max(np.linalg.norm(colour), 1e-9)) / math.sqrt(3)).clip(0, None)
+    color = difference[strong].mean(0)
+    ink = (difference @ (color / max(np.linalg.norm(color), 1e-9)) / math.sqrt(3)).clip(0, None)
     return ink, float(np.quantile(ink[strong], 0.5))
 
 
 def _strokes(ink: Floats, peak: float, noise: float) -> NDArray[np.bool_]:
-    """Choose the connected strokes that are the digit: no specks, no edge of the page."""
+    """Select the connected strokes of the digit: no specks, no page edges."""
     from scipy import ndimage
 
     labels, count = ndimage.label(ink > max(0.25 * peak, 3 * noise), np.ones((3, 3)))
@@ -111,7 +111,7 @@ def _strokes(ink: Floats, peak: float, noise: float) -> NDArray[np.bool_]:
 
 
 def place(values: Floats) -> NDArray[np.uint8]:
-    """Fit strokes (0..1) into 20x20, keeping their proportions, and put their centre of mass in the middle of 28x28."""
+    """Fit strokes (0..1) into 20x20, keeping their proportions, and put their center of mass in the middle of 28x28."""
     rows, columns = np.flatnonzero(values.max(1) > 0.2), np.flatnonzero(values.max(0) > 0.2)
     cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     scale = BOX / max(cropped.shape)

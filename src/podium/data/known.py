@@ -9,13 +9,13 @@ FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A dataset that can be recognised byte by byte."""
+    """A dataset that can be recognized byte by byte."""
 
     name: str
-    """What ``--dataset`` takes."""
+    """Value of ``--dataset``."""
 
     mirrors: tuple[str, ...] = ()
-    """Web addresses that have the files gzipped, in the order they are asked."""
+    """Web addresses of the gzipped files, in the order they are tried."""
 
     classes: tuple[str, ...]
     """Name of each label."""
@@ -57,10 +57,10 @@ LEAST_LIMIT = 20
 
 
 def known_dataset(name: str) -> Known:
-    """Look a dataset up.
+    """Look up a dataset.
 
     Raises:
-        InvalidInput: There is none of this name; the hint has the nearest one.
+        InvalidInput: There is none of this name; the hint suggests the nearest.
     """
     if name in DATASETS:
         return DATASETS[name]

@@ -55,7 +55,7 @@ def _measure(part: Part, classes: int) -> dict[str, Any]:
 
 
 def picture_grid(part: Part, info: DatasetInfo, *, columns: int = 12) -> "Image":
-    """Draw the first images of each class, one row a class with its name in front."""
+    """Draw the first images of each class, one row per class, labeled with its name."""
     from PIL import Image, ImageDraw, ImageFont
 
     require(columns >= 1, "columns >= 1", columns=columns)
@@ -89,7 +89,7 @@ def save_picture_grid(uri: str | Path, part: str, target: Path) -> None:
 
 
 def terminal_view(part: Part, classes: int, *, across: int = 5) -> str:
-    """Draw one image of each class in braille characters: 14 columns and 7 lines each, fit for 80 columns."""
+    """Draw one image of each class in braille characters, 14 columns and 7 lines each."""
     firsts = [np.flatnonzero(part.labels == label)[:1] for label in range(classes)]
     blocks = [braille(part.images[first[0]] > 100) for first in firsts if len(first)]
     rows = [blocks[at : at + across] for at in range(0, len(blocks), across)]
@@ -100,5 +100,5 @@ def braille(dots: NDArray[np.bool_]) -> list[str]:
     """Return lines of braille characters for dots [h, w]; h must divide by 4 and w by 2."""
     height, width = dots.shape
     cells = dots.reshape(height // 4, 4, width // 2, 2).transpose(0, 2, 1, 3).reshape(height // 4, width // 2, 8)
-    bits = np.array([0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80])  # Unicode numbers the dots of a cell like this
+    bits = np.array([0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80])  # the bits of a cell in Unicode
     return ["".join(chr(0x2800 + int(code)) for code in line) for line in cells @ bits]

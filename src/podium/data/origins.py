@@ -1,4 +1,4 @@
-"""The places idx files come from, in the order they are asked.
+"""The sources of idx files, in the order they are tried.
 
 1. the cache of this machine
 2. an installed Debian package (Fashion-MNIST)
@@ -32,7 +32,7 @@ LARGEST = 64 * 2**20  # bytes of one file; the training images of MNIST have 47 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One place that may have the files."""
+    """A source that may have the files."""
 
     name: str
     """What messages and ``dataset.json`` call it."""
@@ -42,7 +42,7 @@ class Source:
 
 
 def named(uri: str) -> Source:
-    """Return the one source a user names."""
+    """Return the source that the user named."""
     if uri.startswith(("http://", "https://")):
         return _web(uri)
     directory = local_path(uri)
@@ -52,7 +52,7 @@ def named(uri: str) -> Source:
 
 
 def chain(known: Known, cache: Path) -> Iterator[Source]:
-    """Yield every source of a dataset in order; nothing is imported or asked before its turn."""
+    """Yield every source of a dataset in order; each is imported and asked only in its turn."""
     yield _folder(CACHE, cache)
     if known.name == "fashion-mnist":
         yield _folder(str(INSTALLED / known.name), INSTALLED / known.name)
@@ -68,8 +68,8 @@ def _folder(name: str, directory: Path) -> Source:
 
 
 def _read_folder(directory: Path, name: str) -> bytes:
-    for place in (directory, directory / "raw", *sorted(directory.glob("*/raw"))):  # as torchvision lays them out
-        for path in (place / name, place / f"{name}.gz"):
+    for folder in (directory, directory / "raw", *sorted(directory.glob("*/raw"))):  # as torchvision lays them out
+        for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
                 return path.read_bytes()
     raise NotFound(f"there is no {name} and no {name}.gz in {directory}")

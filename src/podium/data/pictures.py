@@ -1,6 +1,6 @@
 """Any .png or .jpg as the 28x28 image a network was trained on.
 
-What that means depends on the dataset: a digit is cropped and centred by its mass (podium.data.digits), a piece of
+What that means depends on the dataset: a digit is cropped and centered by its mass (podium.data.digits), a piece of
 clothing fills the 28x28 as in Fashion-MNIST.
 """
 
@@ -16,10 +16,10 @@ from podium.data.digits import SIDE, prepare_digit
 from podium.errors import InvalidInput, NotFound
 
 ENDINGS = (".png", ".jpg", ".jpeg")
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # what files with these endings really are; no format runs a program
-LARGEST = 480  # pixels a side; more shows no more of a digit
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # formats of files with these endings; none runs a program
+LARGEST = 480  # pixels per side; a digit needs no more
 MAX_PIXELS = 50_000_000
-"""Of one picture, known before it is decoded: then it needs less than 1 GB."""
+"""Per picture, checked before decoding, which then needs less than 1 GB."""
 
 
 def find_pictures(places: Iterable[Path]) -> list[Path]:
@@ -58,7 +58,7 @@ def prepare_picture(picture: Path | Image.Image, dataset: str = "mnist") -> NDAr
 
     Raises:
         NotFound: There is no such file.
-        InvalidInput: It is no picture, a damaged one, or an empty one.
+        InvalidInput: It is not a picture, or damaged, or empty.
     """
     name = str(picture) if isinstance(picture, Path) else "the picture"
     try:
@@ -86,7 +86,7 @@ def open_picture(path: Path) -> Image.Image:
     except FileNotFoundError as error:
         raise NotFound(f"there is no picture {path}") from error
     except UnidentifiedImageError as error:
-        raise InvalidInput("this is no picture", "a .png or .jpg is wanted") from error
+        raise InvalidInput("this is not a picture", "use a .png or .jpg") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise _too_large("more") from None
     except (OSError, SyntaxError, ValueError) as error:
@@ -112,7 +112,7 @@ def _reduce(picture: Image.Image) -> Image.Image:
 
 
 def flatten(picture: Image.Image) -> Image.Image:
-    """Return an RGB picture of sensible size, transparency replaced by the background its content needs."""
+    """Return an RGB picture of sensible size, transparency replaced by a contrasting background."""
     if picture.mode.startswith(("I", "F")):  # 16 bits and more, which Pillow would cut instead of scale
         values = np.asarray(picture, np.float64)
         span = max(float(np.ptp(values)), 1e-9)
@@ -129,7 +129,7 @@ def flatten(picture: Image.Image) -> Image.Image:
 
 
 def prepare_garment(picture: Image.Image) -> NDArray[np.uint8]:
-    """Prepare clothing as in Fashion-MNIST: trimmed, longest side 28, centred, light background turned to black.
+    """Prepare clothing as in Fashion-MNIST: trimmed, longest side 28, centered, light background turned to black.
 
     The steps are those of the dataset's paper (arXiv 1708.07747, table 1) without its sharpening.
     """

@@ -1,4 +1,4 @@
-"""What a dataset artifact is: the arrays of a part, and what ``dataset.json`` says of them."""
+"""The dataset artifact: the arrays of a part, and their description in ``dataset.json``."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class FileInfo:
-    """One file of the artifact."""
+    """A file of the artifact."""
 
     file: str
     """Name relative to ``dataset.json``."""
@@ -55,7 +55,7 @@ class FileInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PartInfo:
-    """What is known of a part without reading it."""
+    """Description of a part."""
 
     count: int
     """Number of images."""
@@ -96,7 +96,7 @@ class DatasetInfo:
     """Of the validation split."""
 
     limit: int | None
-    """How many images train and validation were limited to; None for all."""
+    """Limit on the images of train and validation together; None for all."""
 
     parts: dict[str, PartInfo]
     """``train``, ``validation`` and ``test``."""

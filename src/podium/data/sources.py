@@ -1,4 +1,4 @@
-"""Get the four idx files of a dataset: the first source that has them all, byte for byte, is used."""
+"""Get the four idx files of a dataset from the first source that has them all, byte for byte."""
 
 import logging
 import os
@@ -40,7 +40,7 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
         known: Which dataset.
         cache: Directory for verified files; filled on the way. A damaged file in it is fetched again.
         source: A directory, ``http(s)://``, ``file://``, ``s3://`` or ``minio://`` that holds the idx files, gzipped or
-            not. If given, no other place is asked.
+            not. If given, no other source is tried.
 
     Raises:
         NotFound: The named source lacks a file.
@@ -56,14 +56,14 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     directory = cache / "datasets" / known.name
     for candidate in origins.chain(known, directory):
         try:
-            found = _try(known, candidate)
+            fetched = _try(known, candidate)
         except PodiumError as error:
             reasons.append(f"  {candidate.name}: {error.message}")
             log.log(logging.WARNING if isinstance(error, Damaged) else logging.INFO, "%s", reasons[-1].strip())
         else:
-            if found.source != origins.CACHE:
-                _fill(directory, found)
-            return found
+            if fetched.source != origins.CACHE:
+                _fill(directory, fetched)
+            return fetched
     raise Failed("\n".join([f"no source has the files of {known.name}; tried", *reasons]), _supply_hint(known))
 
 
@@ -80,17 +80,17 @@ def _try(known: Known, candidate: origins.Source) -> Fetched:
 def _verified(known: Known, name: str, data: bytes) -> bytes:
     data = decompress(data, name)
     read_idx(data, name, 3 if "images" in name else 1)  # first: a bad header is a clearer reason than a checksum
-    found = sha256(data).hexdigest()
-    if found != known.sha256[name]:
-        raise Damaged(f"{name} has the wrong checksum: must be sha256 {known.sha256[name]}, but has {found}")
+    digest = sha256(data).hexdigest()
+    if digest != known.sha256[name]:
+        raise Damaged(f"{name} has the wrong checksum: must be sha256 {known.sha256[name]}, but has {digest}")
     return data
 
 
-def _fill(directory: Path, found: Fetched) -> None:
-    """Keep the files for the next time; a cache that cannot be written is a pity, not a failure."""
+def _fill(directory: Path, fetched: Fetched) -> None:
+    """Write the files to the cache; failing to do so is reported, not fatal."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name, data in found.files.items():
+        for name, data in fetched.files.items():
             _write_whole(directory / name, data)
     except OSError as error:
         log.warning("%s could not be kept in the cache: %s", directory.name, error)

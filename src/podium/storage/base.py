@@ -28,11 +28,11 @@ class Entry:
     """Changes whenever the content changes; opaque."""
 
     modified: datetime
-    """When it was written, with time zone."""
+    """Time of the last write, with time zone."""
 
 
 class Storage(ABC):
-    """A flat namespace of keys. An object is visible whole or not at all."""
+    """A flat namespace of keys. Objects appear complete or not at all."""
 
     url: str
     """As given to connect, normalized, without a trailing slash."""
@@ -47,7 +47,7 @@ class Storage(ABC):
         if_match: str | None = None,
         progress: Progress | None = None,
     ) -> Entry:
-        """Write an object, atomically.
+        """Write an object atomically.
 
         Args:
             key: The object's key.
@@ -70,7 +70,7 @@ class Storage(ABC):
 
         Args:
             key: The object's key.
-            limit: Read no more than this many bytes; the entry's size is that of the whole object.
+            limit: Read at most this many bytes; the entry has the size of the whole object.
 
         Raises:
             NotFound: There is no such key.
@@ -79,7 +79,7 @@ class Storage(ABC):
 
     @abstractmethod
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
-        """Stream an object into a file; the file appears whole or not at all.
+        """Download an object into a file; the file appears complete or not at all.
 
         Raises:
             NotFound: There is no such key.
@@ -178,7 +178,7 @@ def check_prefix(prefix: str) -> str:
     """Return a prefix, after checking that it stays inside the storage.
 
     Raises:
-        InvalidInput: It is absolute or climbs.
+        InvalidInput: It is absolute or has ``..``.
     """
     if prefix.startswith("/") or ".." in prefix.split("/"):
         raise InvalidInput(f"a prefix is a relative path without '..', not {prefix!r}")

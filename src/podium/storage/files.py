@@ -96,8 +96,8 @@ class FileStorage(Storage):
 
     def children(self, prefix: str) -> Iterator[str]:
         with self._looking(f"list {prefix}", prefix), open_folders(self.root, _parts(prefix)) as handles:
-            with os.scandir(handles[-1]) as found:
-                items = sorted((item.name, item.is_dir(follow_symlinks=False), item.is_symlink()) for item in found)
+            with os.scandir(handles[-1]) as scan:
+                items = sorted((item.name, item.is_dir(follow_symlinks=False), item.is_symlink()) for item in scan)
             for name, is_folder, is_link in items:
                 if is_link:
                     self._report(f"{prefix}/{name}")
@@ -113,7 +113,7 @@ class FileStorage(Storage):
                 os.unlink(name, dir_fd=handles[-1])
             with suppress(OSError):
                 for folder, above in zip(reversed(folders), reversed(handles[:-1]), strict=True):
-                    os.rmdir(folder, dir_fd=above)  # goes on upwards until a directory is not empty
+                    os.rmdir(folder, dir_fd=above)  # stops at the first directory that is not empty
                 for parent in self._new:
                     parent.rmdir()
 
@@ -264,15 +264,15 @@ def _parts(prefix: str) -> list[str]:
 
 def _walk(handle: int, folder: str, start: str) -> Iterator[tuple[str, Entry | None]]:
     """Yield what an open directory holds whose name begins with start, sorted by the whole key."""
-    with os.scandir(handle) as found:
+    with os.scandir(handle) as scan:
         # "a-b" sorts before "a/b" in a bucket, so a directory is sorted with its slash.
         names = sorted(
             f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name
-            for item in found
+            for item in scan
             if item.name.startswith(start) and not item.name.startswith(".podium")
         )
     for name in names:
-        with suppress(*_ABSENT):  # deleted while we look
+        with suppress(*_ABSENT):  # deleted meanwhile
             try:
                 if name.endswith("/"):
                     with open_folder(name[:-1], handle) as inner:
@@ -293,12 +293,12 @@ def _translated(what: str, url: str) -> Iterator[None]:
 
 def _from_os(what: str, url: str, error: OSError) -> PodiumError:
     hints = {
-        errno.ENOSPC: "the disk is full; nothing half-written was left",
-        errno.EDQUOT: "the quota is used up; nothing half-written was left",
+        errno.ENOSPC: "the disk is full; no partial object was left",
+        errno.EDQUOT: "the quota is used up; no partial object was left",
         errno.EACCES: "check the permissions of that directory",
-        errno.EROFS: "choose a directory that can be written",
-        errno.EEXIST: "a key cannot lie below another object's key",
-        errno.ENOTDIR: "a key cannot lie below another object's key",
-        errno.EISDIR: "other objects lie below this key",
+        errno.EROFS: "choose a writable directory",
+        errno.EEXIST: "a key cannot be below another object's key",
+        errno.ENOTDIR: "a key cannot be below another object's key",
+        errno.EISDIR: "there are objects below this key",
     }
     return PodiumError(f"cannot {what} in {url}: {error.strerror or error}", hints.get(error.errno or 0))
