@@ -1,4 +1,4 @@
-# Everything happens in .venv; nothing global, no root. `make help` lists the targets.
+# Everything is installed into .venv, without root. `make help` lists the targets.
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -23,8 +23,8 @@ SEED ?= 1
 demo: $(STAMP) ## tune, train, evaluate and promote on real MNIST, on this machine (NETWORK=tutorial, SEED=2)
 	@$(BIN)/podium run tune_and_promote network=$(NETWORK) epochs=2 seed=$(SEED)
 
-# Many tests wait for processes and clocks, so two more run at a time than there are cores. PyTorch gets one thread in
-# each. JOBS=0 runs them one after the other.
+# Many tests wait for processes and clocks, so two more than there are cores run in parallel, each with one PyTorch
+# thread. JOBS=0 runs them one after the other.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 test: $(STAMP) ## the fast tests (JOBS=0: one after the other)
@@ -48,19 +48,19 @@ check: lint test ## lint and fast tests
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --group build --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-pins: $(STAMP) ## renew the pinned requirement files from pyproject.toml
+pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	@$(COMPILE) --extra dev pyproject.toml -o requirements-dev.txt
 	@$(COMPILE) -c requirements-dev.txt pyproject.toml -o requirements.txt
 	@printf '%s\n' "torch; sys_platform == 'never'" "torchvision; sys_platform == 'never'" >$(VENV)/without-torch.txt
 	@$(COMPILE) -c requirements.txt --overrides $(VENV)/without-torch.txt pyproject.toml \
 	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt
 
-# Anything that takes the options of `docker build` will do: podman build, buildah bud.
+# Any builder with the options of `docker build`: podman build, buildah bud.
 BUILD ?= docker build
-# What brings an image into the cluster: kind load docker-image, minikube image load; nothing where BUILD does it.
+# How an image gets into the cluster: kind load docker-image, minikube image load; `true` if BUILD does it.
 LOAD ?= kind load docker-image
 TAG ?= 0.1.0
-# The commit, for the metadata of the models made there; a checkout is not copied into the images.
+# The commit, for the metadata of models: the images have no checkout.
 CODE_VERSION = $(TAG)+$(shell git describe --always --exclude='*' --abbrev=12 --dirty=.changed)
 
 images: ## build the images podium-steps and podium-trainer (BUILD="podman build", TAG, BUILD_ARGS)
@@ -81,9 +81,9 @@ deploy: ## apply deploy/ to the cluster of KUBECONFIG and wait until the bucket 
 test-cluster: $(STAMP) images images-load deploy ## everything on the cluster of KUBECONFIG: images, deploy/, pipelines, schedules, faults
 	@$(BIN)/pytest --cluster -m cluster --timeout 1800
 
-golden: $(STAMP) ## write the compiled pipelines the tests compare with; look at the difference before you commit it
+golden: $(STAMP) ## write the compiled pipelines that tests compare with; review the diff before you commit it
 	@for name in tune_and_promote train_and_promote; do \
 	  $(BIN)/podium compile $$name -o tests/golden/pipelines/$$name.yaml; done
 
-clean: ## remove what a run left here
+clean: ## remove build outputs, caches and podium-work
 	rm -rf podium-work local_outputs build *.egg-info src/*.egg-info .pytest_cache .ruff_cache .mypy_cache

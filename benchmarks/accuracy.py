@@ -1,9 +1,9 @@
-"""Test accuracy of a recipe: mean and deviation over seeds. One command, one table.
+"""Measure the test accuracy of a recipe: mean and standard deviation over seeds.
 
     python benchmarks/accuracy.py --data data/mnist --seeds 1 2 3 4 5 --output runs -- --model best
 
-Each seed is trained without a look at the test part; the model it leaves is then tested once. A training that is
-finished is not repeated and one that was broken off goes on, so the command may be given again.
+Training never opens the test part; each model is tested once. Finished trainings are not repeated and interrupted
+ones are resumed, so the command may be repeated.
 """
 
 import argparse

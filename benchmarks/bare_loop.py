@@ -1,8 +1,8 @@
-"""The least a training step can be: the tutorial's network and optimizer, data in memory, nothing else.
+"""Lower bound of a training step: the tutorial network and optimizer with data in memory, nothing else.
 
     python benchmarks/bare_loop.py data/mnist fp32
 
-Prints images a second. benchmarks/trainer.py runs it for its limit.
+Prints images per second. benchmarks/trainer.py runs it as the upper limit.
 """
 
 import statistics

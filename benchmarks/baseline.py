@@ -1,4 +1,4 @@
-"""The tutorial's mnist.py as a rival: the files it reads, the lines it prints."""
+"""Run PyTorch's MNIST example for comparison: prepare the files it reads, parse the lines it prints."""
 
 import os
 import re

@@ -1,15 +1,15 @@
-"""Measure a sweep of short trials: this engine, a process for each trial, and Ray Tune. One command, one table.
+"""Compare a sweep of short trials in podium, as one process per trial, and in Ray Tune.
 
     podium data prepare --limit 200 --output small
     python benchmarks/sweep.py --data small --ray-python ../ray/bin/python
 
-Each way trains the same network at the same learning rates, two trials at a time, one thread each, and takes every
-one of its times in each round, so that a busy machine slows all of them alike; read the ratios. With `--json FILE`
-rounds may be taken one at a time: those in the file count too. Times are those of a whole program, from its start to
-its end: imports, the start of servers and their end are in them. All ways have to leave the same models behind. Ray's
-Python needs `ray[tune]` and podium; its rows are left out without it.
+All train the same network with the same learning rates, two trials at a time, one thread each. Rounds are
+interleaved, so that a busy machine slows all of them alike: read the ratios. With `--json FILE` rounds can be run one
+at a time; those in the file are included. Times are those of whole programs, with imports and the start and end of
+servers. All must leave the same models. Ray's Python needs `ray[tune]` and podium; without it there are no rows for
+Ray.
 
-`--many N` measures N trials that only print a number instead, and the memory of the engine while they run.
+`--many N` measures N trials that only print a number, and the memory of the engine meanwhile.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Bench:
     """A prepared MNIST of few images."""
 
     trials: int
-    """How many."""
+    """Number of trials."""
 
     ray: Path | None
     """A Python with ray[tune] and podium."""

@@ -2,9 +2,9 @@
 
     python benchmarks/trainer.py --data data/mnist --baseline mnist.py --repeats 3
 
-Every figure of a round is taken before the next round begins, so that a busy machine slows all of them alike; read
-the ratios. Images per second come from the programs' own output: the median time of ten steps, without start.
-Takes half an hour on two cores, most of it the baseline's way to 99 %; --only and --figures measure it in pieces.
+Rounds are interleaved, so that a busy machine slows everything alike: read the ratios. Images per second come from
+the programs' own output: the median time of ten steps, without start. Takes half an hour on two cores, mostly for the
+baseline to reach 99 %; --only and --figures split the work.
 """
 
 import argparse
