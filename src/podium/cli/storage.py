@@ -19,7 +19,7 @@ def storage() -> None:
 @click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def check(url: str | None, create: bool, as_json: bool) -> None:
-    """Try everything podium needs of a storage and say what to mend.
+    """Try everything podium needs of a storage and say what to fix.
 
     URL is a directory, s3://bucket/prefix or minio://bucket/prefix; the default storage if missing. Where the server
     is and who asks is read from the environment: see docs/registry.md.
