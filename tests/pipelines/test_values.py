@@ -42,7 +42,7 @@ HERE = [
         "limit=140 experiment=random-job",
         "limit=140 leaves 126 training images, but a batch has 128",
     ),
-    ("train_and_promote", "storage=ftp://models", "must start with file://, s3:// or minio://"),
+    ("train_and_promote", "storage=ftp://models", "a storage URL starts with file://, s3:// or minio://"),
     ("train_and_promote", "cluster=local://here", "local:///absolute/dir"),
 ]
 
