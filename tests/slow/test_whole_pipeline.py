@@ -113,7 +113,7 @@ def test_a_later_run_promotes_only_what_is_better(home: Path, first: dict[str, A
     assert worse["test"]["accuracy"] < first["test"]["accuracy"]
     assert worse["decision"]["outcome"] == "kept"
     assert champion(home).version == first["run"]
-    better = podium_run(home, "train_and_promote", "epochs=5", "workers=1", *COMMON)
+    better = podium_run(home, "train_and_promote", "epochs=3", "limit=40000", "network=fast", "workers=1", "--json")
     assert better["test"]["accuracy"] > first["test"]["accuracy"]
     assert better["decision"]["outcome"] == "promoted"
     assert champion(home).version == better["run"]
