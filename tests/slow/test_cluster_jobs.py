@@ -251,6 +251,7 @@ STEP = """if True:
     import sys
     from podium.cluster import connect
     from podium.steps.base import step
+    from podium.manifests.workload import Workload
     from podium.steps.launch import launched
     import json, time
     @step

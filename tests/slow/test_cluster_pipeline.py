@@ -179,12 +179,13 @@ DEAF = """if True:
     from podium.cluster import connect
     from podium.identity import current_run
     from podium.manifests.pytorchjob import PyTorchJobSpec, build
+    from podium.manifests.workload import Workload
     from podium.steps.launch import launched
     run = current_run()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     job = PyTorchJobSpec(name="{job}", image="{image}", command=("sleep", "600"), workers=1,
                          labels=run.labels, owner=run.owner)
-    with connect("kubernetes://") as there, launched(there, build(job)):
+    with connect("kubernetes://") as there, launched(there, Workload.parse(build(job))):
         time.sleep(900)
 """
 HOG = "import os, time; [os.fork() for _ in range(3)]; end = time.time() + 240\nwhile time.time() < end: pass"
