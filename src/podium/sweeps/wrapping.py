@@ -106,8 +106,8 @@ def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path)
         InvalidInput: The cluster would refuse the trials' jobs.
     """
     parallel = experiment.limits.parallel
-    law = f"parallelTrialCount <= {MOST_PROCESSES} on one machine"
-    require(parallel <= MOST_PROCESSES, law, "set spec.parallelTrialCount", parallelTrialCount=parallel)
+    rule = f"parallelTrialCount <= {MOST_PROCESSES} on one machine"
+    require(parallel <= MOST_PROCESSES, rule, "set spec.parallelTrialCount", parallelTrialCount=parallel)
     values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
     job = experiment.render(f"{experiment.name}-trial", values)
     checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
