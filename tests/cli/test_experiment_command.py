@@ -288,7 +288,7 @@ def test_a_job_given_to_the_wrong_command_is_told_the_right_one(podium: Any, tmp
     path.write_text("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n")
     for command in ("run", "render"):
         told = podium(command, str(path), code=2).stderr
-        assert f"`kind is Experiment` must hold, but {path} holds a PyTorchJob" in told
+        assert f"{path} must hold an Experiment, but holds a PyTorchJob" in told
         assert f"hint: podium job run {path}" in told
 
 

@@ -64,8 +64,8 @@ def changed(
     networks = [text.partition("=")[2] for text in flags if text.lstrip("-").startswith("model=")]
     manifest = load(source, networks[-1] if networks else "")
     if (kind := manifest.get("kind")) in ("PyTorchJob", "Job"):
-        rule = f"`kind is Experiment` must hold, but {source} holds a {kind}"
-        raise InvalidInput(rule, f"podium job run {source}" if Path(source).is_file() else "podium job run FILE")
+        message = f"{source} must hold an Experiment, but holds a {kind}"
+        raise InvalidInput(message, f"podium job run {source}" if Path(source).is_file() else "podium job run FILE")
     experiment = Experiment.parse(manifest)
     given: dict[str, str | None] = {}
     for text in flags:
