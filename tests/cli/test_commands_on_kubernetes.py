@@ -68,3 +68,10 @@ def test_jobs_are_listed_where_the_training_operator_is_missing(
     server.world.plurals.discard("pytorchjobs")
     server.world.put("jobs", {"kind": "Job", "metadata": {"name": "count"}, "spec": {}})
     assert [row["name"] for row in json.loads(podium("job", "list", "--json").stdout)] == ["count"]
+
+
+@pytest.mark.parametrize("option", ["--image-dir", "--entrypoint"])
+def test_a_namespace_takes_nothing_in_place_of_an_image(podium: Callable[..., Result], option: str) -> None:
+    refused: Any = podium("experiment", "run", "random-job", option, "trainer=src").exception
+    assert isinstance(refused, InvalidInput)
+    assert "no directory and no entrypoint can stand for trainer" in refused.message

@@ -166,6 +166,16 @@ def test_an_image_without_its_directory_is_refused(podium: Any, manifest: Any) -
     assert "`--image-dir IMAGE=DIR` must hold" in podium("run", manifest(), "--image-dir", "python", code=2).stderr
 
 
+@pytest.mark.parametrize("given", ["python", "python=", "=run"])
+def test_an_entrypoint_without_its_command_is_refused(podium: Any, manifest: Any, given: str) -> None:
+    assert "`--entrypoint IMAGE=COMMAND` must hold" in podium("run", manifest(), "--entrypoint", given, code=2).stderr
+
+
+def test_an_entrypoint_with_half_a_quote_is_refused(podium: Any, manifest: Any) -> None:
+    refused = podium("run", manifest(), "--entrypoint", "python=run 'it", code=2).stderr
+    assert 'not a command line: "run \'it" (No closing quotation)' in refused
+
+
 def test_a_sweep_that_reaches_its_limit_of_failures_ends_badly(podium: Any, manifest: Any) -> None:
     ran = podium("run", manifest(code="3", maxFailedTrialCount=1, maxTrialCounts=1), "--no-fork-server", code=1)
     assert "warning: spec.maxTrialCounts: spec has no field maxTrialCounts" in ran.stderr

@@ -19,7 +19,8 @@ PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
-    with LocalSweeps(tmp_path / "cluster", images={"mapped": tmp_path}) as there:
+    entrypoints = {"packed": ("echo", "the entrypoint got")}
+    with LocalSweeps(tmp_path / "cluster", images={"mapped": tmp_path}, entrypoints=entrypoints) as there:
         yield there
 
 
@@ -45,6 +46,16 @@ def test_references_expand_in_command_args_and_later_variables(cluster: LocalSwe
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2 $(LATER) $$(A)"}, {"name": "LATER", "value": "x"}]
     job = manifest(container={"env": env, "command": ["echo"], "args": ["$(B)", "$(RANK)", "$(NONE)", "$$(A)"]})
     assert output(cluster, job) == ["12 $(LATER) $(A) 0 $(NONE) $(A)"]
+
+
+def test_a_container_without_a_command_runs_its_images_entrypoint(cluster: LocalSweeps) -> None:
+    job = manifest(container={"image": "packed:1.0", "args": ["$(RANK)"]})
+    del job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["command"]
+    assert output(cluster, job) == ["the entrypoint got 0"]
+
+
+def test_a_command_is_stronger_than_the_entrypoint(cluster: LocalSweeps) -> None:
+    assert output(cluster, manifest(container=say("mine", image="packed"))) == ["mine"]
 
 
 def test_the_operators_values_win_over_the_manifests(cluster: LocalSweeps) -> None:
@@ -181,7 +192,11 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
 @pytest.mark.parametrize(
     ("pod", "container", "words"),
     [
-        ({}, {"command": None}, f"{PATH}.containers[0].command: this machine needs a command for image any"),
+        (
+            {},
+            {"command": None},
+            f"{PATH}.containers[0].command: this machine needs a command, or the entrypoint of image any",
+        ),
         ({}, {"command": ["no-such-program"]}, "command: this machine needs a program"),
         ({}, {"command": ["python", "no-such.py"]}, "a script of the local environment, not no-such.py"),
         ({}, {"command": ["torchrun", "/app/train.py", "--x"]}, "a script of the local environment, not /app/train.py"),

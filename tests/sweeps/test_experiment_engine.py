@@ -103,6 +103,16 @@ def test_a_trials_log_stays_readable_whether_its_job_is_retained_or_not(retain: 
         assert list(cluster.logs("Trial", trial["metadata"]["name"])) == [f"loss={value}"]
 
 
+def test_katibs_shell_reads_the_words_behind_an_entrypoint(tmp_path: Path) -> None:
+    manifest = experiment(maxTrialCount=1)
+    (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    del container["command"]
+    container["args"] = ["loss=$((40+2))", "${trialParameters.x}"]
+    with LocalSweeps(tmp_path, entrypoints={"python": ["echo"]}) as cluster:
+        _, (trial,) = run(cluster, manifest)
+    assert trial["status"]["observation"]["metrics"][0]["latest"] == "42"
+
+
 def test_trials_share_the_cores_and_know_their_names(cluster: LocalSweeps, tmp_path: Path) -> None:
     script = "import os, sys; print(os.environ['KATIB_TRIAL_NAME'], os.environ['OMP_NUM_THREADS']); print('loss=1')"
     _, trials = run(cluster, experiment(script, parallelTrialCount=2))

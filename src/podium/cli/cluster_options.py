@@ -3,6 +3,7 @@
 import functools
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,36 +39,83 @@ def cluster_options(command: F) -> F:
     return with_url  # type: ignore[return-value]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProcessOptions:
+    """What only processes on this machine need."""
+
+    images: dict[str, str | Path] = field(default_factory=dict)
+    """Directory by image."""
+
+    entrypoints: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Entrypoint by image, as words."""
+
+    fork_server: bool = True
+    """Whether ``python -m`` starts from a warm process."""
+
+
 def process_options(*aliases: str) -> Callable[[F], F]:
-    """Add what only processes on this machine need: --image-dir, also under other names, and --fork-server."""
-    images = click.option(
-        "--image-dir",
-        *aliases,
-        "images",
-        metavar="IMAGE=DIR",
-        multiple=True,
-        help="Directory that stands for an image here (its bin/ first on PATH); any other image is this Python.",
-    )
-    fork_server = click.option(
-        "--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process, on this machine."
-    )
-    return lambda command: images(fork_server(command))
+    """Add --image-dir, also under other names, --entrypoint and --fork-server; the command gets ``processes``."""
+
+    def add(command: F) -> F:
+        @click.option(
+            "--image-dir",
+            *aliases,
+            "images",
+            metavar="IMAGE=DIR",
+            multiple=True,
+            help="Directory that stands for an image here (its bin/ first on PATH); any other image is this Python.",
+        )
+        @click.option(
+            "--entrypoint",
+            "entrypoints",
+            metavar="IMAGE=COMMAND",
+            multiple=True,
+            help="ENTRYPOINT of an image, for containers without a command.",
+        )
+        @click.option(
+            "--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process, on this machine."
+        )
+        @functools.wraps(command)
+        def with_processes(
+            *args: Any, images: tuple[str, ...], entrypoints: tuple[str, ...], fork_server: bool, **options: Any
+        ) -> Any:
+            folders = dict(_pair("--image-dir IMAGE=DIR", text, "trainer:1=.") for text in images)
+            commands = dict(
+                _pair("--entrypoint IMAGE=COMMAND", text, "trainer:1='python train.py'") for text in entrypoints
+            )
+            words = {image: _words(image, line) for image, line in commands.items()}
+            processes = ProcessOptions(images={**folders}, entrypoints=words, fork_server=fork_server)
+            return command(*args, processes=processes, **options)
+
+        return with_processes  # type: ignore[return-value]
+
+    return add
 
 
-def open_cluster(url: str, images: tuple[str, ...] = (), fork_server: bool = True) -> "Cluster":
+def _pair(rule: str, text: str, example: str) -> tuple[str, str]:
+    image, _, value = text.partition("=")
+    if not (image and value):
+        raise InvalidInput(f"`{rule}` must hold, but got {text!r}", f"for example {rule.split()[0]} {example}")
+    return image, value
+
+
+def _words(image: str, command: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise InvalidInput(f"--entrypoint of {image} is not a command line: {command!r} ({error})") from None
+
+
+def open_cluster(url: str, processes: ProcessOptions | None = None) -> "Cluster":
     """Open the cluster the options name.
 
     Raises:
-        InvalidInput: There is no such kind of cluster, or an image is not written IMAGE=DIR.
+        InvalidInput: There is no such kind of cluster, or one that pulls its images is given directories for them.
     """
     from podium.sweeps import connect
 
-    for text in images:
-        if not all(text.partition("=")[::2]):
-            rule = f"`--image-dir IMAGE=DIR` must hold, but got {text!r}"
-            raise InvalidInput(rule, "for example --image-dir trainer:1=.")
-    mapped: dict[str, str | Path] = dict(text.partition("=")[::2] for text in images)
-    return connect(url, mapped, fork_server)
+    given = processes or ProcessOptions()
+    return connect(url, given.images, given.entrypoints, given.fork_server)
 
 
 def free_name(cluster: "Cluster", kind: str, name: str) -> str:

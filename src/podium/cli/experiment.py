@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.cluster_options import (
+    ProcessOptions,
     as_json_option,
     cluster_options,
     free_name,
@@ -35,7 +36,7 @@ def experiment() -> None:
 @process_options()
 @cluster_options
 @as_json_option
-def run(source: str, url: str, images: tuple[str, ...], fork_server: bool, as_json: bool, **options: Any) -> None:
+def run(source: str, url: str, processes: ProcessOptions, as_json: bool, **options: Any) -> None:
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
     Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
@@ -55,7 +56,7 @@ def run(source: str, url: str, images: tuple[str, ...], fork_server: bool, as_js
     from podium.settings import Settings
 
     experiment = changed(source, **options)
-    with open_cluster(url, images, fork_server) as cluster:
+    with open_cluster(url, processes) as cluster:
         if cluster.remote:
             experiment = check_for_katib(experiment)
         else:
@@ -87,8 +88,7 @@ def resume(
     max_trials: int | None,
     parallel_trials: int | None,
     max_failed_trials: int | None,
-    images: tuple[str, ...],
-    fork_server: bool,
+    processes: ProcessOptions,
     url: str,
     as_json: bool,
 ) -> None:
@@ -108,7 +108,7 @@ def resume(
         "parallelTrialCount": parallel_trials,
         "maxFailedTrialCount": max_failed_trials,
     }
-    with open_cluster(url, images, fork_server) as cluster:
+    with open_cluster(url, processes) as cluster:
         reported = {trial.name: trial.phase for trial in finished(cluster, name)}
         cluster.resume("Experiment", name, {field: value for field, value in given.items() if value is not None})
         _follow(cluster, name, as_json, reported)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.cluster_options import (
+    ProcessOptions,
     as_json_option,
     cluster_options,
     free_name,
@@ -42,9 +43,8 @@ def job() -> None:
 def run(
     file: Any,
     name: str | None,
-    images: tuple[str, ...],
+    processes: ProcessOptions,
     logs: bool,
-    fork_server: bool,
     url: str,
     as_json: bool,
 ) -> None:
@@ -64,7 +64,7 @@ def run(
 
     jobs = _read(file, name)
     shown = logs and not as_json
-    with open_cluster(url, images, fork_server) as cluster:
+    with open_cluster(url, processes) as cluster:
         started = [job.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
         for job in started:
             _say_where(cluster, job)

@@ -1,6 +1,6 @@
 """A Job or PyTorchJob: replicas, their pod templates and containers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -477,6 +477,16 @@ class Draft:
             for container in items(template["spec"].get("containers")):
                 if isinstance(container, dict) and (name is None or container.get("name") == name):
                     yield role, container
+
+    def default_commands(self, entrypoint: Callable[[str], Sequence[str]]) -> None:
+        """Give each container without a command, init containers too, the entrypoint of its image if it is known."""
+        for _, template in self.templates:
+            for part in ("initContainers", "containers"):
+                for container in items(template["spec"].get(part)):
+                    if isinstance(container, dict) and not container.get("command"):
+                        container |= (
+                            {"command": list(words)} if (words := entrypoint(text(container.get("image")))) else {}
+                        )
 
     def mount_host_path(self, role: str, container: dict[str, Any], name: str, folder: str, host: str) -> None:
         """Mount a directory of the machine into a container of a replica."""

@@ -84,7 +84,8 @@ class TrialRun:
         self._directory.mkdir(parents=True, exist_ok=True)
         root = self._cluster.store.place("Experiment", self._experiment.name) / "checkpoints"
         checkpoints = prepare(root, self.trial) if trial_directory(self._experiment) else None
-        wrapped = wrap(self._experiment, self.trial.workload, self._directory, self._cores, checkpoints)
+        job = self._cluster.with_entrypoints(self.trial.workload)
+        wrapped = wrap(self._experiment, job, self._directory, self._cores, checkpoints)
         try:
             self._cluster.create(wrapped.job.manifest)
         except PodiumError as error:
@@ -94,14 +95,14 @@ class TrialRun:
             return Ended(readings=[], refused=str(error) if isinstance(error, InvalidInput) else None)
         self._mark("Running", "TrialRunning", "Trial is running")
         watcher = self._watch_rules(wrapped)
-        job = self._wait()
+        ended = self._wait()
         self._over.set()
         self._keep_output(wrapped)
         if watcher:
             watcher.join()
-        if self._stopping.is_set() and (job is None or not job.state.succeeded):
+        if self._stopping.is_set() and (ended is None or not ended.state.succeeded):
             return Ended(readings=[])
-        readings = self._finish(job, wrapped)
+        readings = self._finish(ended, wrapped)
         self._clean_up()
         return Ended(readings=readings)
 

@@ -109,7 +109,7 @@ def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path)
     rule = f"parallelTrialCount <= {MOST_PROCESSES} on one machine"
     require(parallel <= MOST_PROCESSES, rule, "set spec.parallelTrialCount", parallelTrialCount=parallel)
     values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
-    job = experiment.render(f"{experiment.name}-trial", values)
+    job = cluster.with_entrypoints(experiment.render(f"{experiment.name}-trial", values))
     checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
     wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment.limits), checkpoints).job
     hint = "remove suspend: nobody starts it here"

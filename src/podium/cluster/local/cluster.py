@@ -43,6 +43,7 @@ class LocalCluster(Cluster):
     Args:
         directory: Holds ``{pytorchjobs,jobs}/<name>/``; made when needed.
         images: Directories that stand for container images; any other image is this Python.
+        entrypoints: Entrypoints of images, for containers without a command.
         fork_server: Whether ``python -m`` may run in a fork of a process that has done its imports
             (PODIUM_FORK_SERVER=0 switches it off too).
     """
@@ -51,12 +52,16 @@ class LocalCluster(Cluster):
     """Kinds of objects that it runs."""
 
     def __init__(
-        self, directory: Path, images: Mapping[str, str | Path] | None = None, fork_server: bool = True
+        self,
+        directory: Path,
+        images: Mapping[str, str | Path] | None = None,
+        entrypoints: Mapping[str, Sequence[str]] | None = None,
+        fork_server: bool = True,
     ) -> None:
         self.url = f"local://{directory}"
         self.store = Store(directory)
         self._runtime = Runtime(
-            store=self.store, launchers=LauncherPool(fork_server), images=check_images(images or {})
+            store=self.store, launchers=LauncherPool(fork_server), images=check_images(images or {}, entrypoints or {})
         )
         self._lock = threading.Lock()
         self._supervisors: dict[tuple[str, str], Supervisor] = {}
@@ -181,14 +186,18 @@ class LocalCluster(Cluster):
         """Return a PyTorchJob or Job with its defaults, and how the pods of each role would run here.
 
         Raises:
-            InvalidInput: It breaks a rule, or a field cannot be honoured on this machine.
+            InvalidInput: It breaks a rule, or a field cannot be honored on this machine.
         """
-        job = admit(manifest)
+        job = self.with_entrypoints(admit(manifest))
         check_pytorchjob(job) if job.kind == "PyTorchJob" else check_job(job)
         plans = {replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas}
         threads_per_process(job)
         _check_environment(plans)
         return job, plans
+
+    def with_entrypoints(self, job: Workload) -> Workload:
+        """Return a job whose containers without a command have the entrypoint of their image, where it is known."""
+        return job.changed(lambda draft: draft.default_commands(self._runtime.images.entrypoint))
 
     def warm(self, manifest: Manifest) -> None:
         """Let the fork servers for the processes of a job like this one begin with their imports, without waiting.

@@ -28,7 +28,7 @@ class Image:
     def search_path(self, inherited: str) -> str:
         """Return the PATH: the root's programs first, then this Python's, then what the caller has."""
         folders = ["bin", "usr/local/bin", "usr/bin"] if self.root else []
-        own = [str(self.root / one) for one in folders if self.root and (self.root / one).is_dir()]
+        own = [str(self.root / folder) for folder in folders if self.root and (self.root / folder).is_dir()]
         return os.pathsep.join([*own, str(Path(sys.executable).parent), inherited or os.defpath])
 
     def resolve(self, argument: str) -> str:
@@ -53,10 +53,10 @@ class Image:
         image; new files stay apart. Without need it is empty: no file of the caller's gets in the way of an import.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        for found in self.workdir.iterdir() if self.is_named(argv) else ():
-            link = directory / found.name
-            if not link.is_symlink() and not link.exists() and found not in directory.parents:
-                link.symlink_to(found)
+        for file in self.workdir.iterdir() if self.is_named(argv) else ():
+            link = directory / file.name
+            if not link.is_symlink() and not link.exists() and file not in directory.parents:
+                link.symlink_to(file)
 
     def find_program(self, program: str, inherited: str) -> str | None:
         """Return where a program is, or None."""
@@ -65,31 +65,43 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """Which directory stands for which image."""
+    """What stands for which image; images are named with or without tag and digest."""
 
     roots: Mapping[str, Path]
-    """Directories by image name, with or without tag."""
+    """Directory by image."""
+
+    entrypoints: Mapping[str, tuple[str, ...]]
+    """Entrypoint by image."""
 
     workdir: Path
     """Working directory of any other image."""
 
+    def entrypoint(self, name: str) -> tuple[str, ...]:
+        """Return what runs in a container of an image without a command; empty if it is not known."""
+        return self.entrypoints.get(name, self.entrypoints.get(_untagged(name), ()))
+
 
 def find_image(name: str, images: Images) -> Image:
     """Return the environment for an image: mapped by its full name, else by its name without tag and digest."""
-    untagged = name.partition("@")[0]
-    if ":" in untagged.rpartition("/")[2]:
-        untagged = untagged.rpartition(":")[0]
-    root = images.roots.get(name, images.roots.get(untagged))
+    root = images.roots.get(name, images.roots.get(_untagged(name)))
     return Image(name=name, root=root, workdir=root or images.workdir)
 
 
-def check_images(images: Mapping[str, str | Path]) -> Images:
+def _untagged(name: str) -> str:
+    name = name.partition("@")[0]
+    return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
+
+
+def check_images(images: Mapping[str, str | Path], entrypoints: Mapping[str, Sequence[str]]) -> Images:
     """Return the mapping with absolute directories; any other image works where this process is.
 
     Raises:
-        InvalidInput: A directory does not exist.
+        InvalidInput: A directory does not exist, or an entrypoint has no words.
     """
-    found = {name: Path(directory).absolute() for name, directory in images.items()}
-    for name, directory in found.items():
+    roots = {name: Path(directory).absolute() for name, directory in images.items()}
+    for name, directory in roots.items():
         require(directory.is_dir(), "an image is mapped to a directory", image=name, directory=str(directory))
-    return Images(roots=found, workdir=Path.cwd())
+    for name, words in entrypoints.items():
+        require(bool(words), "an entrypoint has words", image=name, entrypoint=list(words))
+    commands = {name: tuple(words) for name, words in entrypoints.items()}
+    return Images(roots=roots, entrypoints=commands, workdir=Path.cwd())

@@ -92,8 +92,8 @@ def _plan(container: Container, volumes: dict[str, Path | None], images: Images,
     ignored += [f"containers.{field}" for field in fields]
     image = find_image(container.image, images)
     if not container.command:
-        hint = "write the image's entrypoint as command: there is no image here to ask"
-        raise _refuse(f"{path}.command", f"a command for image {container.image}", hint)
+        hint = f"there is no image here to ask; give its ENTRYPOINT: --entrypoint {container.image}='COMMAND'"
+        raise _refuse(f"{path}.command", f"a command, or the entrypoint of image {container.image}", hint)
     for number, variable in enumerate(container.variables):
         if variable.source:
             _check_source(variable, f"{path}.env[{number}].valueFrom")
