@@ -78,19 +78,15 @@ def clients(
     }
     if not isinstance(storage, S3Storage):
         return found
-    bucket = storage.bucket
-    name, key = bucket.name, bucket.full("theirs")
-    plain = Minio(
-        endpoint=bucket.config.endpoint, secure=bucket.config.secure, region=bucket.config.region,
-        credentials=bucket.config.provider,
-    )  # fmt: skip
+    config, name, key = storage.config, storage.bucket, f"{storage.prefix}/theirs".lstrip("/")
+    plain = Minio(endpoint=config.endpoint, secure=config.secure, region=config.region, credentials=config.provider)
     found["minio-py"] = (
         lambda: plain.fput_object(bucket_name=name, object_name=key, file_path=str(source)),
         lambda: plain.fget_object(bucket_name=name, object_name=key, file_path=str(target.with_suffix(".2"))),
     )
     if shutil.which("mc"):
-        keys = bucket.config.provider.retrieve()
-        there = bucket.config.url.replace("://", f"://{keys.access_key}:{keys.secret_key}@")
+        keys = config.provider.retrieve()
+        there = config.url.replace("://", f"://{keys.access_key}:{keys.secret_key}@")
         environ = {**os.environ, "MC_HOST_here": there, "MC_CONFIG_DIR": str(target.with_suffix(".mc"))}
 
         def mc(*paths: str) -> None:

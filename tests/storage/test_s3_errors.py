@@ -258,7 +258,7 @@ def test_a_server_with_a_wrong_clock_fails_the_check(at: Callable[[str], Storage
 
     with s3servers.moto(around=late) as url:
         storage = at(url)
-        storage.bucket.create()  # type: ignore[attr-defined]
+        storage.create_bucket()  # type: ignore[attr-defined]
         (failed,) = [one for one in check(storage) if not one.ok]
     assert failed.name == "clock"
     assert "differ by 360" in failed.detail
@@ -282,7 +282,7 @@ def test_a_download_whose_connection_breaks_goes_on_where_it_was(at: Callable[[s
     (tmp_path / "source").write_bytes(content)
     with s3servers.moto(around=breaking) as url:
         storage = at(url)
-        storage.bucket.create()  # type: ignore[attr-defined]
+        storage.create_bucket()  # type: ignore[attr-defined]
         storage.put("big", tmp_path / "source")
         moved: list[int] = []
         storage.fetch("big", tmp_path / "target", progress=moved.append)
@@ -307,7 +307,7 @@ def test_an_object_replaced_during_a_download_is_fetched_again(at: Callable[[str
     replaced: list[bool] = []
     with s3servers.moto(around=breaking) as url:
         storage = at(url)
-        storage.bucket.create()  # type: ignore[attr-defined]
+        storage.create_bucket()  # type: ignore[attr-defined]
         storage.put("big", b"old" * (2 << 20))
 
         def replace(count: int) -> None:

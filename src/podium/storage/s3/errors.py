@@ -18,8 +18,8 @@ _HINTS = {
     ),
     "AccessDenied": (
         "the user from {source} is not allowed to {what} {key}",
-        "its policy needs s3:ListBucket, GetObject, PutObject, DeleteObject, and for cleaning up"
-        " ListBucketMultipartUploads, ListMultipartUploadParts, AbortMultipartUpload; wrong keys may look the same",
+        "its policy needs s3:ListBucket, GetObject, PutObject, DeleteObject, and for cleaning up AbortMultipartUpload;"
+        " wrong keys may look the same",
     ),
     "RequestTimeTooSkewed": (
         "the clocks of this machine and the server differ by more than 15 minutes",
@@ -42,6 +42,10 @@ _REASONS = {
     http.ConnectTimeoutError: "it does not answer",
     http.ReadTimeoutError: "it stopped answering",
 }
+
+
+class Unsupported(PodiumError):
+    """The server does not implement the request."""
 
 
 class Interrupted(PodiumError):
@@ -81,6 +85,8 @@ def _from_code(code: str, message: str, what: str, key: str, url: str, config: S
         return PodiumError(
             f"the bucket {bucket} does not exist on {config.url}", f"podium storage check {url} --create"
         )
+    if code in ("NotImplemented", "MethodNotAllowed"):
+        return Unsupported(f"{config.url} cannot {what} {key}: it answered {code}: {message}".rstrip(": "))
     reason, hint = _HINTS.get(code, (f"cannot {what} {key} in {url}", "see the server's log"))
     if code in _HINTS:
         reason, hint = reason.format(source=config.source, what=what, key=key), hint.format(source=config.source)

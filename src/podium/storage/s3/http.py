@@ -3,9 +3,10 @@
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from xml.etree import ElementTree
 
 import certifi
 import urllib3
@@ -20,10 +21,10 @@ ATTEMPTS, ATTEMPTS_IN_A_POD = 1, 12
 
 
 class Pool(urllib3.PoolManager):
-    """Adds If-Match and If-None-Match to writes and deletions, which minio-py has no argument for.
+    """Adds what minio-py has no argument for: conditions on writes, and the ids of uploads in parts.
 
-    The headers are not signed: SigV4 requires Host and x-amz-* only. The condition goes on the request that creates
-    the object: the PUT of a small one, the completion of an upload in parts.
+    If-Match and If-None-Match are not signed: SigV4 requires Host and x-amz-* only. The condition goes on the request
+    that creates the object: the PUT of a small one, the completion of an upload in parts.
     """
 
     def __init__(self, ca_file: str | None, connections: int) -> None:
@@ -42,24 +43,38 @@ class Pool(urllib3.PoolManager):
         headers = {"If-None-Match": "*"} if if_absent else {}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
-        before = getattr(self._local, "headers", {})
-        self._local.headers = headers
-        try:
+        with self._setting("headers", headers):
             yield
-        finally:
-            self._local.headers = before
+
+    @contextmanager
+    def reporting_uploads(self, started: Callable[[str], None]) -> Iterator[None]:
+        """Call a function with the id of each upload in parts that this thread starts."""
+        with self._setting("started", started):
+            yield
 
     def urlopen(  # type: ignore[override]
         self, method: str, url: str, redirect: bool = True, **options: Any
     ) -> urllib3.BaseHTTPResponse:
         """Send a request, with the condition if it creates or deletes an object."""
-        extra = getattr(self._local, "headers", {})
+        extra, started = getattr(self._local, "headers", {}), getattr(self._local, "started", None)
         creates = (method == "PUT" and "partNumber=" not in url) or (method == "POST" and "uploadId=" in url)
         deletes = method == "DELETE" and "uploadId=" not in url
         if extra and (creates or deletes):
             options["headers"] = urllib3.HTTPHeaderDict(options.get("headers") or {})
             options["headers"].update(extra)
-        return super().urlopen(method, url, redirect=redirect, **options)
+        response = super().urlopen(method, url, redirect=redirect, **options)
+        if started and method == "POST" and url.endswith("?uploads=") and response.status == 200:
+            started(ElementTree.fromstring(response.data).findtext("{*}UploadId") or "")
+        return response
+
+    @contextmanager
+    def _setting(self, name: str, value: object) -> Iterator[None]:
+        before = getattr(self._local, name, None)
+        setattr(self._local, name, value)
+        try:
+            yield
+        finally:
+            setattr(self._local, name, before)
 
 
 def _retries(in_a_pod: bool) -> urllib3.Retry:

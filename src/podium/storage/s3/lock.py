@@ -13,10 +13,10 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from podium.errors import Conflict, PodiumError
+from podium.errors import PodiumError
 
 LEASE = 120.0
 PATIENCE = 300.0
@@ -24,36 +24,6 @@ PATIENCE = 300.0
 Put = Callable[[str, bytes], object]
 Times = Callable[[str], dict[str, datetime]]
 Delete = Callable[[str], object]
-
-
-def honored(
-    put: Put, condition: Callable[[bool, str | None], AbstractContextManager[None]], delete: Delete, content: bytes
-) -> bool:
-    """Try whether a server honors If-None-Match and If-Match on writes.
-
-    Args:
-        put: Writes an object.
-        condition: Puts if_absent or if_match on the writes made within it.
-        delete: Removes an object.
-        content: Of the writes with a condition.
-    """
-    key = f".podium/probe-{uuid.uuid4().hex}"
-    try:
-        for if_absent, if_match in ((True, None), (False, "0" * 32)):
-            put(key, b"1")
-            try:
-                with condition(if_absent, if_match):
-                    put(key, content)
-                return False  # the condition was ignored
-            except Conflict:
-                continue
-            except PodiumError as error:
-                if "NotImplemented" in error.message or "MethodNotAllowed" in error.message:
-                    return False
-                raise
-        return True
-    finally:
-        delete(key)
 
 
 @contextmanager

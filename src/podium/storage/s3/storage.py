@@ -2,27 +2,45 @@
 
 import hashlib
 import io
+import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
-from podium.errors import Conflict, NotFound, PodiumError
+from podium.errors import Conflict, NotFound, PodiumError, require
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
 from podium.storage.files import scratch
-from podium.storage.s3.bucket import PART, SMALLEST_PART, Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
-from podium.storage.s3.errors import Interrupted, retried
-from podium.storage.s3.lock import honored, locked
+from podium.storage.s3.errors import Interrupted, Unsupported, retried, translated
+from podium.storage.s3.http import Pool
+from podium.storage.s3.lock import locked
 
-_NOTES = ".podium/uploads/"
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from urllib3 import BaseHTTPResponse
+
+PART = 8 << 20
+"""Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000 parts."""
+
+SMALLEST_PART = 5 << 20
+
+PARALLEL = 4
+"""Parts uploaded at once; each is held in memory."""
+
 _ATTEMPTS = 3
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_CHUNK = 1 << 20
+_UPLOADS = ".podium/uploads/"
+"""Notes of uploads in parts while they last; a note of a killed writer tells sweep which parts to drop."""
+
 _conditions: dict[tuple[str, str, bool], bool] = {}
 """Whether a server honors conditions, by its URL, the bucket and whether the upload is in parts."""
 
@@ -30,11 +48,31 @@ _T = TypeVar("_T")
 
 
 class S3Storage(Storage):
-    """Objects under a prefix of a bucket. Safe to share between threads, not between processes."""
+    """Objects under a prefix of a bucket. Safe to share between threads, not between processes, as minio-py is."""
 
     def __init__(self, url: str, config: S3Config) -> None:
-        self.bucket = Bucket(url, config)
-        self.url = self.bucket.url
+        from minio import Minio
+
+        parts = urlsplit(url)
+        self.bucket, self.prefix = parts.netloc, parts.path.strip("/")
+        require(
+            bool(_BUCKET.fullmatch(self.bucket)) and not parts.query,
+            "an S3 URL is s3://bucket/prefix",
+            "a bucket is 3 to 63 of a-z, 0-9, '-' and '.'; the server is named by AWS_ENDPOINT_URL",
+            url=url,
+        )
+        if self.prefix:
+            check_key(self.prefix)
+        self.config = config
+        self.url = f"{parts.scheme}://{self.bucket}/{self.prefix}".rstrip("/")
+        self.pool = Pool(config.ca_file, connections=2 * PARALLEL)
+        self.client = Minio(
+            endpoint=config.endpoint,
+            secure=config.secure,
+            region=config.region,
+            credentials=config.provider,
+            http_client=self.pool,
+        )
 
     @classmethod
     def open(cls, url: str, *, create: bool = False) -> "S3Storage":
@@ -46,8 +84,19 @@ class S3Storage(Storage):
         """
         storage = cls(url, read_config(urlsplit(url).scheme))
         if create:
-            storage.bucket.create()
+            storage.create_bucket()
         return storage
+
+    def create_bucket(self) -> None:
+        """Make the bucket if it does not exist."""
+        from minio.error import S3Error
+
+        with self._translated("create", "the bucket"):
+            try:
+                self.client.make_bucket(bucket_name=self.bucket, location=self.config.region)
+            except S3Error as error:
+                if error.code not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
+                    raise
 
     def put(
         self,
@@ -61,12 +110,11 @@ class S3Storage(Storage):
         check_key(key)
         if not if_absent and if_match is None:
             return self._put(key, source, progress)
-        size = len(source) if isinstance(source, bytes) else _size_of(source)
-        if self.conditional(in_parts=size > PART):
-            with self.bucket.pool.condition(if_absent, if_match):
+        if self._conditional(in_parts=_size_of(source) > PART):
+            with self.pool.condition(if_absent, if_match):
                 return self._put(key, source, progress)
         self._check(key, if_absent, if_match)  # do not queue for the lock if the condition fails already
-        with locked(key, self._put_plain, self._times, self.bucket.delete) as renew:
+        with locked(key, self._put_plain, self._times, self._delete) as renew:
             self._check(key, if_absent, if_match)
 
             def moved(count: int) -> None:
@@ -84,90 +132,107 @@ class S3Storage(Storage):
 
     def head(self, key: str) -> Entry | None:
         try:
-            return self.bucket.stat(check_key(key))
+            return self._stat(check_key(key))
         except NotFound:
             return None
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
-        for entry in self.bucket.objects(check_prefix(prefix)):
+        for entry in self._objects(check_prefix(prefix)):
             if "/.podium" not in f"/{entry.key}":
                 yield entry
 
     def children(self, prefix: str) -> Iterator[str]:
-        for name in self.bucket.folders(f"{check_prefix(prefix)}/" if prefix else ""):
-            if not name.startswith(".podium"):
+        for item in self._items(f"{check_prefix(prefix)}/" if prefix else "", recursive=False):
+            name = item.object_name.removesuffix("/").rpartition("/")[2]
+            if item.is_dir and not name.startswith(".podium"):
                 yield name
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         check_key(key)
         if if_match is None:
-            self.bucket.delete(key)
-        elif self.head(key) is not None and self.conditional():
+            self._delete(key)
+        elif self.head(key) is not None and self._conditional():
             self._check(key, False, if_match)
             # Many servers check If-Match on a DELETE as well, which closes the gap between this check and the deletion.
-            with suppress(NotFound), self.bucket.pool.condition(False, if_match):
-                self.bucket.delete(key)
+            with suppress(NotFound), self.pool.condition(False, if_match):
+                self._delete(key)
         elif self.head(key) is not None:
-            with locked(key, self._put_plain, self._times, self.bucket.delete):
+            with locked(key, self._put_plain, self._times, self._delete):
                 self._check(key, False, if_match)
-                self.bucket.delete(key)
+                self._delete(key)
 
     def conditions(self) -> str:
-        if not self.conditional():
+        if not self._conditional():
             return "lock objects: the server ignores conditions"
-        large = "" if self.conditional(in_parts=True) else "; lock objects for uploads in parts"
+        large = "" if self._conditional(in_parts=True) else "; lock objects for uploads in parts"
         return f"the server (If-None-Match, If-Match){large}"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
-        notes = [(note, self._noted(note.key)) for note in self.bucket.objects(_NOTES)]
-        notes = [(note, key) for note, key in notes if key.startswith(prefix)]
-        uploads = self.bucket.unfinished(check_prefix(prefix))
-        for key in {key for _, key in notes}:
-            uploads |= self.bucket.unfinished(key)  # MinIO lists uploads by the whole key only
-        young = {key for note, key in notes if note.modified >= before}
-        for upload_id, entry in uploads.items():
-            if entry.modified < before and entry.key not in young:
+        check_prefix(prefix)
+        for entry in self._objects(".podium/"):
+            if entry.modified >= before:
+                continue
+            if entry.key.startswith(_UPLOADS):
+                upload = self._noted(entry.key)
+                if upload is None or not upload["key"].startswith(prefix):
+                    continue
                 if delete:
-                    self.bucket.abort(entry.key, upload_id)
+                    self._abort(upload["key"], upload["id"])
+                yield Entry(key=upload["key"], size=upload["size"], etag="", modified=entry.modified)
+            else:
                 yield entry
-        for note, key in notes if delete else ():
-            if key not in young:
-                self.bucket.delete(note.key)
-        for entry in self.bucket.objects(".podium/"):
-            if entry.modified < before and not entry.key.startswith(_NOTES):
-                if delete:
-                    self.bucket.delete(entry.key)
-                yield entry
+            if delete:
+                self._delete(entry.key)
 
-    def conditional(self, *, in_parts: bool = False) -> bool:
+    def _conditional(self, *, in_parts: bool = False) -> bool:
         """Return whether the server honors conditions on writes, which is tried once.
 
         Args:
             in_parts: On the completion of uploads in parts, which some servers do not check.
         """
-        server = (self.bucket.config.url, self.bucket.name, in_parts)
+        server = (self.config.url, self.bucket, in_parts)
         if server not in _conditions:
-            _conditions[server] = honored(
-                partial(self._put, progress=None, part=SMALLEST_PART),
-                self.bucket.pool.condition,
-                self.bucket.delete,
-                bytes(SMALLEST_PART + 1) if in_parts else b"2",
-            )
+            _conditions[server] = self._honors_conditions(bytes(SMALLEST_PART + 1) if in_parts else b"2")
         return _conditions[server]
+
+    def _honors_conditions(self, content: bytes) -> bool:
+        key = f".podium/probe-{uuid.uuid4().hex}"
+        try:
+            for if_absent, if_match in ((True, None), (False, "0" * 32)):
+                self._put_plain(key, b"1")
+                try:
+                    with self.pool.condition(if_absent, if_match):
+                        self._put(key, content, part=SMALLEST_PART)
+                    return False  # the condition was ignored
+                except Unsupported:
+                    return False
+                except Conflict:
+                    continue
+            return True
+        finally:
+            self._delete(key)
 
     def _check(self, key: str, if_absent: bool, if_match: str | None) -> None:
         present = self.head(key)
         if (if_absent and present) or (if_match is not None and (present is None or present.etag != if_match)):
             raise Conflict(f"{key} in {self.url} was written by somebody else meanwhile")
 
-    def _put(self, key: str, source: bytes | Path, progress: Progress | None, part: int = PART) -> Entry:
+    def _put(self, key: str, source: bytes | Path, progress: Progress | None = None, part: int = PART) -> Entry:
         from minio.error import S3Error
 
-        size = len(source) if isinstance(source, bytes) else _size_of(source)
+        size = _size_of(source)
         opened = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-        with opened as file, self._announced(key, size), self.bucket.translated("write", key):
+        with opened as file, self._note_of_parts(key, size), self._translated("write", key):
             try:
-                return self.bucket.send(key, file, size, progress, part)
+                result = self.client.put_object(
+                    bucket_name=self.bucket,
+                    object_name=self._full(key),
+                    data=file,
+                    length=size,
+                    part_size=part,
+                    num_parallel_uploads=PARALLEL,
+                    progress=_Reporter(progress) if progress else None,
+                )
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
@@ -175,25 +240,12 @@ class S3Storage(Storage):
                 if present is None:
                     raise
                 return present
+        return Entry(key=key, size=size, etag=_bare(result.etag), modified=datetime.now(UTC))
 
-    @contextmanager
-    def _announced(self, key: str, size: int) -> Iterator[None]:
-        """Keep a note of an upload in parts while it lasts: if it is killed, sweep knows where to look."""
-        if size <= PART:
-            yield
-            return
-        note = f"{_NOTES}{uuid.uuid4().hex}"
-        self._put_plain(note, key.encode())
-        try:
-            yield
-        finally:
-            self.bucket.delete(note)
-
-    def _noted(self, note: str) -> str:
-        try:
-            return self._read(note)[0].decode()
-        except NotFound:
-            return ""  # finished meanwhile
+    def _put_plain(self, key: str, content: bytes) -> None:
+        """Write a helper object without the condition that this thread's writes may have."""
+        with self.pool.condition(False, None):
+            self._put(key, content)
 
     def _own(self, key: str, source: bytes | Path) -> Entry | None:
         """Return the object if we wrote it: the answer to the first attempt was lost and the second one met it."""
@@ -202,24 +254,87 @@ class S3Storage(Storage):
             return None
         return present if present.etag == hashlib.md5(source, usedforsecurity=False).hexdigest() else None
 
-    def _put_plain(self, key: str, content: bytes) -> None:
-        """Write a helper object without the condition that this thread's writes may have."""
-        with self.bucket.pool.condition(False, None):
-            self._put(key, content, None)
+    @contextmanager
+    def _note_of_parts(self, key: str, size: int) -> Iterator[None]:
+        """Keep a note of an upload in parts while it lasts."""
+        note = f"{_UPLOADS}{uuid.uuid4().hex}"
+        written = False
+
+        def started(upload: str) -> None:
+            nonlocal written
+            self._put_plain(note, json.dumps({"key": key, "id": upload, "size": size}).encode())
+            written = True
+
+        with self.pool.reporting_uploads(started):
+            try:
+                yield
+            finally:
+                if written:
+                    with self.pool.condition(False, None):
+                        self._delete(note)
+
+    def _noted(self, note: str) -> dict[str, Any] | None:
+        try:
+            upload = json.loads(self._read(note)[0])
+        except (NotFound, ValueError):  # finished meanwhile, or not ours
+            return None
+        return upload if isinstance(upload, dict) and {"key", "id", "size"} <= upload.keys() else None
+
+    def _abort(self, key: str, upload: str) -> None:
+        """Drop the parts of an unfinished upload."""
+        with self._translated("abort the upload of", key):
+            url = self.client.get_presigned_url(
+                method="DELETE",
+                bucket_name=self.bucket,
+                object_name=self._full(key),
+                expires=timedelta(minutes=10),
+                extra_query_params={"uploadId": upload},
+            )
+            status = self.pool.request("DELETE", url).status
+        if status not in (200, 204, 404):
+            raise PodiumError(f"cannot abort the upload of {key} in {self.url}: {self.config.url} answered {status}")
+
+    def _delete(self, key: str) -> None:
+        with self._translated("delete", key):
+            self.client.remove_object(bucket_name=self.bucket, object_name=self._full(key))
+
+    def _stat(self, key: str) -> Entry:
+        with self._translated("look at", key):
+            return self._entry(self.client.stat_object(bucket_name=self.bucket, object_name=self._full(key)))
+
+    def _objects(self, prefix: str) -> Iterator[Entry]:
+        for item in self._items(prefix, recursive=True):
+            if not item.is_dir and not item.object_name.endswith("/"):
+                yield self._entry(item)
+
+    def _items(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
+        with self._translated("list", prefix or "everything"):
+            yield from self.client.list_objects(bucket_name=self.bucket, prefix=self._full(prefix), recursive=recursive)
 
     def _times(self, prefix: str) -> dict[str, datetime]:
-        return {entry.key: entry.modified for entry in self.bucket.objects(prefix)}
+        return {entry.key: entry.modified for entry in self._objects(prefix)}
+
+    @contextmanager
+    def _response(self, key: str, **options: Any) -> "Iterator[BaseHTTPResponse]":
+        """Open an object, or the end of it, for reading."""
+        with self._translated("read", key):
+            response = self.client.get_object(bucket_name=self.bucket, object_name=self._full(key), **options)
+            try:
+                yield response
+            finally:
+                response.close()
+                response.release_conn()
 
     def _read(self, key: str, limit: int | None = None) -> tuple[bytes, Entry]:
-        with self.bucket.response(key) as response:
+        with self._response(key) as response:
             content = response.read(limit)
         headers = response.headers
         size = len(content) if limit is None else int(headers["content-length"])
         modified = parsedate_to_datetime(headers["last-modified"])
-        return content, Entry(key=key, size=size, etag=bare(headers.get("etag")), modified=modified)
+        return content, Entry(key=key, size=size, etag=_bare(headers.get("etag")), modified=modified)
 
     def _fetch(self, key: str, target: Path, progress: Progress | None) -> Entry:
-        entry = self.bucket.stat(key)
+        entry = self._stat(key)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with scratch(target) as temporary:
@@ -231,15 +346,45 @@ class S3Storage(Storage):
         return entry
 
     def _download(self, entry: Entry, sink: BinaryIO, progress: Progress | None) -> None:
-        """Read an object into a file; resume after broken connections as long as each attempt gets further."""
-        failures = 0
+        """Read exactly this object into a file; resume broken connections as long as each attempt gets further."""
+        condition, failures = {"If-Match": f'"{entry.etag}"'}, 0
         while (start := sink.tell()) < entry.size:
             try:
-                self.bucket.download(entry, sink, progress)
+                with self._response(entry.key, offset=start, request_headers=condition) as response:
+                    for chunk in response.stream(amt=_CHUNK):
+                        sink.write(chunk)
+                        if progress:
+                            progress(len(chunk))
             except Interrupted:
                 failures = 1 if sink.tell() > start else failures + 1
                 if failures == _ATTEMPTS:
                     raise
+
+    def _translated(self, what: str, key: str) -> "AbstractContextManager[None]":
+        return translated(what, key, self.url, self.config)
+
+    def _full(self, key: str) -> str:
+        """Return the object's name in the bucket."""
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+    def _entry(self, item: Any) -> Entry:
+        key = item.object_name.removeprefix(f"{self.prefix}/" if self.prefix else "")
+        return Entry(key=key, size=item.size, etag=_bare(item.etag), modified=item.last_modified)
+
+
+class _Reporter:
+    """Passes minio-py's progress on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.update = progress
+
+    def set_meta(self, object_name: str, total_length: int) -> None:
+        """Ignore what the caller knows."""
+
+
+def _bare(etag: str | None) -> str:
+    """Return an etag without quotes."""
+    return (etag or "").strip('"')
 
 
 def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
@@ -250,7 +395,9 @@ def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
     return work()
 
 
-def _size_of(source: Path) -> int:
+def _size_of(source: bytes | Path) -> int:
+    if isinstance(source, bytes):
+        return len(source)
     try:
         return source.stat().st_size
     except OSError as error:
