@@ -10,8 +10,11 @@ from api_server import ApiServer
 from click.testing import CliRunner, Result
 
 from podium.cli import app
+from podium.cli.cluster_options import with_store
 from podium.errors import InvalidInput
 from podium.manifests.experiment import load
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.workload import Workload
 
 
 @pytest.fixture
@@ -75,3 +78,21 @@ def test_a_namespace_takes_nothing_in_place_of_an_image(podium: Callable[..., Re
     refused: Any = podium("experiment", "run", "random-job", option, "trainer=src").exception
     assert isinstance(refused, InvalidInput)
     assert "no directory and no entrypoint can stand for trainer" in refused.message
+
+
+def test_a_job_launched_on_a_namespace_gets_the_keys_of_its_store(server: ApiServer, tmp_path: Path) -> None:
+    server.world.plurals.add("configmaps")
+    data = {"endpoint": "http://store:9000", "secret": "keys"}
+    server.world.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
+    job = Workload.parse(build(PyTorchJobSpec(name="train", image="i", command=("train", "--data=s3://b/mnist"))))
+    granted = with_store(job, "kubernetes://team")
+    ((_, container),) = granted.containers()
+    assert container.env["AWS_ENDPOINT_URL"]["value"] == "http://store:9000"
+    assert container.env["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "keys"
+
+
+def test_a_namespace_without_a_store_is_reported(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.world.plurals.add("configmaps")
+    job = Workload.parse(build(PyTorchJobSpec(name="train", image="i", command=("train", "--data=s3://b/mnist"))))
+    assert with_store(job, "kubernetes://team").manifest == job.manifest
+    assert "no ConfigMap podium-storage" in capsys.readouterr().err

@@ -244,6 +244,24 @@ def test_losers_lose_their_weights_when_asked_twice_and_the_next_sweep_starts_wa
     assert rendered["metadata"]["annotations"] == {"podium.dev/warm-start": "a, b"}
 
 
+def test_rendered_trials_reach_their_bucket_by_reference(podium: Any) -> None:
+    done = podium("render", "random", "--data", "s3://b/mnist", "--output", "s3://b/trials", "--secret", "keys")
+    assert "ConfigMap podium-storage, keys from Secret keys" in done.stderr
+    assert "&id" not in done.stdout  # no YAML anchors: people read it
+    template = load(done.stdout)["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
+    for role in ("Master", "Worker"):
+        (container,) = template[role]["template"]["spec"]["containers"]
+        assert [entry["name"] for entry in container["env"]] == [
+            "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+        ]  # fmt: skip
+        assert all("value" not in entry for entry in container["env"])
+
+
+def test_rendered_trials_without_a_bucket_get_no_keys(podium: Any) -> None:
+    done = podium("render", "random", "--data", "/data", "--output", "/models")
+    assert "AWS_" not in done.stdout
+
+
 def test_render_prints_a_manifest_that_is_valid_as_it_stands(podium: Any) -> None:
     printed = podium(
         "render", "random", "--image", "mine:1", "--data", "s3://b/mnist", "--output", "s3://b/trials",
@@ -259,6 +277,8 @@ def test_render_prints_a_manifest_that_is_valid_as_it_stands(podium: Any) -> Non
         container["args"]
     )
     as_json = json.loads(podium("render", "random", "--json").stdout)
+    for role in as_json["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
+        del role["template"]["spec"]["containers"][0]["env"]  # how its trials reach s3://podium
     assert as_json == load("random")
     kept = podium("render", "random", "--resume-policy", "LongRunning").stdout
     assert load(kept)["spec"]["resumePolicy"] == "LongRunning"

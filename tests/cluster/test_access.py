@@ -8,7 +8,14 @@ from api_server import World
 
 from podium import pod
 from podium.cluster.kubernetes import store_access as access
-from podium.cluster.kubernetes.store_access import Access, find_access, grant_access, take_access
+from podium.cluster.kubernetes.store_access import (
+    Access,
+    AccessByReference,
+    find_access,
+    grant_access,
+    opens_store,
+    take_access,
+)
 from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
@@ -97,3 +104,22 @@ def test_a_trial_template_is_granted_too_and_a_containers_own_credentials_stay()
     first, second = granted.template.workload.replicas[0].pod.containers
     assert len(first.env) == 4
     assert second.manifest["env"] == own
+
+
+def test_a_manifest_can_leave_address_and_keys_to_the_namespace() -> None:
+    experiment = grant_access(Experiment.load("random"), AccessByReference(secret="keys"))
+    for _, container in experiment.template.workload.containers():
+        sources = {variable.name: variable.source for variable in container.variables}
+        assert sources["AWS_ENDPOINT_URL"]["configMapKeyRef"] == {"name": "podium-storage", "key": "endpoint"}
+        assert sources["AWS_SECRET_ACCESS_KEY"]["secretKeyRef"] == {"name": "keys", "key": "secretkey"}
+
+
+def test_pods_with_a_workload_identity_get_no_keys() -> None:
+    names = {entry["name"] for entry in AccessByReference(secret="").env()}
+    assert names == {"AWS_ENDPOINT_URL", "AWS_REGION"}
+
+
+def test_only_commands_that_name_a_bucket_open_the_store() -> None:
+    assert opens_store(Experiment.load("random"))
+    local = PyTorchJobSpec(name="a", image="i", command=("python", "train.py"), args=("--data=/data",))
+    assert not opens_store(Workload.parse(build(local)))

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from podium.errors import InvalidInput, NotFound
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster
+    from podium.manifests.experiment import Experiment
+    from podium.manifests.workload import Workload
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", "Workload", "Experiment")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -116,6 +120,27 @@ def open_cluster(url: str, processes: ProcessOptions | None = None) -> "Cluster"
 
     given = processes or ProcessOptions()
     return connect(url, given.images, given.entrypoints, given.fork_server)
+
+
+def with_store(resource: R, url: str) -> R:
+    """Return a job or Experiment whose pods reach the object store of the cluster they are launched on.
+
+    Args:
+        resource: Stays as it is; unchanged where its commands name no s3:// or minio:// URL.
+        url: Of the cluster; its namespace's ConfigMap names address and Secret.
+
+    Raises:
+        PodiumError: The ConfigMap cannot be read.
+    """
+    from podium.cluster.kubernetes.store_access import find_access, grant_access, opens_store
+
+    if not opens_store(resource):
+        return resource
+    access = find_access(url)
+    if access is None:
+        echo("notice: the namespace has no ConfigMap podium-storage, so the pods use the credentials of the manifest\n"
+             "  hint: kubectl apply -k deploy makes it", err=True)  # fmt: skip
+    return grant_access(resource, access)
 
 
 def free_name(cluster: "Cluster", kind: str, name: str) -> str:

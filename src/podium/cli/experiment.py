@@ -15,6 +15,7 @@ from podium.cli.cluster_options import (
     next_command,
     open_cluster,
     process_options,
+    with_store,
 )
 from podium.cli.experiment_options import at_home, changed, manifest_options
 from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
@@ -58,7 +59,7 @@ def run(source: str, url: str, processes: ProcessOptions, as_json: bool, **optio
     experiment = changed(source, **options)
     with open_cluster(url, processes) as cluster:
         if cluster.remote:
-            experiment = check_for_katib(experiment)
+            experiment = with_store(check_for_katib(experiment), cluster.url)
         else:
             experiment = at_home(experiment, Settings.from_environment().home, options["data"], options["output"])
         if options["name"] is None:
@@ -117,22 +118,38 @@ def resume(
 @experiment.command()
 @click.argument("source")
 @manifest_options
+@click.option(
+    "--secret",
+    default="mlpipeline-minio-artifact",
+    metavar="NAME",
+    show_default=True,
+    help="Secret with accesskey and secretkey for trials that use s3://; '' for workload identity.",
+)
 @as_json_option
-def render(source: str, as_json: bool, **options: Any) -> None:
+def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """Print an Experiment with your changes, checked, ready for kubectl apply -f -.
 
-    What Katib would refuse or never end is refused, also where podium itself runs it.
+    What Katib would refuse or never end is refused, also where podium itself runs it. Trials that use s3:// or
+    minio:// get the store's address from the ConfigMap podium-storage (deploy/) and the keys from a Secret, both by
+    reference; containers that bring such variables themselves keep them.
 
     \b
     Examples:
       podium experiment render random --image registry.example/trainer:1 --data s3://bucket/mnist
+      podium experiment render tpe --data s3://datasets/mnist --secret storage-keys | kubectl apply -f -
       podium experiment render tpe --max-trials 50 --json
     """
     import yaml
 
+    from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
     from podium.doctor.manifest import check_for_katib
 
-    manifest = check_for_katib(changed(source, **options)).manifest
+    experiment = check_for_katib(changed(source, **options))
+    if opens_store(experiment):
+        experiment = grant_access(experiment, AccessByReference(secret=secret))
+        keys = f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"
+        echo(f"trials read the store's address from ConfigMap podium-storage, {keys}", err=True)
+    manifest = experiment.manifest
     echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
 
 

@@ -15,6 +15,7 @@ from podium.cli.cluster_options import (
     next_command,
     open_cluster,
     process_options,
+    with_store,
 )
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
@@ -65,6 +66,8 @@ def run(
     jobs = _read(file, name)
     shown = logs and not as_json
     with open_cluster(url, processes) as cluster:
+        if cluster.remote:
+            jobs = [with_store(job, cluster.url) for job in jobs]
         started = [job.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
         for job in started:
             _say_where(cluster, job)

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from podium.errors import NotFound
+from podium.manifests.experiment import Experiment
 from podium.manifests.resource import Resource
-from podium.manifests.workload import Draft, set_env
+from podium.manifests.workload import Draft, Workload, set_env
 from podium.pod import pod_namespace
 from podium.storage.s3.config import ENDPOINTS
 
 CONFIG_MAP = "podium-storage"
+SECRET = "mlpipeline-minio-artifact"
+"""Secret of the store that Kubeflow Pipelines brings; the keys in it are accesskey and secretkey."""
+
 ENDPOINT = "AWS_ENDPOINT_URL"
 OWN_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "PODIUM_S3_SECRET", "PODIUM_S3_CREDENTIALS_DIR")
 
@@ -46,36 +50,57 @@ class Access:
 
     def env(self) -> list[dict[str, Any]]:
         """Return the environment of a launched container."""
-        keys = {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
         return [
             {"name": ENDPOINT, "value": self.endpoint},
             {"name": "AWS_REGION", "value": self.region},
-            *(
-                {"name": name, "valueFrom": {"secretKeyRef": {"name": self.secret, "key": key}}}
-                for name, key in keys.items()
-            ),
+            *_keys(self.secret, self.access_key, self.secret_key),
         ]
 
 
-def find_access() -> Access | None:
-    """Read the ConfigMap of the namespace this pod runs in; None outside of pods or where there is none.
+@dataclass(frozen=True, kw_only=True)
+class AccessByReference:
+    """The store of whatever namespace a manifest is applied to: the kubelet reads the ConfigMap there."""
+
+    secret: str = SECRET
+    """Name of the Secret; empty for pods that have a workload identity."""
+
+    def env(self) -> list[dict[str, Any]]:
+        """Return the environment of a launched container."""
+        region = {"name": CONFIG_MAP, "key": "region", "optional": True}
+        return [
+            {"name": ENDPOINT, "valueFrom": {"configMapKeyRef": {"name": CONFIG_MAP, "key": "endpoint"}}},
+            {"name": "AWS_REGION", "valueFrom": {"configMapKeyRef": region}},
+            *(_keys(self.secret) if self.secret else ()),
+        ]
+
+
+def _keys(secret: str, access_key: str = "accesskey", secret_key: str = "secretkey") -> list[dict[str, Any]]:
+    keys = {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key}
+    return [{"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}} for name, key in keys.items()]
+
+
+def find_access(cluster: str = "kubernetes://") -> Access | None:
+    """Read the ConfigMap of a namespace; None where there is none.
+
+    Args:
+        cluster: URL of the cluster; without a namespace the one this pod runs in, and None outside of pods.
 
     Raises:
         PodiumError: It cannot be read.
     """
-    if pod_namespace() is None:
+    if cluster == "kubernetes://" and pod_namespace() is None:
         return None
     from podium.cluster.kubernetes.cluster import KubernetesCluster
 
-    with KubernetesCluster("kubernetes://") as here:
+    with KubernetesCluster(cluster) as here:
         api = here.api
         try:
             doing = f"read ConfigMap {CONFIG_MAP}"
-            found = api.call(doing, api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
+            config_map = api.call(doing, api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
         except NotFound:
             return None
     names = ("endpoint", "region", "secret", "access-key", "secret-key")
-    return Access(**{name.replace("-", "_"): found.data[name] for name in names if found.data.get(name)})
+    return Access(**{name.replace("-", "_"): config_map.data[name] for name in names if config_map.data.get(name)})
 
 
 def take_access(environ: MutableMapping[str, str] | None = None) -> None:
@@ -101,7 +126,18 @@ def take_access(environ: MutableMapping[str, str] | None = None) -> None:
 T = TypeVar("T", bound=Resource)
 
 
-def grant_access(resource: T, access: Access | None) -> T:
+def opens_store(resource: Workload | Experiment) -> bool:
+    """Return whether a command of its pods names an object store."""
+    workload = resource.template.workload if isinstance(resource, Experiment) else resource
+    return any(
+        scheme in word
+        for _, container in workload.containers()
+        for word in container.words
+        for scheme in ("s3://", "minio://")
+    )
+
+
+def grant_access(resource: T, access: Access | AccessByReference | None) -> T:
     """Return a job or Experiment with the store's environment in every container that has none of its own.
 
     Args:
@@ -110,11 +146,11 @@ def grant_access(resource: T, access: Access | None) -> T:
     """
     if access is None:
         return resource
-    entries = access.env()
+    names = {entry["name"] for entry in access.env()}
 
     def change(draft: Draft) -> None:
         for _, container in draft.containers():
-            if not {one["name"] for one in entries} & {one["name"] for one in container.get("env") or []}:
-                set_env(container, entries)
+            if names.isdisjoint(entry["name"] for entry in container.get("env") or []):
+                set_env(container, access.env())
 
     return resource.changed_job(change)
