@@ -20,6 +20,7 @@ FILES = {
     "experiment run": ["no.yaml"],
     "experiment render": ["no.yaml"],
     "doctor": ["no.yaml"],
+    "storage put": ["no.csv", "s3://bucket"],
     "predict": ["no.png"],
     "predict --file": ["no.onnx", "no.png"],
 }

@@ -1,17 +1,23 @@
-"""`podium storage check`."""
+"""`podium storage`: check a bucket or directory, copy into it and out of it, list it."""
 
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.cluster_options import as_json_option
 from podium.terminal import Styled, echo, harmless, styled
+
+if TYPE_CHECKING:
+    from podium.storage import Entry
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def storage() -> None:
-    """Check a bucket or directory."""
+    """Check a bucket or directory, copy data into it and out of it."""
 
 
 @storage.command()
@@ -46,3 +52,83 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
         echo(json.dumps({"url": opened.url, "checks": [asdict(result) for result in results]}, indent=1))
     if not all(result.ok for result in results):
         sys.exit(1)
+
+
+@storage.command()
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.argument("url")
+@click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
+@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@as_json_option
+def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -> None:
+    """Copy a file, or all that a directory holds, to URL.
+
+    A file keeps its name; the content of a directory goes directly below URL. Where the server is and who asks is
+    read from the environment: see docs/registry.md.
+
+    \b
+    Examples:
+      podium storage put podium-work/data/mnist s3://datasets/mnist --create
+      podium storage put houses.csv s3://raw/houses
+    """
+    from podium.cli.registry_options import progress_bar
+    from podium.storage import connect
+    from podium.storage.transfer import bytes_in, put
+
+    with progress_bar(bytes_in(source)) as moved:
+        entries = put(source, connect(url, create=create), overwrite=overwrite, progress=moved)
+    _report(entries, f"to {url}", as_json)
+
+
+@storage.command()
+@click.argument("url")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@as_json_option
+def get(url: str, directory: Path, as_json: bool) -> None:
+    """Copy everything below URL into a directory; nothing there is replaced.
+
+    \b
+    Example:
+      podium storage get s3://models/runs/nightly/trials/random-k2f9 model
+    """
+    from podium.cli.registry_options import progress_bar
+    from podium.storage import connect
+    from podium.storage.transfer import get
+
+    opened = connect(url)
+    with progress_bar(sum(entry.size for entry in opened.list())) as moved:
+        entries = get(opened, directory, progress=moved)
+    _report(entries, f"to {directory}", as_json)
+
+
+@storage.command("list")
+@click.argument("url", required=False)
+@as_json_option
+def list_(url: str | None, as_json: bool) -> None:
+    """List what is below URL, the default storage if missing: time, bytes, key.
+
+    \b
+    Example:
+      podium storage list s3://datasets
+    """
+    from podium.settings import Settings
+    from podium.storage import connect
+
+    entries = connect(url or Settings.from_environment().storage).list()
+    if as_json:
+        echo(json.dumps([_row(entry) for entry in entries], indent=1))
+        return
+    for entry in entries:
+        echo(f"{entry.modified:%Y-%m-%d %H:%M}  {entry.size:>15,}  {entry.key}")
+
+
+def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:
+    if as_json:
+        echo(json.dumps([_row(entry) for entry in entries], indent=1))
+        return
+    size = sum(entry.size for entry in entries)
+    echo(f"copied {len(entries)} file{'' if len(entries) == 1 else 's'}, {size:,} bytes, {where}")
+
+
+def _row(entry: "Entry") -> dict[str, str | int]:
+    return {"key": entry.key, "bytes": entry.size, "modified": entry.modified.isoformat()}

@@ -1,0 +1,76 @@
+"""Copy files and directories into a storage and out of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from podium.errors import Conflict, InvalidInput, NotFound
+from podium.storage.base import Entry, Progress, Storage
+
+LAST = ("dataset.json", "metrics.json")
+"""What says that a directory is complete is copied after everything else."""
+
+
+def put(source: Path, storage: Storage, *, overwrite: bool = False, progress: Progress | None = None) -> list[Entry]:
+    """Copy a file, or a directory with all it holds, into a storage.
+
+    Args:
+        source: A file, which keeps its name, or a directory, whose content goes directly below the storage's URL.
+        storage: Where to.
+        overwrite: Replace objects that are there; else they are refused before anything is copied.
+        progress: Called for every chunk.
+
+    Raises:
+        NotFound: There is no such file or directory, or the directory is empty.
+        InvalidInput: It holds a symbolic link or a special file, or a name that no storage takes.
+        Conflict: An object is there already; nothing was copied.
+    """
+    files = dict(_files(source))
+    if not files:
+        raise NotFound(f"there is nothing to copy in {source}")
+    if not overwrite:
+        for key in files:
+            if storage.head(key):
+                raise Conflict(f"{storage.join(key)} exists already", "--overwrite replaces it")
+    return [storage.put(key, files[key], progress=progress) for key in sorted(files, key=_order)]
+
+
+def get(storage: Storage, target: Path, *, progress: Progress | None = None) -> list[Entry]:
+    """Copy everything below a storage's URL into a directory.
+
+    Raises:
+        NotFound: There is nothing.
+        Conflict: A file is there already; nothing was copied.
+    """
+    entries = sorted(storage.list(), key=lambda entry: _order(entry.key))
+    if not entries:
+        raise NotFound(f"there is nothing under {storage.url}")
+    for entry in entries:
+        if (target / entry.key).exists():
+            raise Conflict(f"{target / entry.key} exists already", "name another directory")
+    return [storage.fetch(entry.key, target / entry.key, progress=progress) for entry in entries]
+
+
+def bytes_in(source: Path) -> int:
+    """Return the size of a file, or of all files in a directory.
+
+    Raises:
+        NotFound, InvalidInput: As put.
+    """
+    return sum(path.stat().st_size for _, path in _files(source))
+
+
+def _order(key: str) -> tuple[bool, str]:
+    return key in LAST, key
+
+
+def _files(source: Path) -> Iterator[tuple[str, Path]]:
+    if not source.exists():
+        raise NotFound(f"there is no file or directory {source}")
+    if source.is_file():
+        yield source.name, source
+        return
+    for path in sorted(source.rglob("*")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise InvalidInput(f"{path} is a symbolic link or a special file", "copy what it points to in its place")
+        if path.is_file():
+            yield path.relative_to(source).as_posix(), path
