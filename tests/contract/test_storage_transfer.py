@@ -52,7 +52,7 @@ def test_links_and_nothing_are_refused(storage: Storage, folder: Path, tmp_path:
     (folder / "link").symlink_to("/etc/passwd")
     with pytest.raises(InvalidInput, match="symbolic link"):
         put(folder, storage)
-    with pytest.raises(NotFound, match="no file or directory"):
+    with pytest.raises(InvalidInput, match="no file or directory"):
         put(tmp_path / "none", storage)
     with pytest.raises(NotFound, match="nothing under"):
         get(storage, tmp_path / "out")

@@ -55,7 +55,7 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
 
 
 @storage.command()
-@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.argument("source", type=click.Path(path_type=Path))
 @click.argument("url")
 @click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")

@@ -20,8 +20,8 @@ def put(source: Path, storage: Storage, *, overwrite: bool = False, progress: Pr
         progress: Called for every chunk.
 
     Raises:
-        NotFound: There is no such file or directory, or the directory is empty.
-        InvalidInput: It holds a symbolic link or a special file, or a name that no storage takes.
+        NotFound: The directory is empty.
+        InvalidInput: There is no such file or directory, or it holds a symbolic link or a name that no storage takes.
         Conflict: An object is there already; nothing was copied.
     """
     files = dict(_files(source))
@@ -54,7 +54,7 @@ def bytes_in(source: Path) -> int:
     """Return the size of a file, or of all files in a directory.
 
     Raises:
-        NotFound, InvalidInput: As put.
+        InvalidInput: As put.
     """
     return sum(path.stat().st_size for _, path in _files(source))
 
@@ -65,7 +65,7 @@ def _order(key: str) -> tuple[bool, str]:
 
 def _files(source: Path) -> Iterator[tuple[str, Path]]:
     if not source.exists():
-        raise NotFound(f"there is no file or directory {source}")
+        raise InvalidInput(f"there is no file or directory {source}")
     if source.is_file():
         yield source.name, source
         return
