@@ -1,39 +1,42 @@
 """Choose the better candidate and evaluate it."""
 
-from kfp.dsl import Artifact, ClassificationMetrics, Dataset, Input, Metrics, Model, Output, component
+from typing import NamedTuple
+
+from kfp.dsl import Artifact, ClassificationMetrics, Dataset, Input, Metrics, Output, component
 
 from podium.components.images import STEPS_IMAGE
 
 
-# Not Optional[Input[Model]]: KFP 2.0.5 does not tell a step the type of its inputs, and the SDK then calls the
+# Not Optional[Input[Artifact]]: KFP 2.0.5 does not tell a step the type of its inputs, and the SDK then calls the
 # annotation itself, which a Union does not allow. The default makes an input optional.
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def evaluate(
     data: Input[Dataset],
-    trained: Input[Model],
-    winner: Output[Model],
+    trained: str,
+    predictions: Output[Artifact],
     evaluation: Output[Artifact],
     metrics: Output[Metrics],
     confusion: Output[ClassificationMetrics],
-    best_model: Input[Model] = None,
+    best_model: str = "",
     trials: Input[Artifact] = None,
-) -> None:
-    """Choose between the candidates by validation, then open the test part once, for the winner.
+) -> NamedTuple("Outputs", [("winner", str)]):  # type: ignore[valid-type]
+    """Choose between the candidates by validation, then open the test part once, for the winner; returns its URI.
 
     Args:
         data: The dataset artifact.
-        trained: Model directory of the training job.
-        winner: Model directory of the better candidate, with its test predictions.
+        trained: URI of the training job's model directory.
+        predictions: The winner's predictions for the test part, and its target.
         evaluation: What was measured and why the winner won, as JSON.
         metrics: Validation and test metrics of the winner.
         confusion: Confusion matrix of the winner on the test part.
-        best_model: Model directory of the best trial, if there was a sweep.
+        best_model: URI of the best trial's model directory, if there was a sweep.
         trials: Table of the trials, if there was a sweep.
     """
     from podium.steps.evaluate import evaluate
 
-    candidates = [model.path for model in (best_model, trained) if model]
-    result = evaluate(data.path, candidates, winner.path, evaluation.path, trials=trials.path if trials else None)
-    winner.metadata.update(result.metadata)
+    candidates = [uri for uri in (best_model, trained) if uri]
+    result = evaluate(data.path, candidates, evaluation.path, predictions.path, trials=trials.path if trials else None)
+    evaluation.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     confusion.log_confusion_matrix(result.classes, result.confusion)
+    return (result.winner,)

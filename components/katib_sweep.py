@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kfp.dsl import Artifact, Dataset, Input, Metrics, Model, Output, component
+from kfp.dsl import Artifact, Dataset, Input, Metrics, Output, component
 
 from podium.components.images import STEPS_IMAGE
 
@@ -10,7 +10,6 @@ from podium.components.images import STEPS_IMAGE
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def katib_sweep(
     data: Input[Dataset],
-    best_model: Output[Model],
     trials: Output[Artifact],
     metrics: Output[Metrics],
     image: str,
@@ -25,12 +24,11 @@ def katib_sweep(
     storage: str = "",
     cluster: str = "",
     pods: dict = {},  # noqa: B006
-) -> NamedTuple("Outputs", [("hyperparameters", dict), ("best_trial", str)]):  # type: ignore[valid-type]
-    """Run a Katib Experiment and return the best trial; every trial keeps its own model.
+) -> NamedTuple("Outputs", [("hyperparameters", dict), ("best_trial", str), ("best_model", str)]):  # type: ignore[valid-type]
+    """Run a Katib Experiment; every trial keeps its own model. Returns the best trial and its model's URI.
 
     Args:
         data: The dataset artifact.
-        best_model: Model directory of the best trial.
         trials: Table of all trials as JSON: parameters, metrics, model URI.
         metrics: Metrics of the best trial.
         image: Image of the trials.
@@ -52,7 +50,7 @@ def katib_sweep(
                              trial_epochs=epochs, trial_workers=workers, network=network, seed=seed)  # fmt: skip
     target = LaunchTarget(trainer_image=image, cluster=cluster, storage=storage, gpus_per_worker=gpus_per_worker,
                           pods=pods)  # fmt: skip
-    result = sweep(data.uri, best_model.path, trials.path, task=best_model.uri, settings=settings, target=target)
-    best_model.metadata.update(result.metadata)
+    result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=target)
+    trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
-    return result.hyperparameters, result.trial
+    return result.hyperparameters, result.trial, result.model

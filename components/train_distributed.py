@@ -1,6 +1,8 @@
 """Train one model on several workers."""
 
-from kfp.dsl import Dataset, Input, Metrics, Model, Output, component
+from typing import NamedTuple
+
+from kfp.dsl import Dataset, Input, Metrics, Output, component
 
 from podium.components.images import STEPS_IMAGE
 
@@ -8,7 +10,6 @@ from podium.components.images import STEPS_IMAGE
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def train_distributed(
     data: Input[Dataset],
-    model: Output[Model],
     metrics: Output[Metrics],
     image: str,
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
@@ -20,12 +21,11 @@ def train_distributed(
     storage: str = "",
     cluster: str = "",
     pods: dict = {},  # noqa: B006
-) -> None:
-    """Train with a PyTorchJob of one master and some workers.
+) -> NamedTuple("Outputs", [("model", str)]):  # type: ignore[valid-type]
+    """Train with a PyTorchJob of one master and some workers; returns the URI of its model directory.
 
     Args:
         data: The dataset artifact.
-        model: Model directory of the job.
         metrics: Metrics of the epoch whose weights were kept.
         image: Image of master and workers.
         hyperparameters: Flags of the trainer without the dashes and their values.
@@ -45,6 +45,6 @@ def train_distributed(
     )
     target = LaunchTarget(trainer_image=image, cluster=cluster, storage=storage, gpus_per_worker=gpus_per_worker,
                           pods=pods)  # fmt: skip
-    result = train(data.uri, model.path, task=model.uri, settings=settings, target=target)
-    model.metadata.update(result.metadata)
+    result = train(data.uri, task=metrics.uri, settings=settings, target=target)
     metrics.metadata.update(result.metrics)
+    return (result.model,)

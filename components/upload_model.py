@@ -1,13 +1,14 @@
 """Store a model in the registry."""
 
-from kfp.dsl import Artifact, Input, Model, component
+from kfp.dsl import Artifact, Input, component
 
 from podium.components.images import STEPS_IMAGE
 
 
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def upload_model(
-    model: Input[Model],
+    model: str,
+    predictions: Input[Artifact],
     evaluation: Input[Artifact],
     model_name: str = "mnist",
     storage: str = "",
@@ -16,7 +17,8 @@ def upload_model(
     """Write a version of a model; returns its name. Uploading the same twice makes one version.
 
     Args:
-        model: The model directory.
+        model: URI of the model directory.
+        predictions: The model's predictions, from evaluate.
         evaluation: What evaluate measured.
         model_name: Name of the model in the registry.
         storage: URL of the storage; empty for a place beside the run's artifacts.
@@ -25,5 +27,6 @@ def upload_model(
     from podium.steps.upload_model import upload_model
 
     return upload_model(
-        model.path, evaluation.path, beside=model.uri, model_name=model_name, storage=storage, image=image
-    )
+        model, predictions.path, evaluation.path, beside=evaluation.uri, model_name=model_name, storage=storage,
+        image=image,
+    )  # fmt: skip

@@ -89,8 +89,8 @@ def tune_and_promote(
     evaluation = evaluated.outputs["evaluation"]
 
     uploaded = upload_model(
-        model=evaluated.outputs["winner"], evaluation=evaluation, model_name=model_name, storage=storage,
-        image=trainer_image,
+        model=evaluated.outputs["winner"], predictions=evaluated.outputs["predictions"], evaluation=evaluation,
+        model_name=model_name, storage=storage, image=trainer_image,
     )  # fmt: skip
     uploaded.set_display_name("Upload the model").set_caching_options(False)
 

@@ -35,7 +35,7 @@ def test_every_file_holds_one_component_of_its_own_name() -> None:
 
 def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any], tmp_path: Path) -> None:
     @dsl.component(base_image="other/image")
-    def rate(model: dsl.Input[dsl.Model]) -> float:
+    def rate(model: str) -> float:
         return 1.0
 
     @dsl.pipeline(name="somebody-elses")
@@ -48,8 +48,9 @@ def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any
         rate(model=trained.outputs["model"])
         chosen = loaded["evaluate"](data=data, trained=trained.outputs["model"], best_model=swept.outputs["best_model"])
         kept = loaded["upload_model"](
-            model=chosen.outputs["winner"], evaluation=chosen.outputs["evaluation"], storage=target
-        )
+            model=chosen.outputs["winner"], predictions=chosen.outputs["predictions"],
+            evaluation=chosen.outputs["evaluation"], storage=target,
+        )  # fmt: skip
         loaded["promote_best"](
             data=data, evaluation=chosen.outputs["evaluation"], version=kept.output, rule="significant", storage=target
         )

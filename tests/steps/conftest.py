@@ -40,9 +40,9 @@ def candidates(trained_tiny: dict[str, Path], tmp_path: Path) -> dict[str, Path]
         target = tmp_path / "candidates" / name
         shutil.copytree(directory, target)
         kind, job = kinds[name]
-        origin = Origin(kind=kind, name=job, run_id="20260102-030405-abcd", uri=str(directory),
+        origin = Origin(kind=kind, name=job, run_id="20260102-030405-abcd", uri=str(target),
                         hyperparameters={"lr": "1.0"}, experiment="sweep-1" if kind == "trial" else None)  # fmt: skip
-        origin.write(target)
+        origin.write()
         found[name] = target
     return found
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 
 from podium.data import artifact
-from podium.errors import InvalidInput, NotFound
+from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
-from podium.registry import open_registry
+from podium.registry import Version, open_registry
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate, per_class
 from podium.steps.promote import Promotion, promote
@@ -20,20 +21,29 @@ from podium.steps.upload_model import upload_model
 RUN = "20260102-030405-abcd"
 
 
+def judge(data: Path, tmp_path: Path, *models: Path, trials: Path | None = None) -> Evaluated:
+    uris = [str(model) for model in models]
+    return evaluate(data, uris, tmp_path / "evaluation", tmp_path / "predictions", trials=trials)
+
+
 @pytest.fixture
 def judged(
     tiny_dataset: Path, candidates: dict[str, Path], sweep_table: Path, tmp_path: Path
 ) -> tuple[Evaluated, dict[str, Any]]:
-    both = [candidates["weak"], candidates["strong"]]
-    found = evaluate(tiny_dataset, both, tmp_path / "winner", tmp_path / "evaluation", sweep_table)
+    found = judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"], trials=sweep_table)
     return found, json.loads((tmp_path / "evaluation").read_text())
 
 
-def uploaded(tmp_path: Path, evaluation: str = "evaluation") -> str:
+def uploaded(tmp_path: Path, evaluation: str = "evaluation", *, winner: str = "strong") -> str:
     return upload_model(
-        tmp_path / "winner", tmp_path / evaluation, beside="", model_name="tiny", storage=str(tmp_path / "store"),
-        image="trainer:1",
+        str(tmp_path / "candidates" / winner), tmp_path / "predictions", tmp_path / evaluation, beside="",
+        model_name="tiny", storage=str(tmp_path / "store"), image="trainer:1",
     )  # fmt: skip
+
+
+def stored(tmp_path: Path) -> Version:
+    """Upload what was evaluated and read the version."""
+    return open_registry(tmp_path / "store")["tiny"].version(uploaded(tmp_path))
 
 
 def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") -> tuple[Promotion, dict[str, Any]]:
@@ -55,7 +65,7 @@ def test_the_candidate_that_is_better_on_the_validation_part_wins(judged: tuple[
 def test_the_order_of_the_candidates_does_not_matter(
     tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
 ) -> None:
-    evaluate(tiny_dataset, [candidates["strong"], candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
+    judge(tiny_dataset, tmp_path, candidates["strong"], candidates["weak"])
     assert json.loads((tmp_path / "evaluation").read_text())["winner"]["name"] == "train-1"
 
 
@@ -63,8 +73,8 @@ def test_between_equals_the_first_named_wins(tiny_dataset: Path, candidates: dic
     twin = tmp_path / "twin"
     shutil.copytree(candidates["strong"], twin)
     origin = json.loads((twin / "origin.json").read_text())
-    (twin / "origin.json").write_text(json.dumps({**origin, "name": "twin"}))
-    evaluate(tiny_dataset, [twin, candidates["strong"]], tmp_path / "winner", tmp_path / "evaluation")
+    (twin / "origin.json").write_text(json.dumps({**origin, "name": "twin", "uri": str(twin)}))
+    judge(tiny_dataset, tmp_path, twin, candidates["strong"])
     told = json.loads((tmp_path / "evaluation").read_text())
     assert told["winner"]["name"] == "twin"
     assert told["winner"]["why"].endswith("so the one listed first")
@@ -82,27 +92,44 @@ def test_the_test_part_is_opened_once_after_the_choice_and_for_the_winner_alone(
     monkeypatch.setattr(
         scoring, "score", lambda model, *rest, **more: (opened.append(str(model)), real(model, *rest, **more))[1]
     )
-    evaluate(tiny_dataset, [candidates["weak"], candidates["strong"]], tmp_path / "winner", tmp_path / "evaluation")
-    weak, strong = (str(candidates[name] / "model.onnx") for name in ("weak", "strong"))
-    assert opened == ["validation", weak, strong, "test", str(tmp_path / "winner" / "model.onnx")]
+    judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"])
+    weak, strong = "sweep-1-aaaa/model.onnx", "train-1/model.onnx"
+    assert ["/".join(name.split("/")[-2:]) for name in opened] == ["validation", weak, strong, "test", strong]
 
 
 def test_what_is_reported_is_what_the_models_bytes_do(
     judged: tuple[Evaluated, dict[str, Any]], tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
 ) -> None:
     found, told = judged
-    assert (tmp_path / "winner" / "model.onnx").read_bytes() == (candidates["strong"] / "model.onnx").read_bytes()
+    model = candidates["strong"] / "model.onnx"
+    assert found.winner == told["winner"]["uri"] == str(candidates["strong"])
+    assert told["winner"]["files"]["model.onnx"] == sha256(model.read_bytes()).hexdigest()
     part = artifact.load(tiny_dataset, "test")
-    again = score(tmp_path / "winner" / "model.onnx", part.images, part.labels)
+    again = score(model, part.images, part.labels)
     assert found.metrics["accuracy"] == told["test"]["accuracy"] == again.accuracy
-    assert np.array_equal(np.load(tmp_path / "winner" / PREDICTIONS), again.predictions)
+    assert np.array_equal(np.load(tmp_path / "predictions" / PREDICTIONS), again.predictions)
     assert sum(map(sum, found.confusion)) == 100
 
 
 def test_a_checkpoint_never_goes_forward(tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path) -> None:
     (candidates["strong"] / "checkpoint.pt").write_bytes(b"pickle")
-    evaluate(tiny_dataset, [candidates["strong"]], tmp_path / "winner", tmp_path / "evaluation")
-    assert not (tmp_path / "winner" / "checkpoint.pt").exists()
+    judge(tiny_dataset, tmp_path, candidates["strong"])
+    assert not any("checkpoint" in file for file in stored(tmp_path).files)
+
+
+def test_a_model_changed_after_its_evaluation_is_not_uploaded(
+    judged: object, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    with (candidates["strong"] / "model.safetensors").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(Conflict, match=r"model.safetensors under .* changed after the evaluation"):
+        uploaded(tmp_path)
+    assert not (tmp_path / "store").exists()
+
+
+def test_only_what_was_evaluated_is_uploaded(judged: object, candidates: dict[str, Path], tmp_path: Path) -> None:
+    (candidates["strong"] / "late.bin").write_bytes(b"late")
+    assert "late.bin" not in stored(tmp_path).files
 
 
 def test_a_candidate_trained_on_other_data_is_refused(
@@ -111,7 +138,7 @@ def test_a_candidate_trained_on_other_data_is_refused(
     file = candidates["weak"] / "metrics.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "dataset": "0" * 64}))
     with pytest.raises(InvalidInput, match="but is evaluated on"):
-        evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
+        judge(tiny_dataset, tmp_path, candidates["weak"])
 
 
 def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
@@ -121,11 +148,10 @@ def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
 
 
 def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any]], tmp_path: Path) -> None:
-    version = uploaded(tmp_path)
-    stored = open_registry(tmp_path / "store")["tiny"].version(version)
-    assert version == RUN
-    assert set(stored.files) >= {"model.onnx", "model.safetensors", "metrics.json", "origin.json", PREDICTIONS}
-    told = stored.metadata
+    version = stored(tmp_path)
+    assert version.version == RUN
+    assert set(version.files) >= {"model.onnx", "model.safetensors", "metrics.json", "origin.json", PREDICTIONS}
+    told = version.metadata
     assert told["hyperparameters"] == {"lr": "1.0"}
     assert told["metrics"]["accuracy"] == judged[0].metrics["accuracy"]
     assert told["dataset"]["digest"] == judged[1]["dataset"]["digest"]
@@ -158,10 +184,9 @@ def test_a_weaker_challenger_leaves_the_champion_where_it_is(
 ) -> None:
     champion = uploaded(tmp_path)
     challenge(tiny_dataset, tmp_path, champion)
-    shutil.rmtree(tmp_path / "winner")
     monkeypatch.setenv("PODIUM_RUN_ID", "20260203-040506-beef")
-    evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
-    ended, told = challenge(tiny_dataset, tmp_path, uploaded(tmp_path))
+    judge(tiny_dataset, tmp_path, candidates["weak"])
+    ended, told = challenge(tiny_dataset, tmp_path, uploaded(tmp_path, winner="weak"))
     assert ended.outcome == "kept"
     assert told["champion"] == told["compared_with"] == champion
     assert any(reason.startswith("no: better than the champion") for reason in told["reasons"])
@@ -174,7 +199,7 @@ def test_a_champion_of_other_test_images_is_run_again_on_ours(
     """Its stored predictions belong to other pictures: comparing with them would be comparing noise."""
     told = json.loads((tmp_path / "evaluation").read_text())
     (tmp_path / "other").write_text(json.dumps({**told, "dataset": {**told["dataset"], "test_digest": "0" * 64}}))
-    np.save(tmp_path / "winner" / PREDICTIONS, np.zeros(100, np.uint8))
+    np.save(tmp_path / "predictions" / PREDICTIONS, np.zeros(100, np.uint8))
     version = uploaded(tmp_path, "other")
     _, decision = challenge(tiny_dataset, tmp_path, version)
     assert decision["accuracy"] == told["test"]["accuracy"]
@@ -214,7 +239,7 @@ def test_a_candidates_field_of_another_type_is_named(
     for name in ("loss", "epoch", "dataset", "epochs") if file == "metrics.json" else ("name", "hyperparameters"):
         path.write_text(json.dumps({**whole, name: [[7]]}))
         with pytest.raises(InvalidInput, match=rf"{file}: {name}(\[0\])? must be"):
-            evaluate(tiny_dataset, [candidates["weak"]], tmp_path / "winner", tmp_path / "evaluation")
+            judge(tiny_dataset, tmp_path, candidates["weak"])
 
 
 @pytest.mark.parametrize(

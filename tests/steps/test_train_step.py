@@ -21,10 +21,11 @@ def test_a_model_tells_the_flags_its_training_was_given(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget
 ) -> None:
     settings = TrainSettings(hyperparameters={"lr": "0.5", "epochs": "1"}, epochs=2, workers=1, seed=7)
-    result = train(str(tiny_dataset), tmp_path / "model", task="train", settings=settings, target=target)
+    result = train(str(tiny_dataset), task="train", settings=settings, target=target)
 
-    told = json.loads((tmp_path / "model" / "origin.json").read_text())["hyperparameters"]
-    used = json.loads((tmp_path / "model" / "hyperparameters.json").read_text())
+    model = Path(result.model.removeprefix("file://"))
+    told = json.loads((model / "origin.json").read_text())["hyperparameters"]
+    used = json.loads((model / "hyperparameters.json").read_text())
     assert told == {"lr": "0.5", "epochs": 2, "seed": 7}
     assert (used["lr"], used["epochs"], used["seed"]) == (0.5, 2, 7)
     assert result.metrics["epoch"] in (1, 2)

@@ -1,15 +1,14 @@
-"""What all steps share: progress lines, errors, cancellation, rules of settings, fetching a directory."""
+"""What all steps share: progress lines, errors, cancellation, rules of settings."""
 
 import functools
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from podium.cluster.kubernetes.store_access import take_access
-from podium.errors import NotFound, PodiumError, require
+from podium.errors import PodiumError, require
 from podium.interrupts import Terminated, exit_code, signals_interrupt
 
 SAID = "podium | "
@@ -47,22 +46,6 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
         print(f"error: {error}", file=sys.stderr, flush=True)
     else:
         sys.__excepthook__(kind, error, trace)
-
-
-def fetch_directory(url: str, target: Path) -> None:
-    """Copy everything under a storage URL into a directory.
-
-    Raises:
-        NotFound: The URL has no files.
-    """
-    from podium.storage import connect
-
-    storage = connect(url)
-    entries = list(storage.list())
-    if not entries:
-        raise NotFound(f"there is no model under {url}", "a trainer writes model.onnx and metrics.json to its --output")
-    for entry in entries:
-        storage.fetch(entry.key, target / entry.key)
 
 
 def require_at_least(settings: object, **least: int) -> None:

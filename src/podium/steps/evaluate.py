@@ -1,8 +1,8 @@
 """Choose the best candidate on the validation part, then score it alone on the test part."""
 
 import json
-import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,18 @@ from podium.errors import InvalidInput, require
 from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.handover import read_trials
+from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
 from podium.steps.trained import TrainedMetrics
 
 if TYPE_CHECKING:
-    from podium.data.schema import DatasetInfo
+    from podium.data.schema import DatasetInfo, Part
     from podium.scoring import Scores
 
+MODEL = "model.onnx"
+
 PREDICTIONS = "predictions.npy"
-"""In the winner's directory: its predicted class of each test image, uint8 [n]."""
+"""What evaluate writes for the version: the winner's predicted class of each test image, uint8 [n]."""
 LABELS = "labels.npy"
 """Beside it: the true class of each test image, uint8 [n], to compare versions without the dataset."""
 
@@ -27,6 +30,9 @@ LABELS = "labels.npy"
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
     """The result of an evaluation."""
+
+    winner: str
+    """URI of its model directory."""
 
     classes: list[str]
     """Name of each class."""
@@ -38,35 +44,34 @@ class Evaluated:
     """accuracy and loss on the test part; validation_accuracy and validation_loss."""
 
     metadata: dict[str, Any]
-    """Metadata of the model artifact."""
+    """Metadata of the evaluation: the winner's kind, name, URI and metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A model that may be uploaded."""
 
-    directory: Path
-    """Its model directory."""
-
     origin: Origin
     """The trial or job that trained it."""
+
+    trained: TrainedMetrics
+    """What its training reported."""
 
     scores: "Scores"
     """On the validation part."""
 
     def to_json(self) -> dict[str, Any]:
         """Describe it for evaluation.json."""
-        trained = TrainedMetrics.read(self.directory)
         validation = {"accuracy": self.scores.accuracy, "loss": self.scores.loss, "count": len(self.scores.predictions)}
-        return {**asdict(self.origin), "validation": validation, "epochs": trained.epochs}
+        return {**asdict(self.origin), "validation": validation, "epochs": self.trained.epochs}
 
 
 @step
 def evaluate(
     data: str | Path,
-    candidates: Sequence[str | Path],
-    winner: str | Path,
+    candidates: Sequence[str],
     evaluation: str | Path,
+    predictions: str | Path,
     trials: str | Path | None = None,
 ) -> Evaluated:
     """Score every candidate on the validation part and the best of them on the test part.
@@ -76,34 +81,28 @@ def evaluate(
 
     Args:
         data: The dataset artifact, a directory or URI.
-        candidates: Model directories, the best trial's first.
-        winner: Directory to copy the winner's model directory to, with PREDICTIONS and LABELS.
-        evaluation: JSON file to write all measurements to.
+        candidates: URIs of model directories, the best trial's first.
+        evaluation: JSON file to write all measurements to, with the sha256 of each file of the winner.
+        predictions: Directory to write PREDICTIONS and LABELS to.
         trials: Table of the sweep's trials, if there was a sweep.
 
     Raises:
         InvalidInput: A candidate was trained on other data, or does not fit the dataset's classes.
+        NotFound: There is no such model directory, or no sweep or training of podium made it.
         Damaged: The data or a model cannot be read.
     """
-    import numpy as np
-
-    from podium.data.artifact import describe, load
-    from podium.scoring import score
+    from podium.data.artifact import describe
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info = describe(data)
-    chosen, ranked = _choose(data, info, [Path(candidate) for candidate in candidates])
-    _copy(chosen.directory, Path(winner))
-    part = load(data, "test")
-    scores = score(Path(winner) / "model.onnx", part.images, part.labels, classes=len(info.classes))
-    np.save(Path(winner) / PREDICTIONS, scores.predictions)
-    np.save(Path(winner) / LABELS, part.labels)
+    chosen, ranked = _choose(data, info, candidates)
+    scores, files = _test(data, info, chosen.origin, Path(predictions))
     say(f"test part, opened for the winner alone: accuracy {scores.accuracy:.4f} loss {scores.loss:.4f}")
     result = {
         "run_id": current_run().id,
         "dataset": _dataset(info),
         "candidates": [candidate.to_json() for candidate in ranked],
-        "winner": {**asdict(chosen.origin), "why": _why(ranked)},
+        "winner": {**asdict(chosen.origin), "why": _why(ranked), "files": files},
         "test": {**scores.to_json(), "classes": per_class(scores.confusion.tolist(), info.classes)},
         "sweep": read_trials(Path(trials)) if trials else None,
     }
@@ -114,20 +113,23 @@ def evaluate(
     }  # fmt: skip
     metadata = {"origin": chosen.origin.kind, "name": chosen.origin.name, "uri": chosen.origin.uri, **metrics}
     return Evaluated(
-        classes=list(info.classes), confusion=scores.confusion.tolist(), metrics=metrics, metadata=metadata
-    )
+        winner=chosen.origin.uri, classes=list(info.classes), confusion=scores.confusion.tolist(), metrics=metrics,
+        metadata=metadata,
+    )  # fmt: skip
 
 
-def _choose(data: str | Path, info: "DatasetInfo", directories: list[Path]) -> tuple[Candidate, list[Candidate]]:
+def _choose(data: str | Path, info: "DatasetInfo", uris: Sequence[str]) -> tuple[Candidate, list[Candidate]]:
     from podium.data.artifact import load
-    from podium.scoring import score
 
     part = load(data, "validation")
     candidates = []
-    for directory in directories:
-        _check_data(directory, info)
-        scores = score(directory / "model.onnx", part.images, part.labels, classes=len(info.classes))
-        candidates.append(Candidate(directory=directory, origin=Origin.read(directory), scores=scores))
+    for uri in uris:
+        trained = TrainedMetrics.read(uri)
+        _check_data(uri, trained, info)
+        origin = Origin.read(uri)
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            scores, _ = _score(origin, (MODEL,), Path(scratch), part, info)
+        candidates.append(Candidate(origin=origin, trained=trained, scores=scores))
         say(f"{candidates[-1].origin.title}: validation accuracy {scores.accuracy:.4f} loss {scores.loss:.4f}")
     # sorted is stable: of equal candidates the one listed first stays first.
     ranked = sorted(candidates, key=lambda candidate: (-candidate.scores.accuracy, candidate.scores.loss))
@@ -135,12 +137,40 @@ def _choose(data: str | Path, info: "DatasetInfo", directories: list[Path]) -> t
     return ranked[0], ranked
 
 
-def _check_data(directory: Path, info: "DatasetInfo") -> None:
+def _test(
+    data: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path
+) -> tuple["Scores", Mapping[str, str]]:
+    """Score the winner on the test part; return also the sha256 of each of its files."""
+    import numpy as np
+
+    from podium.data.artifact import load
+
+    part = load(data, "test")
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        scores, files = _score(winner, model_files(winner.uri), Path(scratch), part, info)
+    predictions.mkdir(parents=True, exist_ok=True)
+    np.save(predictions / PREDICTIONS, scores.predictions)
+    np.save(predictions / LABELS, part.labels)
+    return scores, files
+
+
+def _score(
+    origin: Origin, files: Sequence[str], scratch: Path, part: "Part", info: "DatasetInfo"
+) -> tuple["Scores", Mapping[str, str]]:
+    """Fetch files of a model and score it; return also the sha256 of each file."""
+    from podium.scoring import score
+
+    directory = scratch / origin.name
+    digests = fetch_model(origin.uri, files, directory)
+    return score(directory / MODEL, part.images, part.labels, classes=len(info.classes)), digests
+
+
+def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
     """Refuse a candidate trained on other data: it may have seen this test part."""
-    digest = TrainedMetrics.read(directory).dataset
+    digest = trained.dataset
     if digest != info.digest:
         raise InvalidInput(
-            f"{directory} was trained on dataset {digest}, but is evaluated on {info.digest}",
+            f"{uri} was trained on dataset {digest}, but is evaluated on {info.digest}",
             "train every candidate on the dataset artifact of the evaluation",
         )
 
@@ -154,11 +184,6 @@ def _why(ranked: list[Candidate]) -> str:
     if first.loss < second.loss:
         return f"equal validation accuracy {first.accuracy:.4f}, loss {first.loss:.4f} against {second.loss:.4f}"
     return f"equal validation accuracy {first.accuracy:.4f} and loss {first.loss:.4f}, so the one listed first"
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a model directory without its checkpoint, which is never uploaded."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("checkpoint*"), dirs_exist_ok=True)
 
 
 def _dataset(info: "DatasetInfo") -> dict[str, Any]:

@@ -34,6 +34,8 @@ class _Winner:
     hyperparameters: dict[str, Any]
     experiment: str | None
     why: str
+    files: dict[str, str]
+    """sha256 by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

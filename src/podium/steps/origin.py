@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Self, cast
 
-from podium.documents import parse, read_json
+from podium.documents import MAX_JSON, load_json, parse
+from podium.errors import NotFound
+from podium.storage import connect
 
 FILE = "origin.json"
 
@@ -37,16 +38,20 @@ class Origin:
         """What a person calls it."""
         return f"{self.kind} {self.name}"
 
-    def write(self, directory: Path) -> None:
-        """Put it into a model directory."""
-        (directory / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
+    def write(self) -> None:
+        """Put it into the model directory."""
+        connect(self.uri).put(FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod
-    def read(cls, directory: Path) -> Self:
+    def read(cls, uri: str) -> Self:
         """Read it from a model directory.
 
         Raises:
-            FileNotFoundError: No step of podium wrote this directory.
+            NotFound: No sweep or training of podium made this directory.
             InvalidInput: A field is missing or of another type.
         """
-        return cast(Self, parse(cls, read_json(directory / FILE), str(directory / FILE)))
+        name = f"{uri}/{FILE}"
+        try:
+            return cast(Self, parse(cls, load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name), name))
+        except NotFound:
+            raise NotFound(f"there is no {name}", "a candidate is what a sweep or a training of podium left") from None

@@ -5,20 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from podium.cluster.base import Cluster
-from podium.documents import load_json, parse
 from podium.errors import Denied, Failed, InvalidInput, NotFound, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, flags_of
 from podium.manifests.experiment.settings import takes_setting
-from podium.steps.base import fetch_directory, require_at_least, require_seed, say, step
+from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
+from podium.steps.model_directory import model_files
 from podium.steps.origin import Origin
 from podium.steps.target import LaunchTarget
-from podium.steps.trained import FILE, TrainedMetrics
+from podium.steps.trained import TrainedMetrics
 from podium.sweeps import connect
 
 
@@ -32,11 +32,14 @@ class Swept:
     trial: str
     """Name of the best trial."""
 
+    model: str
+    """URI of its model directory."""
+
     metrics: dict[str, float]
     """Objective of the best trial and the number of trials."""
 
     metadata: dict[str, Any]
-    """Metadata of the model artifact."""
+    """Metadata of the table of trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +97,11 @@ class SweepSettings:
 
 
 @step
-def sweep(
-    data: str, best_model: str | Path, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget
-) -> Swept:
-    """Run an Experiment, show its trials, fetch the best trial's model.
+def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget) -> Swept:
+    """Run an Experiment, show its trials, find the best trial's model.
 
     Args:
         data: URI of the dataset artifact.
-        best_model: Directory for the best trial's model directory.
         trials: File for the table of trials, JSON.
         task: Tells this step from the run's others; equal on retry.
         settings: What to run.
@@ -126,7 +126,7 @@ def sweep(
         table["note"] = note
     Path(trials).write_text(json.dumps(table, indent=1) + "\n")
     flags = flags_of(adapted, best.name, best.assignments)
-    return _fetch(best, flags, table, Path(best_model), run)
+    return _swept(best, flags, table, run)
 
 
 def _watch(cluster: Cluster, name: str) -> None:
@@ -209,23 +209,20 @@ def _table(experiment: Experiment, trials: Sequence[Trial], root: str, best: Tri
 
 
 def _curve(url: str) -> list[dict[str, float]]:
-    from podium.storage import connect as open_storage
-
     try:
-        record = load_json(open_storage(url).get(FILE), f"{url}/{FILE}")
-        return cast(TrainedMetrics, parse(TrainedMetrics, record, f"{url}/{FILE}")).epochs
+        return TrainedMetrics.read(url).epochs
     except (NotFound, InvalidInput):
         return []  # the trial failed, or its trainer keeps no such record: its row still counts
 
 
-def _fetch(best: Trial, flags: dict[str, Any], table: Mapping[str, Any], target: Path, run: RunIdentity) -> Swept:
+def _swept(best: Trial, flags: dict[str, Any], table: Mapping[str, Any], run: RunIdentity) -> Swept:
     url = next(row["model"] for row in table["trials"] if row["name"] == best.name)
-    fetch_directory(url, target)
+    model_files(url)  # a trial without a model is refused here
     origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
                     experiment=table["experiment"])  # fmt: skip
-    origin.write(target)
+    origin.write()
     assert best.value is not None
     metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}
     metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.assignments.items()}}
     say(f"best trial {best.name}: {table['objective']['metric']} {best.value:.4f}")
-    return Swept(hyperparameters=flags, trial=best.name, metrics=metrics, metadata=metadata)
+    return Swept(hyperparameters=flags, trial=best.name, model=url, metrics=metrics, metadata=metadata)

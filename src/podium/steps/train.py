@@ -4,7 +4,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from podium.cluster import connect
@@ -16,7 +15,7 @@ from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.metrics import parse_line
-from podium.steps.base import fetch_directory, require_at_least, require_seed, say, step
+from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
 from podium.steps.origin import Origin
 from podium.steps.target import LaunchTarget
@@ -63,20 +62,19 @@ class TrainSettings:
 class Trained:
     """Result of a training job."""
 
+    model: str
+    """URI of the model directory."""
+
     metrics: dict[str, float]
     """accuracy, loss and epoch of the weights that were kept, on the validation part."""
 
-    metadata: dict[str, Any]
-    """Metadata of the model artifact."""
-
 
 @step
-def train(data: str, model: str | Path, *, task: str, settings: TrainSettings, target: LaunchTarget) -> Trained:
-    """Launch a PyTorchJob, stream its log, fetch its model.
+def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget) -> Trained:
+    """Launch a PyTorchJob, stream its log, find its model.
 
     Args:
         data: URI of the dataset artifact.
-        model: Directory for the model directory.
         task: Tells this step from the run's others; equal on retry.
         settings: What to run.
         target: Where and with what to run it.
@@ -102,8 +100,7 @@ def train(data: str, model: str | Path, *, task: str, settings: TrainSettings, t
     with connect(target.cluster_url()) as cluster, launched(cluster, target.place(job)):
         say(f"PyTorchJob {name}: 1 master, {workers} worker{'' if workers == 1 else 's'}")
         follow(cluster, "PyTorchJob", name)
-    fetch_directory(output, Path(model))
-    return _trained(Path(model), name, run, output, flags)
+    return _trained(name, run, output, flags)
 
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
@@ -151,9 +148,8 @@ def show_log(cluster: Cluster, kind: str, name: str) -> None:
         print(f"the log of {kind} {name} breaks off: {error.message}", file=sys.stderr, flush=True)
 
 
-def _trained(target: Path, name: str, run: RunIdentity, output: str, hyperparameters: dict[str, Any]) -> Trained:
-    trained = TrainedMetrics.read(target)
-    origin = Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=hyperparameters)
-    origin.write(target)
+def _trained(name: str, run: RunIdentity, output: str, hyperparameters: dict[str, Any]) -> Trained:
+    trained = TrainedMetrics.read(output)
+    Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=hyperparameters).write()
     best = {"accuracy": trained.accuracy, "loss": trained.loss, "epoch": trained.epoch}
-    return Trained(metrics=best, metadata={"uri": output, "job": name, **best})
+    return Trained(model=output, metrics=best)

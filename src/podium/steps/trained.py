@@ -1,11 +1,11 @@
 """What training says about a model: ``metrics.json`` of its model directory."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import cast
 
-from podium.documents import parse, read_json
+from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import NotFound
+from podium.storage import connect
 
 FILE = "metrics.json"
 
@@ -30,15 +30,15 @@ class TrainedMetrics:
     """Metrics of every epoch, by name."""
 
     @classmethod
-    def read(cls, directory: Path) -> "TrainedMetrics":
+    def read(cls, uri: str) -> "TrainedMetrics":
         """Read it from a model directory.
 
         Raises:
             NotFound: There is no such file.
             InvalidInput: A field is missing or of another type.
         """
-        path = directory / FILE
+        name = f"{uri}/{FILE}"
         try:
-            return cast(TrainedMetrics, parse(cls, read_json(path), str(path)))
-        except FileNotFoundError:
-            raise NotFound(f"there is no {path}", "a trainer writes it to its --output") from None
+            return cast(TrainedMetrics, parse(cls, load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name), name))
+        except NotFound:
+            raise NotFound(f"there is no {name}", "a trainer writes it to its --output") from None

@@ -1,19 +1,23 @@
 """Upload the winner to the registry, with metadata that says how it was made."""
 
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from podium.documents import read_json
+from podium.documents import load_json
 from podium.identity import code_version
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
+from podium.steps.model_directory import fetch_evaluated
 from podium.steps.target import storage_url
 
 
 @step
 def upload_model(
-    model: str | Path,
+    model: str,
+    predictions: str | Path,
     evaluation: str | Path,
     *,
     beside: str,
@@ -21,10 +25,11 @@ def upload_model(
     storage: str = "",
     image: str = "",
 ) -> str:
-    """Upload a version; uploading the same twice makes one version.
+    """Upload a version, byte for byte what was evaluated; uploading the same twice makes one version.
 
     Args:
-        model: Model directory of the winner.
+        model: URI of the winner's model directory.
+        predictions: The directory written by evaluate; its files become part of the version.
         evaluation: The file written by evaluate.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
         model_name: Name in the registry.
@@ -35,26 +40,25 @@ def upload_model(
         Name of the version: the run id.
 
     Raises:
-        Conflict: The run has already uploaded another model under this name.
+        Conflict: The model changed after the evaluation, or the run has uploaded another one under this name.
     """
     from podium.registry import open_registry
 
-    directory = Path(model)
     measured = read_evaluation(Path(evaluation))
-    files: dict[str, Path | bytes] = {
-        str(file.relative_to(directory)): file for file in sorted(directory.rglob("*")) if file.is_file()
-    }
     registered = open_registry(storage_url(storage, beside))[model_name]
-    version = registered.upload(files, _metadata(directory, measured, image)).version
-    size = sum((directory / file).stat().st_size for file in files)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        files = fetch_evaluated(model, measured["winner"]["files"], Path(scratch))
+        files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
+        version = registered.upload(files, _metadata(files, measured, image)).version
+        size = sum(file.stat().st_size for file in files.values())
     say(f"{model_name} {version}: {len(files)} files, {size / 1e6:.1f} MB")
     return version
 
 
-def _metadata(directory: Path, measured: dict[str, Any], image: str) -> dict[str, Any]:
+def _metadata(files: Mapping[str, Path], measured: dict[str, Any], image: str) -> dict[str, Any]:
     winner, test = measured["winner"], measured["test"]
     validation = next(one["validation"] for one in measured["candidates"] if one["uri"] == winner["uri"])
-    environment = directory / "environment.json"
+    environment = files.get("environment.json")
     return {
         "run_id": measured["run_id"],
         "hyperparameters": winner["hyperparameters"],
@@ -68,5 +72,5 @@ def _metadata(directory: Path, measured: dict[str, Any], image: str) -> dict[str
         "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
         "image": image or None,
         "code_version": code_version(),
-        "environment": read_json(environment) if environment.is_file() else None,
+        "environment": load_json(environment.read_bytes(), "environment.json") if environment else None,
     }  # fmt: skip

@@ -1,0 +1,69 @@
+"""A model directory where a trainer left it: its files, fetched and checked."""
+
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+
+from podium.errors import Conflict, NotFound
+from podium.registry.document import sha256_of
+from podium.storage import connect
+
+CHECKPOINT = "checkpoint*"
+"""Files of an interrupted training; they are not part of the model."""
+
+
+def model_files(url: str) -> tuple[str, ...]:
+    """List the files of a model directory in order, without checkpoints.
+
+    Args:
+        url: Of the directory.
+
+    Raises:
+        NotFound: There is none.
+    """
+    names = tuple(entry.key for entry in connect(url).list() if not fnmatch(entry.key, CHECKPOINT))
+    if not names:
+        raise NotFound(f"there is no model under {url}", "a trainer writes it to its --output")
+    return names
+
+
+def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, str]:
+    """Download files of a model directory.
+
+    Args:
+        url: Of the directory.
+        names: Of the files.
+        target: Directory to write them to.
+
+    Returns:
+        The sha256 of each file, by name.
+
+    Raises:
+        NotFound: A file is missing.
+    """
+    storage = connect(url)
+    for name in names:
+        storage.fetch(name, target / name)
+    return {name: sha256_of(target / name)[0] for name in names}
+
+
+def fetch_evaluated(url: str, evaluated: dict[str, str], target: Path) -> dict[str, Path]:
+    """Download the files that were evaluated, and make sure that they are still the same.
+
+    Args:
+        url: Of the model directory.
+        evaluated: sha256 of each file, by name.
+        target: Directory to write them to.
+
+    Returns:
+        Path of each file, by name.
+
+    Raises:
+        NotFound: A file is missing.
+        Conflict: A file has changed since the evaluation.
+    """
+    fetched = fetch_model(url, evaluated, target)
+    changed = [name for name, digest in evaluated.items() if fetched[name] != digest]
+    if changed:
+        raise Conflict(f"{', '.join(changed)} under {url} changed after the evaluation", "run the evaluation again")
+    return {name: target / name for name in evaluated}
