@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podium.cli.model_tables import paint, table
+from podium.cli.tables import paint, table
 from podium.terminal import harmless
 
 SRC = Path(__file__).parents[2] / "src/podium"

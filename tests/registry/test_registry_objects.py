@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.cli import model_tables, model_view
+from podium.cli import model_view, tables
 from podium.errors import Damaged, InvalidInput
 from podium.registry import Model, Record, Registry, open_registry
 from podium.registry import version as versions
@@ -72,7 +72,7 @@ def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
             record = Record.unseal(seal(document), "champion.json", "mnist")
         except Damaged:
             continue
-        model_tables.paint(model_tables.history([record]))
+        tables.paint(model_view.history([record]))
         assert record.key
         shown += 1
     assert shown > 20

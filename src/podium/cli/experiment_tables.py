@@ -26,7 +26,7 @@ def list_(url: str, as_json: bool) -> None:
       podium experiment list --json
       podium experiment list --cluster kubernetes://team
     """
-    from podium.cli.model_tables import table
+    from podium.cli.tables import table
     from podium.manifests.experiment import Experiment
 
     with open_cluster(url) as cluster:
@@ -150,7 +150,7 @@ def keep(name: str, best: int, deleting: bool, url: str, as_json: bool) -> None:
       podium experiment keep random --best 3
       podium experiment keep random --best 3 --delete
     """
-    from podium.cli.model_tables import size
+    from podium.cli.tables import size
     from podium.steps.retention import plan_retention, remove
 
     with open_cluster(url) as cluster:

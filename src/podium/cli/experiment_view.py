@@ -3,19 +3,16 @@
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from podium.cli.live import Row, View, fitted_table
-from podium.cli.model_tables import table
+from podium.cli.live import View
+from podium.cli.tables import Row, table
 from podium.cluster.base import Cluster
 from podium.errors import NotFound
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
 from podium.sweeps.resume import has_ended
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from podium.terminal import Styled, styled
 
 _SHOWN = 24
 """Rows of the live table at most; earlier trials are counted, the best always shown."""
@@ -113,10 +110,10 @@ class ExperimentView(View):
                     self._phases[name] = phase
                     yield _line(trial, phase, experiment)
 
-    def table(self, width: int) -> "Table | str":
+    def table(self, width: int) -> Styled:
         """Draw the latest trials and the best; where it is narrow without the last parameters and lesser metrics."""
         if not self._seen:
-            return "starting …"
+            return styled("starting …")
         experiment, trials = self._seen
         names, metrics = _columns(trials), experiment.objective.metrics
         best = best_trial(trials)
@@ -129,9 +126,10 @@ class ExperimentView(View):
             for trial in trials
             if trial.name not in hidden
         ]
-        objective, last = 2 + len(names), 2 + len(names) + len(metrics)
-        drop = [last, *range(last - 1, objective, -1), *range(objective - 1, 0, -1)]  # the mark shows the state
-        return fitted_table(title, _heads(names, metrics), rows, drop, width)
+        _, state, *heads, seconds = _heads(names, metrics)
+        parameters, lesser = heads[: len(names)], heads[len(names) + 1 :]
+        drop = [seconds, *reversed(lesser), *reversed(parameters), state]  # the mark shows the state
+        return table(_heads(names, metrics), rows, title=title, width=width, drop=drop)
 
 
 def _line(trial: Trial, phase: str, experiment: Experiment) -> str:

@@ -133,7 +133,7 @@ def list_(url: str, as_json: bool) -> None:
       podium job list
       podium job list --cluster kubernetes://team --json
     """
-    from podium.cli.model_tables import table
+    from podium.cli.tables import table
 
     with open_cluster(url) as cluster:
         rows = [_summary(cluster, job) for job in _all(cluster)]

@@ -4,16 +4,13 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from podium.cli.live import ObjectKey, Row, View, fitted_table
-from podium.cli.model_tables import table
+from podium.cli.live import ObjectKey, View
+from podium.cli.tables import Row, table
 from podium.cluster.base import Cluster, ReplicaStatus
 from podium.errors import PodiumError
-from podium.terminal import echo
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from podium.terminal import Styled, echo
 
 _HEADS = {"name": "REPLICA", "phase": "STATE", "restarts": ">RESTARTS", "exit_code": ">EXIT CODE", "reason": "REASON",
           "started": "STARTED", "node": "NODE", "pid": ">PID"}  # fmt: skip
@@ -107,20 +104,16 @@ class JobView(View):
             if self._logs:
                 yield f"[{job[1]}] {line}" if len(self._jobs) > 1 else line
 
-    def table(self, width: int) -> "Table | str":
+    def table(self, width: int) -> Styled:
         """Draw a row for each replica, with the last log line where there is room."""
-        rows = [
-            Row(
-                phase=one.phase,
-                cells=(f"{job[1]} ({seen.state})" if at == 0 else "", one.name, one.phase, str(one.restarts or "")),
-                rest=self._last.get(job, "") if at == 0 else "",
-            )
-            for job, seen in self._seen.items()
-            for at, one in enumerate(seen.replicas)
-        ]
-        names = [f"{job[1]} ({seen.state})" for job, seen in self._seen.items()]
-        title = f"{names[0] if len(names) == 1 else f'{len(names)} jobs'}, {self.seconds:.0f} s"
-        hidden = [
-            column for column, known in ((0, len(names) > 1), (3, any(row.cells[3] for row in rows))) if not known
-        ]
-        return fitted_table(title, ("JOB", "REPLICA", "STATE", ">RESTARTS"), rows, (3, 0), width, hidden)
+        several = len(self._seen) > 1
+        restarted = any(replica.restarts for seen in self._seen.values() for replica in seen.replicas)
+        rows, states = [], [f"{name} ({seen.state})" for (_, name), seen in self._seen.items()]
+        for (job, seen), state in zip(self._seen.items(), states, strict=True):
+            for at, replica in enumerate(seen.replicas):
+                cells = [state if at == 0 else ""] * several + [replica.name, replica.phase]
+                cells += [str(replica.restarts or "")] * restarted
+                rows.append(Row(phase=replica.phase, cells=cells, rest=self._last.get(job, "") if at == 0 else ""))
+        heads = ["JOB"] * several + ["REPLICA", "STATE"] + [">RESTARTS"] * restarted
+        title = f"{states[0] if len(states) == 1 else f'{len(states)} jobs'}, {self.seconds:.0f} s"
+        return table(heads, rows, title=title, width=width, drop=[">RESTARTS", "JOB"])

@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podium.cli.cluster_options import next_command
@@ -14,31 +13,16 @@ from podium.cluster.base import Cluster
 from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
 from podium.interrupts import Background
 from podium.manifests.resource import Resource
-from podium.terminal import console, echo, echo_log
+from podium.terminal import Styled, console, echo, echo_log
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 LOOK = 0.2
 """Seconds between looks at least; a cluster that answers slowly is asked less often."""
 
 LONGEST_PAUSE = 2.0
 """Seconds between looks at most."""
-
-NARROWEST_REST = 12
-"""Columns that a log line needs to be worth showing."""
-
-MARKS = {
-    "Pending": ("·", "dim"),
-    "Running": ("▸", "cyan"),
-    "Succeeded": ("✓", "green"),
-    "EarlyStopped": ("◂", "yellow"),
-    "Failed": ("✗", "red"),
-    "MetricsUnavailable": ("?", "red"),
-    "Killed": ("■", "yellow"),
-    "Stopped": ("■", "yellow"),
-}
 
 ObjectKey = tuple[str, str]
 """Kind and name."""
@@ -60,7 +44,7 @@ class View(ABC):
         """Read what changed since the last time and describe each change in a line."""
 
     @abstractmethod
-    def table(self, width: int) -> "Table | str":
+    def table(self, width: int) -> Styled:
         """Draw what the last look read."""
 
     def output(self) -> Iterable[str]:
@@ -76,7 +60,9 @@ class View(ABC):
         return time.monotonic() - self.began
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        yield self.table(options.max_width)
+        from rich.text import Text
+
+        yield Text.from_ansi(self.table(options.max_width), no_wrap=True)
 
 
 def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
@@ -169,63 +155,3 @@ class _Watch:
             raise self._error
         if not self._finished:
             raise Failed(f"{' '.join(self._key)} was deleted while it ran", "somebody else did")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A row of the live table."""
-
-    phase: str
-    """Chooses the mark."""
-
-    cells: Sequence[str]
-    rest: str = ""
-    """A log line, cut to what the other cells leave."""
-
-    bold: bool = False
-
-
-def fitted_table(
-    title: str, heads: Sequence[str], rows: Sequence[Row], drop: Sequence[int], width: int, hidden: Sequence[int] = ()
-) -> "Table":
-    """Draw rows so that no cell is cut: where the terminal is narrow columns are left out, the mark never.
-
-    Args:
-        title: Above the table.
-        heads: A head that begins with > is of numbers and goes to the right.
-        rows: A cell for each head.
-        drop: Columns that may be left out, in this order.
-        width: Of the terminal.
-        hidden: Columns that say nothing here.
-    """
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
-
-    widths = [max(map(cell_len, (head.lstrip(">"), *(row.cells[at] for row in rows)))) for at, head in enumerate(heads)]
-    shown = [at for at in range(len(heads)) if at not in hidden]
-    dropped: list[int] = []
-    for column in (at for at in drop if at in shown):
-        if _total(widths, shown) <= width:
-            break
-        shown.remove(column)
-        dropped.append(column)
-    if dropped:
-        title += f" (too narrow for {', '.join(heads[at].lstrip('>') for at in sorted(dropped))})"
-    left = width - _total(widths, shown) - 2
-    rest = left if left >= NARROWEST_REST and any(row.rest for row in rows) else 0
-    table = Table(box=None, pad_edge=False, title=Text(title), title_justify="left", title_style="bold")
-    table.add_column("")
-    for at in shown:
-        table.add_column(heads[at].lstrip(">"), justify="right" if heads[at].startswith(">") else "left", no_wrap=True)
-    if rest:
-        table.add_column("LAST LINE", no_wrap=True, overflow="ellipsis", max_width=rest)
-    for row in rows:
-        mark, style = MARKS.get(row.phase, ("·", ""))
-        cells = [Text(row.cells[at]) for at in shown] + ([Text(row.rest, style="dim")] if rest else [])
-        table.add_row(Text(mark, style=style), *cells, style="bold" if row.bold else "")
-    return table
-
-
-def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
-    return 1 + sum(2 + widths[at] for at in shown)

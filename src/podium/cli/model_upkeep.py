@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli import model_tables as draw
+from podium.cli import tables as draw
 from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
 from podium.errors import require
 from podium.terminal import echo

@@ -1,20 +1,70 @@
-"""Output of `podium models show` and `diff`, readable without color."""
+"""Output of `podium models list`, `show`, `history` and `diff`, readable without color."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from podium.cli.model_tables import columns, size, when
+from podium.cli.tables import columns, size, table, when
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
-    from podium.registry import Record, Version
+    from podium.registry import Record, Summary, Version
     from podium.registry.comparison import Difference, Flip
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"
+
+
+def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) -> str:
+    """List the versions of a model, the newest last."""
+    named: dict[str, list[str]] = {}
+    for alias, record in aliases.items():
+        named.setdefault(record.version, []).append(alias)
+    rows = [
+        (
+            summary.version,
+            "-" if summary.accuracy is None else f"{summary.accuracy:.4f}",
+            when(summary.created),
+            size(summary.size),
+            (summary.dataset or "-")[:8],
+            ", ".join(named.get(summary.version, [])),
+        )
+        for summary in summaries
+    ]
+    return table(("VERSION", ">ACCURACY", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES"), rows)
+
+
+def history(records: "Iterable[Record]") -> list[str]:
+    """List the history of a model, the newest last, in two or more lines per event."""
+    from rich.markup import escape
+
+    colors = {"promotion": "green", "rollback": "yellow", "deletion": "red", "refusal": "dim", "withdrawal": "red"}
+    lines = []
+    for record in records:
+        event = f"[{colors.get(record.event, 'default')}]{record.event:<9}[/]"
+        lines.append(f"{when(record.time)}  {event}  [bold]{record.version}[/]  {record.alias or ''}".rstrip())
+        instead = f"instead of {record.replaced}: " if record.replaced else ""
+        text = wrap(instead + _why(record), max(20, columns() - 18), break_on_hyphens=False)
+        lines += [" " * 18 + escape(rest) for rest in text]
+    return lines
+
+
+def _why(record: "Record") -> str:
+    """Summarize the evidence of a record."""
+    from podium.registry.comparison import p_words
+
+    grounds = record.grounds
+    if grounds.accuracy is None:
+        return grounds.reason or "-"
+    if record.event == "refusal":
+        kept = f"kept {grounds.champion}: " if grounds.champion else ""
+        return kept + "; ".join(reason for reason in grounds.reasons if reason.startswith("no"))
+    text = f"accuracy {grounds.accuracy:.4f}"
+    if grounds.champion_accuracy is not None and grounds.p_value is not None:
+        text += f" against {grounds.champion_accuracy:.4f}, {p_words(grounds.p_value)}"
+    return text
 
 
 def facts(pairs: Mapping[str, str | None]) -> list[str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from podium.cli import model_tables as tables
 from podium.cli import model_view as view
+from podium.cli import tables
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
 
@@ -37,7 +37,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
         output(
             as_json,
             {"name": name, "aliases": pointing, "versions": [vars(summary) for summary in summaries]},
-            lambda: tables.versions(summaries, aliases),
+            lambda: view.versions(summaries, aliases),
         )
         return
     rows: list[dict[str, Any]] = []
@@ -159,7 +159,7 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
     """
     (model,) = select_models(open_registry(storage), name)
     records = model.history()
-    output(as_json, [record.document() for record in records], lambda: tables.paint(tables.history(records)))
+    output(as_json, [record.document() for record in records], lambda: tables.paint(view.history(records)))
 
 
 @models.command()
