@@ -30,8 +30,8 @@ def test_accuracy(output: Path, data: Path) -> float:
     import onnxruntime
 
     test = artifact.load(data, "test")
-    (logits,) = onnxruntime.InferenceSession(output / "model.onnx").run(["logits"], {"images": test.images})
-    return float(np.mean(logits.argmax(1) == test.labels))
+    (logits,) = onnxruntime.InferenceSession(output / "model.onnx").run(["logits"], {"images": test.inputs["images"]})
+    return float(np.mean(logits.argmax(1) == test.target))
 
 
 def mean_and_deviation(values: list[float]) -> str:

@@ -31,7 +31,7 @@ def main(data: Path, precision: str) -> None:
     processor.keep_memory()
     processor.set_threads(TrainConfig())
     part = artifact.load(data, "train")
-    images, labels = torch.from_numpy(part.images), torch.from_numpy(part.labels).long()
+    images, labels = torch.tensor(part.inputs["images"]), torch.tensor(part.target).long()
     model = build(TrainConfig(), classes=10, mean=0.1307, std=0.3081)
     optimizer = Optimizer(TrainConfig(), model)
     cpu = torch.device("cpu")

@@ -38,8 +38,8 @@ def write_idx(data: Path, cwd: Path) -> None:
     raw = cwd / "datasets" / "MNIST" / "raw"
     raw.mkdir(parents=True)
     for name, sources in files.items():
-        images = np.concatenate([parts[source].images for source in sources])
-        labels = np.concatenate([parts[source].labels for source in sources])
+        images = np.concatenate([parts[source].inputs["images"] for source in sources])
+        labels = np.concatenate([parts[source].target for source in sources])
         for array, kind in ((images, "images-idx3"), (labels, "labels-idx1")):
             head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
             (raw / f"{name}-{kind}-ubyte").write_bytes(head + array.tobytes())

@@ -3,11 +3,9 @@
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
+from datasets import synthetic_part, write_pictures
 from s3servers import endpoint as endpoint
-
-from podium.data import artifact
 
 # Processes inherit ignored signals, and who runs the tests under nohup or in the background has these ignored; tests send
 # them to processes of theirs.
@@ -38,24 +36,12 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "podium-home"))
 
 
-def synthetic_part(seed: int, count: int) -> artifact.Part:
-    """Draw images that a small net learns in an epoch or two: ten blocky patterns, shifted by a pixel, with noise."""
-    patterns = np.random.default_rng(0).random((10, 7, 7)) > 0.6
-    rng = np.random.default_rng(seed)
-    labels = np.arange(count, dtype=np.uint8) % 10
-    rng.shuffle(labels)
-    clean = np.kron(patterns[labels], np.ones((1, 4, 4))) * 200
-    moved = [np.roll(image, tuple(rng.integers(-1, 2, 2)), (0, 1)) for image in clean]
-    noisy = np.stack(moved) + rng.normal(0, 30, clean.shape)
-    return artifact.Part(images=noisy.clip(0, 255).astype(np.uint8), labels=labels)
-
-
 @pytest.fixture(scope="session")
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset artifact of 28x28 pictures in ten classes: 400 to train, 100 to validate, 100 to test. Read only."""
     target = tmp_path_factory.mktemp("data") / "tiny"
     parts = {"train": synthetic_part(1, 400), "validation": synthetic_part(2, 100), "test": synthetic_part(3, 100)}
-    artifact.write(target, parts, name="tiny", classes=tuple("0123456789"), source="drawn by the tests")
+    write_pictures(target, parts)
     return target
 
 

@@ -6,6 +6,7 @@ A part is one uint8 tensor on the device; a batch is gathered from it. No files,
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,13 +79,15 @@ def load(config: TrainConfig) -> Dataset:
             dataset=wanted, data=info.name)  # fmt: skip
     require(config.batch_size <= len(train), "--batch-size <= training images", "make the batch smaller",
             batch_size=config.batch_size, images=len(train))  # fmt: skip
-    return Dataset(train=train, validation=validation, classes=len(info.classes), mean=info.mean, std=info.std,
-                   digest=info.digest)  # fmt: skip
+    images = info.inputs["images"]
+    return Dataset(train=train, validation=validation, classes=len(info.classes), mean=images.mean[0],
+                   std=images.std[0], digest=info.digest)  # fmt: skip
 
 
 def _part(uri: str, name: str) -> Part:
     part = artifact.load(uri, name)
-    return Part(images=torch.from_numpy(part.images), labels=torch.from_numpy(part.labels).long())
+    images = np.array(part.inputs["images"])  # a copy: the part is mapped from disk, read-only
+    return Part(images=torch.from_numpy(images), labels=torch.from_numpy(part.target.astype(np.int64)))
 
 
 def stream(seed: int, epoch: int) -> torch.Generator:

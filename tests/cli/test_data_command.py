@@ -17,7 +17,7 @@ def test_inspect_prints_sizes_statistics_and_classes(tiny_dataset: Path, tmp_pat
     done = podium("data", "inspect", str(tiny_dataset), "--picture", "grid.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     info = artifact.describe(tiny_dataset)
-    assert f"{info.mean:.4f}" in done.stdout
+    assert f"{info.inputs['images'].mean[0]:.4f}" in done.stdout
     assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("train", "test"))] == [
         "400", "100", "500",
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_dataset import CONTENT, Answer, Serve
 
-from podium.data.known import DATASETS, Known
+from podium.data.sources.known import DATASETS, Known
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.data.known import FILES
+from podium.data.sources.known import FILES
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 Serve = Callable[[Answer], str]

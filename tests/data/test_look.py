@@ -10,7 +10,7 @@ from podium.errors import Damaged, InvalidInput, PodiumError
 
 def test_statistics_are_measured_from_the_pixels(tiny_dataset: Path) -> None:
     found = look.statistics(tiny_dataset)
-    images = {part: artifact.load(tiny_dataset, part).images for part in artifact.PARTS}
+    images = {part: artifact.load(tiny_dataset, part).inputs["images"] for part in artifact.PARTS}
     test = found["parts"]["test"]
     assert test["count"] == 100
     assert (test["min"], test["max"]) == (images["test"].min(), images["test"].max())
@@ -25,8 +25,8 @@ def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> N
     copy.mkdir()
     for file in tiny_dataset.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
-    (copy / "test-labels.npy").write_bytes(b"\0" * 228)
-    with pytest.raises(Damaged, match="test-labels"):
+    (copy / "test-target.npy").write_bytes(b"\0" * 228)
+    with pytest.raises(Damaged, match="test-target"):
         look.statistics(copy)
 
 
@@ -39,7 +39,7 @@ def test_the_grid_has_a_row_for_each_class(tiny_dataset: Path, tmp_path: Path) -
     for label in range(10):
         top = look.GAP + label * cell
         shown = sheet[top : top + 56 : 2, left + cell : left + cell + 56 : 2]
-        np.testing.assert_array_equal(255 - shown, part.images[part.labels == label][1])
+        np.testing.assert_array_equal(255 - shown, part.inputs["images"][part.target == label][1])
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(tiny_dataset: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from small_dataset import CONTENT, Serve, packed, send
 
 from podium.data import artifact
-from podium.data.known import DATASETS, FILES
+from podium.data.sources.known import DATASETS, FILES
 from podium.errors import Damaged, Failed, InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data, split
 
@@ -26,11 +26,11 @@ def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> 
     found = sorted(
         image.tobytes() + bytes([label])
         for part in parts
-        for image, label in zip(part.images, part.labels, strict=True)
+        for image, label in zip(part.inputs["images"], part.target, strict=True)
     )
     images, labels = (np.frombuffer(CONTENT[FILES[0]][16:], np.uint8), CONTENT[FILES[1]][8:])
     assert found == sorted(image.tobytes() + bytes([labels[i]]) for i, image in enumerate(images.reshape(-1, 784)))
-    assert artifact.load(tmp_path / "d", "test").images.tobytes() == CONTENT[FILES[2]][16:]
+    assert artifact.load(tmp_path / "d", "test").inputs["images"].tobytes() == CONTENT[FILES[2]][16:]
     assert info.parts["validation"].class_counts == (2,) * 10
 
 
@@ -100,7 +100,7 @@ import resource, signal, sys
 from hashlib import sha256
 from pathlib import Path
 from small_dataset import CONTENT
-from podium.data.known import DATASETS, Known
+from podium.data.sources.known import DATASETS, Known
 from podium.errors import PodiumError
 from podium.steps.prepare_data import DataSettings, prepare_data
 sums = {name: sha256(data).hexdigest() for name, data in CONTENT.items()}

@@ -65,8 +65,8 @@ def store() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def source(store: str) -> Iterator[str]:
     """Where the pods find the files of MNIST: carried there from this machine's cache; pods may reach no mirror."""
-    from podium.data.known import known_dataset
-    from podium.data.sources import fetch
+    from podium.data.sources.known import known_dataset
+    from podium.data.sources.mnist import fetch
     from podium.settings import Settings
     from podium.storage import connect
 

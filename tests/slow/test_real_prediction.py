@@ -33,7 +33,7 @@ def share_read(model: OnnxModel, pictures: list[Image.Image], labels: list[int])
 
 def test_handwriting_saved_as_pictures_is_read_as_well_as_the_images_themselves(model: OnnxModel, mnist: Path) -> None:
     part = artifact.load(mnist, "validation")
-    images, labels = part.images[::12], part.labels[::12].tolist()
+    images, labels = part.inputs["images"][::12], part.target[::12].tolist()
     before = float((model.logits(images).argmax(1) == labels).mean())
     ink_on_paper = [Image.fromarray(255 - image // 2).resize((200, 200), Image.Resampling.BICUBIC) for image in images]
     assert share_read(model, ink_on_paper, labels) >= before - 0.01

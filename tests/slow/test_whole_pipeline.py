@@ -94,10 +94,10 @@ def test_the_promoted_bytes_are_the_winning_candidates(home: Path, first: dict[s
 
 def test_the_accuracy_told_is_what_the_champions_bytes_do(home: Path, first: dict[str, Any], mnist: Path) -> None:
     part = artifact.load(mnist, "test")
-    assert len(part.labels) == 10000
+    assert len(part.target) == 10000
     folder = home / "champion"
     open_registry(home / "store")["mnist"].fetch("champion", folder)
-    again = score(folder / "model.onnx", part.images, part.labels)
+    again = score(folder / "model.onnx", part.inputs["images"], part.target)
     assert again.accuracy == first["test"]["accuracy"] == champion(home).metadata["metrics"]["accuracy"]
     assert again.accuracy > 0.9  # the best of three short trials is not a good one
 

@@ -105,7 +105,7 @@ def test_what_is_reported_is_what_the_models_bytes_do(
     assert found.winner == told["winner"]["uri"] == str(candidates["strong"])
     assert told["winner"]["files"]["model.onnx"] == sha256(model.read_bytes()).hexdigest()
     part = artifact.load(tiny_dataset, "test")
-    again = score(model, part.images, part.labels)
+    again = score(model, part.inputs["images"], part.target)
     assert found.metrics["accuracy"] == told["test"]["accuracy"] == again.accuracy
     assert np.array_equal(np.load(tmp_path / "predictions" / PREDICTIONS), again.predictions)
     assert sum(map(sum, found.confusion)) == 100

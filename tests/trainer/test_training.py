@@ -72,14 +72,18 @@ def test_the_model_directory_agrees_with_the_trained_model(
 
     validation = artifact.load(tiny_dataset, "validation")
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
-    (logits,) = session.run(["logits"], {"images": validation.images})
-    assert np.mean(logits.argmax(1) == validation.labels) == pytest.approx(metrics["accuracy"], abs=0.011)
+    (logits,) = session.run(["logits"], {"images": validation.inputs["images"]})
+    assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(metrics["accuracy"], abs=0.011)
 
     info = artifact.describe(tiny_dataset)
-    model = models.build(TrainConfig(), classes=10, mean=info.mean, std=info.std).eval()
+    model = models.build(
+        TrainConfig(), classes=10, mean=info.inputs["images"].mean[0], std=info.inputs["images"].std[0]
+    ).eval()
     model.load_state_dict(load_file(tmp_path / "out" / "model.safetensors"))
     with torch.no_grad():
-        np.testing.assert_allclose(model(torch.from_numpy(validation.images)).numpy(), logits, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            model(torch.tensor(validation.inputs["images"])).numpy(), logits, rtol=1e-3, atol=1e-3
+        )
 
     shown = [(float(accuracy), float(loss)) for accuracy, loss in LINE.findall(capsys.readouterr().out)]
     assert shown == [(round(e["accuracy"], 4), round(e["loss"], 4)) for e in metrics["epochs"]]
@@ -115,8 +119,10 @@ def test_the_weights_of_the_best_epoch_are_kept(tiny_dataset: Path, tmp_path: Pa
     assert (metrics["epoch"], metrics["accuracy"], metrics["loss"]) == (best["epoch"], best["accuracy"], best["loss"])
     assert metrics["epoch"] < 3
     validation = artifact.load(tiny_dataset, "validation")
-    (logits,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(["logits"], {"images": validation.images})
-    assert np.mean(logits.argmax(1) == validation.labels) == pytest.approx(metrics["accuracy"], abs=0.011)
+    (logits,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(
+        ["logits"], {"images": validation.inputs["images"]}
+    )
+    assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(metrics["accuracy"], abs=0.011)
 
 
 def test_progress_is_printed_every_log_interval_as_train_loss(

@@ -49,7 +49,7 @@ def prepare(
         echo(json.dumps({"uri": target, **info.to_json()}, indent=1))
         return
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
-    echo(f"{target}\n{info.name}: {counts}; mean {info.mean:.4f}, std {info.std:.4f}; digest {info.digest[:12]}")
+    echo(f"{target}\n{info.name}: {counts}; digest {info.digest[:12]}")
 
 
 @data.command()

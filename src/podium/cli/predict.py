@@ -52,7 +52,7 @@ def predict(
     from podium.steps import predict as step
 
     if dataset:
-        from podium.data.known import known_dataset
+        from podium.data.sources.known import known_dataset
 
         known_dataset(dataset)
     model: bytes | Path

@@ -1,29 +1,46 @@
-"""The dataset artifact: ``dataset.json`` and six ``.npy`` files, each with its sha256.
+"""The dataset artifact: ``dataset.json`` and a ``.npy`` file for each input and target, each with its sha256.
 
-Trainers import this module, so it costs numpy and nothing else. Reading verifies every byte; writing makes the
-whole directory appear at once or not at all.
+Trainers import this module, so it costs numpy and nothing else. Reading verifies every byte and maps the arrays from
+disk; writing streams, and makes the whole directory appear at once or not at all. Neither needs memory for the data.
 """
 
-import io
+import hashlib
 import json
-import os
+import re
 import shutil
 import tempfile
 import uuid
-from hashlib import sha256
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from podium.data.schema import FORMAT, PARTS, DatasetInfo, FileInfo, Images, Part, PartInfo
-from podium.documents import load_json
+from podium.data.blocks import Selection, mean_and_std, require_finite
+from podium.data.cache import fetch_file, matches
+from podium.data.schema import (
+    FORMAT,
+    PARTS,
+    Array,
+    DatasetInfo,
+    FileInfo,
+    InputDescription,
+    InputInfo,
+    Part,
+    PartInfo,
+    TargetInfo,
+    check_kind,
+    check_shape,
+    digest_of,
+)
+from podium.documents import MAX_JSON, load_json
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError, require
+from podium.settings import Settings
 
-__all__ = ["PARTS", "DatasetInfo", "Part", "describe", "load", "pixel_statistics", "write"]
+__all__ = ["PARTS", "DatasetInfo", "InputDescription", "Part", "Selection", "describe", "load", "write"]
 
 PREPARE_HINT = "make it again: podium data prepare --output DIRECTORY"
+INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
 
 def describe(uri: str | Path) -> DatasetInfo:
@@ -56,14 +73,17 @@ def describe(uri: str | Path) -> DatasetInfo:
 
 
 def load(uri: str | Path, part: str) -> Part:
-    """Read one part into memory, every byte verified.
+    """Map one part into memory, every byte verified.
+
+    Nothing is copied: the arrays are read-only and take memory only where they are read, which the system takes back
+    when it needs it. Copy what must stay. A remote dataset is fetched once into the cache of this machine.
 
     Args:
         uri: A directory, ``file://``, ``s3://`` or ``minio://``.
         part: ``train``, ``validation`` or ``test``.
 
     Returns:
-        Writable arrays: images uint8 [n, 28, 28], labels uint8 [n].
+        The arrays that ``dataset.json`` describes: inputs [n, *shape] and target [n, *shape].
 
     Raises:
         NotFound: There is no dataset, or a file of it is missing.
@@ -71,58 +91,66 @@ def load(uri: str | Path, part: str) -> Part:
         Damaged: A file does not match its checksum.
     """
     require(part in PARTS, f"part is one of {', '.join(PARTS)}", part=part)
-    info = describe(uri).parts[part]
-    images = _load_array(uri, info.images, (info.count, 28, 28))
-    return Part(images=images, labels=_load_array(uri, info.labels, (info.count,)))
+    whole = describe(uri)
+    info = whole.parts[part]
+    inputs = {
+        name: _map(uri, info.inputs[name], described.dtype, (info.count, *described.shape))
+        for name, described in whole.inputs.items()
+    }
+    return Part(inputs=inputs, target=_map(uri, info.target, whole.target.dtype, (info.count, *whole.target.shape)))
 
 
 def write(
     target: str | Path,
-    parts: dict[str, Part],
+    parts: Mapping[str, Part | Selection],
     *,
     name: str,
-    classes: tuple[str, ...],
+    kind: str,
+    classes: tuple[str, ...] = (),
+    inputs: Mapping[str, InputDescription],
+    target_name: str,
+    preprocessing: dict[str, Any],
     source: str,
+    split: str,
     seed: int = 1,
     limit: int | None = None,
 ) -> DatasetInfo:
-    """Write an artifact; it appears complete or not at all.
+    """Write an artifact, a few megabytes at a time; it appears complete or not at all.
 
     Args:
         target: A directory that is absent, empty, or holds an older dataset (which is replaced); or an ``s3://`` or
             ``minio://`` prefix (where nothing is replaced).
-        parts: ``train``, ``validation`` and ``test``.
+        parts: ``train``, ``validation`` and ``test``, all with the same inputs; the arrays may be larger than memory.
         name: Name of the dataset.
-        classes: Name of each label.
+        kind: ``classification`` or ``regression``.
+        classes: Name of each class.
+        inputs: What each input means, in the order that ``dataset.json`` lists them.
+        target_name: Name of the target, for people.
+        preprocessing: How raw data becomes inputs; empty if unknown.
         source: Where the data came from.
-        seed: Seed of the validation split.
+        split: How it was divided.
+        seed: Seed of the split.
         limit: What train and validation were limited to.
 
     Raises:
-        InvalidInput: A part is missing, empty or has a label without a class, or target holds something else.
+        InvalidInput: A part is missing, empty, unlike the others, has a class without a name or a value that is not
+            finite, or target holds something else.
         Conflict: The prefix holds another dataset.
         PodiumError: The disk is full or the directory cannot be written; nothing is left behind.
     """
-    _check(parts, classes)
+    chosen = {name: part if isinstance(part, Selection) else Selection(part=part) for name, part in parts.items()}
+    _check(chosen, kind, tuple(classes), inputs)
+    facts = {
+        "name": name, "kind": kind, "classes": tuple(classes), "preprocessing": preprocessing, "source": source,
+        "split": split, "seed": seed, "limit": limit,
+    }  # fmt: skip
     directory = local_path(target)
-    if directory is None:
-        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            copy = Path(scratch, "dataset")
-            info = write(copy, parts, name=name, classes=classes, source=source, seed=seed, limit=limit)
-            _upload(copy, info, str(target))
-            return info
-    return _write_directory(directory.absolute(), parts, name=name, classes=tuple(classes), source=source, seed=seed,
-                            limit=limit)  # fmt: skip
-
-
-def pixel_statistics(images: Images) -> tuple[float, float]:
-    """Return mean and standard deviation of pixels scaled to 0..1, exact whatever the number of images."""
-    counts = np.zeros(256, np.int64)
-    for start in range(0, len(images), 4096):  # in blocks: bincount needs 8 bytes per pixel
-        counts += np.bincount(images[start : start + 4096].reshape(-1), minlength=256)
-    levels = np.arange(256) / 255
-    mean = float(counts @ levels / counts.sum())
-    return mean, float(np.sqrt(counts @ (levels - mean) ** 2 / counts.sum()))
+    if directory is not None:
+        return _write_directory(directory.absolute(), chosen, inputs, target_name, facts)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        info = _write_directory(Path(scratch, "dataset"), chosen, inputs, target_name, facts)
+        upload(Path(scratch, "dataset"), info, str(target))
+        return info
 
 
 def local_path(uri: str | Path) -> Path | None:
@@ -134,48 +162,85 @@ def local_path(uri: str | Path) -> Path | None:
     return None if "://" in str(uri) or is_slip(str(uri)) else Path(uri)
 
 
-def _read(uri: str | Path, file: str) -> bytearray:
+def upload(directory: Path, info: DatasetInfo, uri: str) -> None:
+    """Copy a dataset from a directory to a prefix; it appears complete or not at all.
+
+    Raises:
+        Conflict: The prefix holds another dataset.
+    """
+    from podium.storage import connect
+
+    storage = connect(uri)
+    if storage.head("dataset.json"):
+        if describe(uri).digest == info.digest:
+            return
+        raise Conflict(f"{uri} holds another dataset already", "name another prefix: running trials may read that one")
+    for part in info.parts.values():
+        for file in part.files:
+            storage.put(file.file, directory / file.file)
+    storage.put("dataset.json", directory / "dataset.json")  # last: a dataset without it does not exist
+
+
+def _read(uri: str | Path, file: str) -> bytes:
     directory = local_path(uri)
     try:
         if directory is None:
             from podium.storage import connect
 
-            return bytearray(connect(str(uri)).get(file))
-        with open(directory / file, "rb", buffering=0) as stream:
-            buffer = bytearray(os.fstat(stream.fileno()).st_size)
-            filled = stream.readinto(buffer)
-            return buffer if filled == len(buffer) else buffer[:filled]
+            return connect(str(uri)).get(file)
+        with (directory / file).open("rb") as stream:
+            return stream.read(MAX_JSON + 1)
     except (FileNotFoundError, NotADirectoryError, NotFound) as error:
         raise NotFound(f"there is no {file} in {uri}", PREPARE_HINT) from error
     except OSError as error:
         raise PodiumError(f"{uri}/{file} cannot be read: {error.strerror or error}") from error
 
 
-def _load_array(uri: str | Path, info: FileInfo, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    data = _read(uri, info.file)
-    if len(data) != info.bytes or sha256(data).hexdigest() != info.sha256:
-        raise Damaged(f"{uri}/{info.file} does not match its checksum ({len(data)} of {info.bytes} bytes)",
-                      "copy it again, or " + PREPARE_HINT)  # fmt: skip
-    header = io.BytesIO(bytes(data[:256]))
+def _map(uri: str | Path, file: FileInfo, dtype: str, shape: tuple[int, ...]) -> Array:
+    path = _verified(uri, file)
     try:
-        np.lib.format.read_magic(header)
-        found, fortran, dtype = np.lib.format.read_array_header_1_0(header)
-    except ValueError as error:
-        raise Damaged(f"{uri}/{info.file} is not a .npy file: {error}", PREPARE_HINT) from error
-    if (found, fortran, dtype) != (shape, False, np.dtype(np.uint8)):
-        raise Damaged(f"{uri}/{info.file} holds {dtype} {found}, but dataset.json says uint8 {shape}", PREPARE_HINT)
-    return np.frombuffer(data, np.uint8, offset=header.tell()).reshape(shape)
+        array = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, OSError) as error:
+        raise Damaged(f"{uri}/{file.file} cannot be mapped: {error}", PREPARE_HINT) from error
+    if (array.shape, array.dtype, array.flags.c_contiguous) != (shape, np.dtype(dtype), True):
+        raise Damaged(f"{uri}/{file.file} holds {array.dtype} {array.shape}, but dataset.json says {dtype} {shape}",
+                      PREPARE_HINT)  # fmt: skip
+    return np.asarray(array)
 
 
-def _write_directory(target: Path, parts: dict[str, Part], **facts: Any) -> DatasetInfo:
+def _verified(uri: str | Path, file: FileInfo) -> Path:
+    """Return where a file lies on this machine, verified."""
+    directory = local_path(uri)
+    if directory is None:
+        return fetch_file(str(uri), file, Settings.from_environment().cache)
+    path = directory / file.file
+    try:
+        if not matches(path, file):
+            raise Damaged(f"{uri}/{file.file} does not match its checksum ({path.stat().st_size} of {file.bytes} "
+                          "bytes)", "copy it again, or " + PREPARE_HINT)  # fmt: skip
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"there is no {file.file} in {uri}", PREPARE_HINT) from error
+    except OSError as error:
+        raise PodiumError(f"{uri}/{file.file} cannot be read: {error.strerror or error}") from error
+    return path
+
+
+def _write_directory(
+    target: Path,
+    parts: Mapping[str, Selection],
+    descriptions: Mapping[str, InputDescription],
+    target_name: str,
+    facts: dict[str, Any],
+) -> DatasetInfo:
     _check_target(target)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
         draft.mkdir(parents=True)
         infos = {part: _write_part(draft, part, parts[part], len(facts["classes"])) for part in PARTS}
-        mean, std = pixel_statistics(parts["train"].images)
-        info = DatasetInfo(digest=_digest(infos), mean=mean, std=std, parts=infos, **facts)
-        (draft / "dataset.json").write_text(json.dumps(info.to_json(), indent=1) + "\n")
+        inputs = {name: _input_info(name, description, parts["train"]) for name, description in descriptions.items()}
+        info = DatasetInfo(digest=_digest(infos), inputs=inputs, parts=infos, **facts,
+                           target=_target_info(target_name, parts["train"], facts["kind"]))  # fmt: skip
+        (draft / "dataset.json").write_text(json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n")
         _replace(draft, target)
     except OSError as error:
         hint = "free some space, or choose another directory"
@@ -185,46 +250,90 @@ def _write_directory(target: Path, parts: dict[str, Part], **facts: Any) -> Data
     return info
 
 
-def _upload(directory: Path, info: DatasetInfo, uri: str) -> None:
-    from podium.storage import connect
-
-    storage = connect(uri)
-    if storage.head("dataset.json"):
-        if describe(uri).digest == info.digest:
-            return
-        raise Conflict(f"{uri} holds another dataset already", "name another prefix: running trials may read that one")
-    for part in info.parts.values():
-        for file in (part.images, part.labels):
-            storage.put(file.file, directory / file.file)
-    storage.put("dataset.json", directory / "dataset.json")  # last: a dataset without it does not exist
+def _input_info(name: str, description: InputDescription, train: Selection) -> InputInfo:
+    array = train.array(name)
+    mean, std = mean_and_std(train.blocks(name), description.meaning)
+    return InputInfo(meaning=description.meaning, dtype=array.dtype.name, shape=array.shape[1:], mean=mean, std=std,
+                     columns=description.columns)  # fmt: skip
 
 
-def _write_part(directory: Path, name: str, part: Part, classes: int) -> PartInfo:
-    counts = tuple(int(count) for count in np.bincount(part.labels, minlength=classes))
-    images = _write_array(directory / f"{name}-images.npy", part.images)
-    labels = _write_array(directory / f"{name}-labels.npy", part.labels)
-    return PartInfo(count=len(part.labels), class_counts=counts, images=images, labels=labels)
+def _target_info(name: str, train: Selection, kind: str) -> TargetInfo:
+    array = train.array("target")
+    mean = std = None
+    if kind == "regression":
+        rows = (block.reshape(len(block), -1) for block in train.blocks("target"))
+        mean, std = mean_and_std(rows, "table")
+    return TargetInfo(name=name, dtype=array.dtype.name, shape=array.shape[1:], mean=mean, std=std)
 
 
-def _write_array(path: Path, array: NDArray[np.uint8]) -> FileInfo:
-    with path.open("wb") as stream:
-        np.lib.format.write_array(stream, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-    data = path.read_bytes()
-    return FileInfo(file=path.name, sha256=sha256(data).hexdigest(), bytes=len(data))
+def _write_part(directory: Path, name: str, part: Selection, classes: int) -> PartInfo:
+    counts = _count(name, part, classes) if classes else ()
+    inputs = {of: _write_array(directory / f"{name}-{of}.npy", part, of) for of in part.part.inputs}
+    target = _write_array(directory / f"{name}-target.npy", part, "target")
+    return PartInfo(count=len(part), class_counts=counts, inputs=inputs, target=target)
 
 
-def _digest(parts: dict[str, PartInfo]) -> str:
-    sums = [file.sha256 for name in PARTS for file in (parts[name].images, parts[name].labels)]
-    return sha256("".join(sums).encode()).hexdigest()
+def _count(name: str, part: Selection, classes: int) -> tuple[int, ...]:
+    counts = np.zeros(classes, np.int64)
+    for block in part.blocks("target"):
+        for label in (int(block.min()), int(block.max())):
+            require(0 <= label < classes, "every target has a class", part=name, target=label, classes=classes)
+        counts += np.bincount(block, minlength=classes)
+    return tuple(counts.tolist())
 
 
-def _check(parts: dict[str, Part], classes: tuple[str, ...]) -> None:
+def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
+    """Write an array as ``numpy.save`` would, in blocks."""
+    array, digest, start = part.array(name), hashlib.sha256(), 0
+    header = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype.newbyteorder("=")),
+        "fortran_order": False,
+        "shape": (len(part), *array.shape[1:]),
+    }
+    with path.open("w+b") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.seek(0)
+        digest.update(stream.read())
+        for block in part.blocks(name):
+            require_finite(block, start, path.stem)
+            stream.write(block.data)
+            digest.update(block.data)
+            start += len(block)
+        size = stream.tell()
+    return FileInfo(file=path.name, sha256=digest.hexdigest(), bytes=size)
+
+
+def _digest(parts: Mapping[str, PartInfo]) -> str:
+    return digest_of(*(parts[name] for name in PARTS))
+
+
+def _check(
+    parts: Mapping[str, Selection], kind: str, classes: tuple[str, ...], inputs: Mapping[str, InputDescription]
+) -> None:
+    """Check everything that shows without reading the data."""
+    check_kind(kind, classes)
     require(set(parts) == set(PARTS), f"parts are {', '.join(PARTS)}", parts=sorted(parts))
-    require(2 <= len(classes) <= 256, "2 <= number of classes <= 256", classes=len(classes))
     for name, part in parts.items():
-        require(len(part.labels) > 0, "every part has an image", part=name, images=0)
-        highest = int(part.labels.max())
-        require(highest < len(classes), "every label has a class", part=name, label=highest, classes=len(classes))
+        require(len(part) > 0, "every part has an item", part=name, items=0)
+        require(set(part.part.inputs) == set(inputs), "every part has the inputs described", part=name,
+                inputs=sorted(part.part.inputs), described=sorted(inputs))  # fmt: skip
+        for of in (*inputs, "target"):
+            array, first = part.array(of), parts["train"].array(of)
+            same = (array.dtype, array.shape[1:]) == (first.dtype, first.shape[1:])
+            require(same, "all parts have arrays of one type and shape", part=name, array=of, dtype=array.dtype.name,
+                    shape=list(array.shape[1:]))  # fmt: skip
+    for of, description in inputs.items():
+        require(of != "target" and bool(INPUT_NAME.fullmatch(of)), "an input has a name of letters, digits and _",
+                "`target` is the name of the target", input=of)  # fmt: skip
+        check_shape(description.meaning, parts["train"].array(of).shape[1:], len(description.columns))
+    array = parts["train"].array("target")
+    if kind == "classification":
+        fits = array.ndim == 1 and array.dtype.kind in "iu"
+        require(fits, "the target of a classification is integers [n]", dtype=array.dtype.name, shape=array.shape)
+    else:
+        fits = array.ndim <= 2 and array.dtype.name in ("float32", "float64")
+        require(fits, "the target of a regression is float32 or float64, [n] or [n, k]", dtype=array.dtype.name,
+                shape=array.shape)  # fmt: skip
 
 
 def _check_target(target: Path) -> None:

@@ -1,5 +1,6 @@
 """Look at a dataset: statistics recomputed from the pixels, a picture grid, a view in the terminal."""
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from podium.data import artifact
 from podium.data.artifact import PARTS, DatasetInfo, Part
+from podium.data.blocks import blocks, mean_and_std
 from podium.errors import PodiumError, require
 
 if TYPE_CHECKING:
@@ -32,25 +34,25 @@ def statistics(uri: str | Path) -> dict[str, Any]:
         NotFound, InvalidInput, Damaged: As artifact.load.
     """
     info = artifact.describe(uri)
-    parts = {name: artifact.load(uri, name) for name in PARTS}
-    both = [parts["train"], parts["validation"]]
-    parts["train+validation"] = Part(
-        images=np.concatenate([part.images for part in both]), labels=np.concatenate([part.labels for part in both])
-    )
+    loaded = {name: artifact.load(uri, name) for name in PARTS}
+    parts = {name: [part] for name, part in loaded.items()}
+    parts["train+validation"] = [loaded["train"], loaded["validation"]]
     facts = {key: value for key, value in info.to_json().items() if key != "parts"}
     return {**facts, "parts": {name: _measure(part, len(info.classes)) for name, part in parts.items()}}
 
 
-def _measure(part: Part, classes: int) -> dict[str, Any]:
-    mean, std = artifact.pixel_statistics(part.images)
+def _measure(parts: list[Part], classes: int) -> dict[str, Any]:
+    images = [part.inputs["images"] for part in parts]
+    target = np.concatenate([part.target for part in parts])
+    (mean,), (std,) = mean_and_std(chain.from_iterable(map(blocks, images)), "image")
     return {
-        "count": len(part.labels),
-        "bytes": part.images.nbytes + part.labels.nbytes,
-        "min": int(part.images.min()),
-        "max": int(part.images.max()),
+        "count": len(target),
+        "bytes": sum(array.nbytes for array in images) + target.nbytes,
+        "min": min(int(array.min()) for array in images),
+        "max": max(int(array.max()) for array in images),
         "mean": mean,
         "std": std,
-        "class_counts": np.bincount(part.labels, minlength=classes).tolist(),
+        "class_counts": np.bincount(target, minlength=classes).tolist(),
     }
 
 
@@ -67,7 +69,7 @@ def picture_grid(part: Part, info: DatasetInfo, *, columns: int = 12) -> "Image"
     for row, name in enumerate(info.classes):
         top = GAP + row * cell
         draw.text((GAP, top + 14 * SCALE), name, fill=0, font=font, anchor="lm")
-        for column, image in enumerate(part.images[part.labels == row][:columns]):
+        for column, image in enumerate(part.inputs["images"][np.flatnonzero(part.target == row)[:columns]]):
             large = Image.fromarray(255 - image).resize((28 * SCALE, 28 * SCALE), Image.Resampling.NEAREST)
             sheet.paste(large, (left + column * cell, top))
     return sheet
@@ -90,8 +92,8 @@ def save_picture_grid(uri: str | Path, part: str, target: Path) -> None:
 
 def terminal_view(part: Part, classes: int, *, across: int = 5) -> str:
     """Draw one image of each class in braille characters, 14 columns and 7 lines each."""
-    firsts = [np.flatnonzero(part.labels == label)[:1] for label in range(classes)]
-    blocks = [braille(part.images[first[0]] > 100) for first in firsts if len(first)]
+    firsts = [np.flatnonzero(part.target == label)[:1] for label in range(classes)]
+    blocks = [braille(part.inputs["images"][first[0]] > 100) for first in firsts if len(first)]
     rows = [blocks[at : at + across] for at in range(0, len(blocks), across)]
     return "\n".join("  ".join(lines) for row in rows for lines in zip(*row, strict=True))
 

@@ -1,7 +1,9 @@
 """The dataset artifact: the arrays of a part, and their description in ``dataset.json``."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from typing import Any, cast
 
 import numpy as np
@@ -10,29 +12,35 @@ from numpy.typing import NDArray
 from podium.documents import parse
 from podium.errors import require
 
-FORMAT = "podium.dataset/1"
+FORMAT = "podium.dataset/2"
 PARTS = ("train", "validation", "test")
+KINDS = ("classification", "regression")
+MEANINGS = ("image", "table", "tokens", "array")
+MOST_CLASSES = 10_000
 
-Images = NDArray[np.uint8]
-Labels = NDArray[np.uint8]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of a dataset in memory."""
+    """One part of a dataset. What `podium.data.artifact.load` returns is mapped from disk, and read-only."""
 
-    images: Images
-    """uint8 [n, 28, 28], 0 is background."""
+    inputs: Mapping[str, Array]
+    """Of each input, [n, …]."""
 
-    labels: Labels
-    """uint8 [n], indices into the classes."""
+    target: Array
+    """Classification: indices into the classes [n]; regression: floats [n] or [n, k]."""
 
     def __post_init__(self) -> None:
-        images, labels = self.images, self.labels
-        require(images.dtype == np.uint8, "images are uint8", dtype=str(images.dtype))
-        require(labels.dtype == np.uint8, "labels are uint8", dtype=str(labels.dtype))
-        require(images.ndim == 3 and images.shape[1:] == (28, 28), "images are [n, 28, 28]", shape=images.shape)
-        require(labels.shape == images.shape[:1], "one label an image", images=images.shape, labels=labels.shape)
+        require(len(self.inputs) > 0, "a part has an input", inputs=0)
+        for name, array in {**self.inputs, "target": self.target}.items():
+            require(array.ndim >= 1, "arrays are [n, …]", name=name, shape=array.shape)
+            require(array.dtype.kind in "biuf", "arrays hold numbers", name=name, dtype=str(array.dtype))
+            if len(array) != len(self.target):
+                require(False, "one target an item", name=name, items=len(array), targets=len(self.target))
+
+    def __len__(self) -> int:
+        return len(self.target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,90 @@ class FileInfo:
     def __post_init__(self) -> None:
         beside = bool(re.fullmatch(r"\w[\w.-]*", self.file))
         require(beside, "a file of a dataset lies beside dataset.json", file=self.file)
+        require(bool(re.fullmatch("[0-9a-f]{64}", self.sha256)), "a sha256 is 64 hexadecimal digits",
+                sha256=self.sha256)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table input."""
+
+    name: str
+
+    kind: str
+    """``number``, or ``category``, whose values are indices into the categories."""
+
+    categories: tuple[str, ...] = ()
+
+    missing: int = 0
+    """How many values the source did not have."""
+
+    def __post_init__(self) -> None:
+        require(self.kind in ("number", "category"), "a column is a number or a category", column=self.name,
+                kind=self.kind)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputDescription:
+    """What an array does not say of an input itself."""
+
+    meaning: str = "array"
+    """``image``, ``table``, ``tokens`` or ``array``."""
+
+    columns: tuple[Column, ...] = ()
+    """Of a table, in the order of the array's columns."""
+
+    def __post_init__(self) -> None:
+        require(self.meaning in MEANINGS, f"an input is one of {', '.join(MEANINGS)}", meaning=self.meaning)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputInfo:
+    """Description of an input."""
+
+    meaning: str
+    """``image``, ``table``, ``tokens`` or ``array``."""
+
+    dtype: str
+
+    shape: tuple[int, ...]
+    """Of one item: [height, width] of a gray picture, [height, width, 3] of a color one, [columns] of a table."""
+
+    columns: tuple[Column, ...] = ()
+    """Of a table, in the order of the array's columns."""
+
+    mean: tuple[float, ...]
+    """Of the training part: one for each channel of an image (uint8 pixels scaled to 0..1) and each column of a table,
+    else one of all values."""
+
+    std: tuple[float, ...]
+    """As mean."""
+
+    def __post_init__(self) -> None:
+        InputDescription(meaning=self.meaning, columns=self.columns)
+        check_shape(self.meaning, self.shape, len(self.columns))
+        expected = len_statistics(self.meaning, self.shape)
+        require(len(self.mean) == len(self.std) == expected, "one mean and std for each channel or column",
+                mean=len(self.mean), std=len(self.std), expected=expected)  # fmt: skip
+        _check_dtype(self.dtype, "biuf", "an input holds numbers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetInfo:
+    """Description of the target."""
+
+    name: str
+
+    dtype: str
+
+    shape: tuple[int, ...] = ()
+    """Of one item: () of a class index or a single number, [k] of k numbers."""
+
+    mean: tuple[float, ...] | None = None
+    """Regression: of each number in the training part."""
+
+    std: tuple[float, ...] | None = None
+    """As mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +150,19 @@ class PartInfo:
     """Description of a part."""
 
     count: int
-    """Number of images."""
+    """Number of items."""
 
-    class_counts: tuple[int, ...]
-    """Images of each class, in the order of the classes."""
+    class_counts: tuple[int, ...] = ()
+    """Items of each class, in the order of the classes; empty for regression."""
 
-    images: FileInfo
-    """uint8 [count, 28, 28]."""
+    inputs: dict[str, FileInfo]
 
-    labels: FileInfo
-    """uint8 [count]."""
+    target: FileInfo
+
+    @property
+    def files(self) -> tuple[FileInfo, ...]:
+        """Of every input in order of name, then of the target."""
+        return (*(self.inputs[name] for name in sorted(self.inputs)), self.target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,38 +170,56 @@ class DatasetInfo:
     """Mirrors ``dataset.json``."""
 
     name: str
-    """``mnist``, ``fashion-mnist``, or a name of your own."""
+
+    kind: str
+    """``classification`` or ``regression``."""
 
     digest: str
-    """sha256 over the sha256 of the six files: equal digests are equal data."""
+    """sha256 over the sha256 of all files: equal digests are equal data."""
 
-    classes: tuple[str, ...]
-    """Name of each label."""
+    classes: tuple[str, ...] = ()
+    """Name of each class; empty for regression."""
 
-    mean: float
-    """Of the training part's pixels, scaled to 0..1."""
+    inputs: dict[str, InputInfo]
 
-    std: float
-    """Of the training part's pixels, scaled to 0..1."""
+    target: TargetInfo
+
+    preprocessing: dict[str, Any]
+    """How raw pictures, rows or sentences become inputs, see podium.data.preprocessing; empty if unknown."""
 
     source: str
     """Where the bytes came from, for people."""
 
+    split: str
+    """How the items were divided, for people: ``stratified``, ``random``, ``group by patient`` …"""
+
     seed: int
-    """Of the validation split."""
+    """Of the split."""
 
     limit: int | None
-    """Limit on the images of train and validation together; None for all."""
+    """Limit on the items of train and validation together; None for all."""
 
     parts: dict[str, PartInfo]
     """``train``, ``validation`` and ``test``."""
 
     def __post_init__(self) -> None:
+        check_kind(self.kind, self.classes)
         require(set(self.parts) == set(PARTS), f"parts are {', '.join(PARTS)}", parts=sorted(self.parts))
+        require(len(self.inputs) > 0, "a dataset has an input", inputs=0)
+        integers = self.kind == "classification"
+        _check_dtype(self.target.dtype, "iu" if integers else "f", f"the target of a {self.kind} holds "
+                     f"{'integers' if integers else 'floats'}")  # fmt: skip
         for name, part in self.parts.items():
             counts = len(part.class_counts)
             require(counts == len(self.classes), "one count for each class", part=name, counts=counts,
                     classes=len(self.classes))  # fmt: skip
+            require(set(part.inputs) == set(self.inputs), "every part has a file for each input", part=name,
+                    files=sorted(part.inputs), inputs=sorted(self.inputs))  # fmt: skip
+
+    @property
+    def test_digest(self) -> str:
+        """Checksum of the test part: versions with equal ones were measured on the same items."""
+        return digest_of(self.parts["test"])
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``dataset.json`` holds."""
@@ -124,3 +237,53 @@ class DatasetInfo:
             InvalidInput: A field is missing or of another type, or contradicts another.
         """
         return cast(DatasetInfo, parse(cls, value, name))
+
+
+def digest_of(*parts: PartInfo) -> str:
+    """Return the sha256 over the sha256 of the parts' files."""
+    return sha256("".join(file.sha256 for part in parts for file in part.files).encode()).hexdigest()
+
+
+def check_kind(kind: str, classes: tuple[str, ...]) -> None:
+    """Check that classes fit the kind of a dataset.
+
+    Raises:
+        InvalidInput: They do not.
+    """
+    require(kind in KINDS, f"a dataset is a {' or a '.join(KINDS)}", kind=kind)
+    if kind == "regression":
+        require(not classes, "a regression has no classes", classes=len(classes))
+    else:
+        require(2 <= len(classes) <= MOST_CLASSES, f"2 <= number of classes <= {MOST_CLASSES}", classes=len(classes))
+
+
+def check_shape(meaning: str, shape: tuple[int, ...], columns: int) -> None:
+    """Check that an item of an input has the shape its meaning asks for.
+
+    Raises:
+        InvalidInput: It has not.
+    """
+    given = list(shape)
+    require(all(side >= 1 for side in shape), "no side of an item is empty", shape=given)
+    if meaning == "image":
+        fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+        require(fits, "an image is [height, width] or [height, width, 3]", shape=given)
+    if meaning == "table":
+        require(shape == (columns,), "a table is [columns]", shape=given, columns=columns)
+    if meaning == "tokens":
+        require(len(shape) == 1, "tokens are [length]", shape=given)
+
+
+def len_statistics(meaning: str, shape: tuple[int, ...]) -> int:
+    """Return how many means an input has: one for each channel of an image and each column of a table, else one."""
+    if meaning == "table":
+        return shape[0]
+    return shape[2] if meaning == "image" and len(shape) == 3 else 1
+
+
+def _check_dtype(dtype: str, kinds: str, rule: str) -> None:
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    require(known is not None and known.kind in kinds and known.str == known.newbyteorder("=").str, rule, dtype=dtype)

@@ -107,6 +107,6 @@ def _run(model: Model, versions: Sequence[Version], data: str) -> Predictions:
 
     info, part = describe(data), load(data, "test")
     predicted = tuple(
-        OnnxModel(model.read(version, "model.onnx")).logits(part.images).argmax(1) for version in versions
+        OnnxModel(model.read(version, "model.onnx")).logits(part.inputs["images"]).argmax(1) for version in versions
     )
-    return Predictions(labels=part.labels, predicted=predicted, classes=tuple(info.classes), images=part.images)
+    return Predictions(labels=part.target, predicted=predicted, classes=info.classes, images=part.inputs["images"])

@@ -150,7 +150,7 @@ def _test(
         scores, files = _score(winner, model_files(winner.uri), Path(scratch), part, info)
     predictions.mkdir(parents=True, exist_ok=True)
     np.save(predictions / PREDICTIONS, scores.predictions)
-    np.save(predictions / LABELS, part.labels)
+    np.save(predictions / LABELS, part.target)
     return scores, files
 
 
@@ -162,7 +162,7 @@ def _score(
 
     directory = scratch / origin.name
     digests = fetch_model(origin.uri, files, directory)
-    return score(directory / MODEL, part.images, part.labels, classes=len(info.classes)), digests
+    return score(directory / MODEL, part.inputs["images"], part.target, classes=len(info.classes)), digests
 
 
 def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
@@ -187,11 +187,10 @@ def _why(ranked: list[Candidate]) -> str:
 
 
 def _dataset(info: "DatasetInfo") -> dict[str, Any]:
-    test = info.parts["test"]
     return {
         "name": info.name,
         "digest": info.digest,
-        "test_digest": test.images.sha256,
+        "test_digest": info.test_digest,
         "classes": list(info.classes),
         "counts": {name: part.count for name, part in info.parts.items()},
         "source": info.source,

@@ -59,8 +59,8 @@ def predict(
     """
     import numpy as np
 
-    from podium.data.known import DATASETS
     from podium.data.pictures import find_pictures, prepare_picture
+    from podium.data.sources.known import DATASETS
     from podium.scoring import OnnxModel, probabilities
 
     if dataset not in DATASETS:

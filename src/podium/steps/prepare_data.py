@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.data.known import LEAST_LIMIT, known_dataset
+from podium.data.sources.known import LEAST_LIMIT, known_dataset
 from podium.errors import NotFound, require
 from podium.settings import Settings
 from podium.steps.base import require_seed, step
@@ -71,28 +71,40 @@ def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | No
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
     from podium.data import artifact
-    from podium.data.sources import fetch
+    from podium.data.sources.mnist import fetch
 
     seed, limit, source = settings.seed, settings.limit or None, settings.source or None
     if prepared := _prepared(source):
         require(limit is None, "a dataset artifact is taken as it stands", "leave the limit out", limit=limit)
         assert source is not None
         whole = {part: artifact.load(source, part) for part in artifact.PARTS}
-        return artifact.write(target, whole, name=prepared.name, classes=prepared.classes, source=prepared.source,
-                              seed=prepared.seed, limit=prepared.limit)  # fmt: skip
+        descriptions = {
+            name: artifact.InputDescription(meaning=described.meaning, columns=described.columns)
+            for name, described in prepared.inputs.items()
+        }
+        return artifact.write(
+            target, whole, name=prepared.name, kind=prepared.kind, classes=prepared.classes, inputs=descriptions,
+            target_name=prepared.target.name, preprocessing=prepared.preprocessing, source=prepared.source,
+            split=prepared.split, seed=prepared.seed, limit=prepared.limit,
+        )  # fmt: skip
     known = known_dataset(settings.dataset)
     fetched = fetch(known, cache=cache or Settings.from_environment().cache, source=source)
     images, labels = fetched.array("train-images-idx3-ubyte"), fetched.array("train-labels-idx1-ubyte")
     test_images, test_labels = fetched.array("t10k-images-idx3-ubyte"), fetched.array("t10k-labels-idx1-ubyte")
     train, held_out = split(labels, settings)
-    parts = {
-        "train": artifact.Part(images=images[train], labels=labels[train]),
-        "validation": artifact.Part(images=images[held_out], labels=labels[held_out]),
-        "test": artifact.Part(images=test_images, labels=test_labels),
+    items = artifact.Part(inputs={"images": images}, target=labels)
+    parts: dict[str, artifact.Part | artifact.Selection] = {
+        "train": artifact.Selection(part=items, index=train),
+        "validation": artifact.Selection(part=items, index=held_out),
+        "test": artifact.Part(inputs={"images": test_images}, target=test_labels),
     }
+    recipe = "garment" if known.name == "fashion-mnist" else "digit"
     return artifact.write(
-        target, parts, name=known.name, classes=known.classes, source=fetched.source, seed=seed, limit=limit
-    )
+        target, parts, name=known.name, kind="classification", classes=known.classes,
+        inputs={"images": artifact.InputDescription(meaning="image")}, target_name="label",
+        preprocessing={"kind": "image", "input": "images", "recipe": recipe, "size": [28, 28], "channels": 1},
+        source=fetched.source, split="stratified", seed=seed, limit=limit,
+    )  # fmt: skip
 
 
 def _prepared(source: str | None) -> "DatasetInfo | None":

@@ -70,7 +70,7 @@ def promote(
     model = open_registry(storage_url(storage, beside))[model_name]
     info, part = describe(data), load(data, "test")
     evidence = {"run_id": current_run().id, "dataset": info.digest}
-    contest = model.challenge(version, parsed, Predictor(model, info, part.images), part.labels, evidence)
+    contest = model.challenge(version, parsed, Predictor(model, info, part.inputs["images"]), part.target, evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     Path(report).write_text(render(read_evaluation(Path(evaluation)), result))
@@ -97,7 +97,7 @@ class Predictor:
         from podium.scoring import OnnxModel
         from podium.steps.compare import stored_array
 
-        same = version.facts.test_digest == self.info.parts["test"].images.sha256
+        same = version.facts.test_digest == self.info.test_digest
         if same and PREDICTIONS in version.files:
             stored = stored_array(self.model, version, PREDICTIONS)
             if stored.shape == (len(self.images),):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podium.data.artifact import local_path
-from podium.data.known import Known
+from podium.data.sources.known import Known
 from podium.errors import Damaged, Failed, NotFound
 
 CACHE = "the cache"

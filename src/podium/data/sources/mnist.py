@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data import origins
-from podium.data.idx import decompress, read_idx
-from podium.data.known import FILES, Known
+from podium.data.sources import origins
+from podium.data.sources.idx import decompress, read_idx
+from podium.data.sources.known import FILES, Known
 from podium.errors import Damaged, Failed, PodiumError
 
 log = logging.getLogger(__name__)

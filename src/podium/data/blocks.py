@@ -1,0 +1,100 @@
+"""Arrays of any size, a few megabytes at a time: selected by index, checked, and measured."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.data.schema import Array, Part, len_statistics
+from podium.errors import InvalidInput
+
+BLOCK = 4 * 2**20
+"""Bytes of a block, if an item is not larger: some steps need several times as much."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Some items of a part, read block by block."""
+
+    part: Part
+
+    index: NDArray[np.int64] | None = None
+    """Positions of the items; None for all of them in order."""
+
+    def __len__(self) -> int:
+        return len(self.part) if self.index is None else len(self.index)
+
+    def array(self, name: str) -> Array:
+        """Return the whole array of an input, or of ``target``, of which a block is selected by `blocks`."""
+        return self.part.target if name == "target" else self.part.inputs[name]
+
+    def blocks(self, name: str) -> Iterator[Array]:
+        """Yield the items of an input, or of ``target``, in order."""
+        return blocks(self.array(name), self.index)
+
+
+def blocks(array: Array, index: NDArray[np.int64] | None = None) -> Iterator[Array]:
+    """Yield an array's items in blocks: contiguous, of native byte order.
+
+    Args:
+        array: [n, …], in memory or mapped from disk.
+        index: Which items in which order; None for all.
+    """
+    count = len(array) if index is None else len(index)
+    step = max(1, BLOCK // max(1, array[:1].nbytes))
+    for at in range(0, count, step):
+        items = array[at : at + step] if index is None else array[index[at : at + step]]
+        yield np.ascontiguousarray(items, array.dtype.newbyteorder("="))
+
+
+def require_finite(block: Array, start: int, name: str) -> None:
+    """Check that a block of floats has no NaN and no infinity.
+
+    Args:
+        block: [n, …].
+        start: Position of its first item.
+        name: What the error calls the array.
+
+    Raises:
+        InvalidInput: It has; the message names the item.
+    """
+    if block.dtype.kind == "f" and not (finite := np.isfinite(block)).all():
+        item, *inside = (int(at) for at in np.argwhere(~finite)[0])
+        column = f", column {inside[0]}" if len(inside) == 1 else ""
+        raise InvalidInput(f"{name} holds {block[item][tuple(inside)]} in item {start + item}{column}",
+                           "fill in or drop what is missing")  # fmt: skip
+
+
+def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Measure an input, exactly whatever the number of items.
+
+    Args:
+        items: Blocks [n, …] of the input.
+        meaning: Of the input: an image is measured by channel (uint8 pixels scaled to 0..1), a table by column,
+            anything else as a whole.
+
+    Returns:
+        Means and standard deviations; a constant has 0.
+    """
+    count, mean, square = 0, np.zeros(1), np.zeros(1)
+    levels: NDArray[np.int64] | None = None
+    for block in items:
+        rows = block.reshape(-1, len_statistics(meaning, block.shape[1:]))
+        if meaning == "image" and rows.dtype == np.uint8:
+            seen = np.stack([np.bincount(channel, minlength=256) for channel in rows.T])
+            levels = seen if levels is None else levels + seen
+            continue
+        values = rows.astype(np.float64)
+        middle = values.mean(0)
+        shift = middle - mean
+        total = count + len(values)  # as Chan, Golub and LeVeque combine two samples
+        square = square + np.square(values - middle).sum(0) + shift**2 * (count * len(values) / total)
+        mean = mean + shift * (len(values) / total)
+        count = total
+    if levels is not None:
+        scale = np.arange(256) / 255
+        mean = levels @ scale / levels.sum(1)
+        square = np.stack([row @ (scale - middle) ** 2 for row, middle in zip(levels, mean, strict=True)])
+        count = levels[0].sum()
+    return tuple(mean.tolist()), tuple(np.sqrt(square / count).tolist())
