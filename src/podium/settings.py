@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+STORAGE = "PODIUM_STORAGE"
+"""Variable with the URL of the storage that is used where none is given."""
+
+CLUSTER = "PODIUM_CLUSTER"
+"""Variable with the URL of the cluster that steps launch on where none is given."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

@@ -1,8 +1,12 @@
 """Uploads: a new version only when the content changed, on old and new servers."""
 
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 from kfp_server import KfpServer, KfpWorld
 
+from podium.cli import app
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.kfp import runs
 from podium.kfp.client import Server
@@ -180,3 +184,26 @@ def test_a_failed_task_is_named_though_it_is_written_late(
     world.script = late
     with pytest.raises(PodiumError, match="failed at no task"):
         runs.follow(server, run.run_id, lambda *_: None)
+
+
+OWN = """\
+from kfp import dsl
+from podium.components.prepare_data import prepare_data
+
+@dsl.pipeline(name="own")
+def own(source: str, limit: int = 0):
+    prepare_data(source=source, limit=limit)
+"""
+
+
+def test_a_pipelines_file_is_uploaded_once_and_submitted(kfp: KfpServer, world: KfpWorld, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    for words in (["upload", str(file)], ["submit", str(file), "source=s3://a/b"]):
+        assert CliRunner().invoke(app, [*words, "--host", kfp.host], catch_exceptions=False).exit_code == 0
+    (run,) = world.runs.values()
+    assert run["runtime_config"]["parameters"] == {"source": "s3://a/b"}
+    (pipeline,) = world.pipelines.values()
+    assert pipeline["display_name"] == "own"
+    with pytest.raises(InvalidInput, match="the pipeline needs source"):
+        CliRunner().invoke(app, ["submit", str(file), "--host", kfp.host], catch_exceptions=False)

@@ -20,15 +20,16 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) -> None:
     """Run a pipeline on this machine; no cluster, no Docker.
 
-    PIPELINE is tune_and_promote (the default) or train_and_promote. PARAMETERS are written name=value or
-    --name value. Everything of the run lies under podium-work/runs/, models under podium-work/store/
-    (PODIUM_HOME moves both).
+    PIPELINE is tune_and_promote (the default), train_and_promote, or a Python file with a KFP pipeline of your own:
+    FILE.py, or FILE.py:function if it has several. PARAMETERS are written name=value or --name value. Everything of
+    the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both).
 
     \b
     Examples:
       podium run
       podium run tune_and_promote max_trials=6 epochs=5
       podium run train_and_promote --dataset fashion-mnist --workers 0
+      podium run my_pipeline.py max_trials=8
       podium run --list
     """
     pipeline, words = _split(pipeline, parameters)
@@ -68,9 +69,10 @@ def compile_(
 ) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.
 
-    PARAMETERS (name=value) become the defaults of the compiled pipeline. Without --platform the YAML runs on old
-    and new servers. Settings, for every step: secret (name of a Secret with accesskey and secretkey), timeout
-    (seconds), retries, pull_policy, tolerations (a JSON list); they need a server that knows kfp-kubernetes.
+    PIPELINE is a name or FILE.py, as for podium run. PARAMETERS (name=value) become the defaults of the compiled
+    pipeline. Without --platform the YAML runs on old and new servers. Settings, for every step: secret (name of a
+    Secret with accesskey and secretkey), timeout (seconds), retries, pull_policy, tolerations (a JSON list); they need
+    a server that knows kfp-kubernetes.
 
     \b
     Examples:
@@ -104,15 +106,15 @@ def _split(first: str, rest: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def _show_parameters(pipeline: str, as_json: bool) -> None:
-    from podium.kfp.parameters import parameters_of
-    from podium.pipelines import load
+    from podium.kfp.definition import load
 
-    rows = parameters_of(load(pipeline).pipeline_func)
+    rows = load(pipeline).parameters
     if as_json:
         fields = [{"name": one.name, "type": one.type.__name__, "default": one.default, "description": one.description}
                   for one in rows]  # fmt: skip
         echo(json.dumps(fields, indent=1))
         return
-    width = max(len(one.name) + len(json.dumps(one.default)) for one in rows) + 1
-    for one in rows:
-        echo(f"{one.name}={json.dumps(one.default)}".ljust(width + 2) + one.description)
+    shown = [one.name if one.required else f"{one.name}={json.dumps(one.default)}" for one in rows]
+    width = max(map(len, shown), default=0) + 2
+    for one, text in zip(rows, shown, strict=True):
+        echo((text.ljust(width) + one.description).rstrip())

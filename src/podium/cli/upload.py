@@ -13,8 +13,9 @@ from podium.terminal import echo
 FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 
 
-@click.command()
+@click.command(context_settings=FREE)
 @click.argument("pipeline")
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", help="Name on the server; the pipeline's own if missing.")
 @click.option("--description", default="", help="Shown with a new version.")
 @click.option("--steps-image", help="Image of the steps.")
@@ -23,6 +24,7 @@ FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 @server_options
 def upload(
     pipeline: str,
+    parameters: tuple[str, ...],
     name: str | None,
     description: str,
     steps_image: str | None,
@@ -32,16 +34,18 @@ def upload(
 ) -> None:
     """Upload a pipeline to Kubeflow Pipelines; a new version only if the content changed.
 
-    PIPELINE is tune_and_promote, train_and_promote, or a compiled YAML file.
+    PIPELINE is tune_and_promote, train_and_promote, a Python file with a pipeline (FILE.py or FILE.py:function), or
+    a compiled YAML file. PARAMETERS (name=value) become the defaults of the uploaded pipeline.
 
     \b
     Examples:
       podium upload tune_and_promote --host http://127.0.0.1:8888
+      podium upload my_pipeline.py epochs=5
       podium compile -o pipeline.yaml && podium upload pipeline.yaml
     """
     from podium.kfp.versions import upload as upload_text
 
-    text = _text(pipeline, steps_image, trainer_image)
+    text = _text(pipeline, parameters, steps_image, trainer_image)
     there = open_server(**server)
     version = upload_text(there, text, name, description)
     link = there.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
@@ -53,7 +57,9 @@ def upload(
     echo(link)
 
 
-def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> str:
+def _text(
+    pipeline: str, parameters: tuple[str, ...] = (), steps_image: str | None = None, trainer_image: str | None = None
+) -> str:
     from podium.documents import read_text
     from podium.errors import InvalidInput, require
     from podium.kfp.versions import read_spec
@@ -62,9 +68,10 @@ def _text(pipeline: str, steps_image: str | None, trainer_image: str | None) -> 
     if file.suffix not in (".yaml", ".yml"):
         from podium.kfp.compiling import compile_pipeline
 
-        return compile_pipeline(pipeline, steps_image=steps_image, trainer_image=trainer_image)
-    hint = "give the images to `podium compile`"
-    require(not (steps_image or trainer_image), "a compiled file keeps its images", hint, file=pipeline)
+        return compile_pipeline(pipeline, parameters, steps_image=steps_image, trainer_image=trainer_image)
+    hint = "give them to `podium compile`"
+    given = bool(steps_image or trainer_image or parameters)
+    require(not given, "a compiled file keeps its images and parameters", hint, file=pipeline)
     try:
         text = read_text(file)
     except OSError as error:
@@ -98,19 +105,27 @@ def submit(
 ) -> None:
     """Run an uploaded pipeline on Kubeflow Pipelines.
 
-    PARAMETERS are written name=value and checked against the uploaded version.
+    PIPELINE is its name on the server, or a Python file with a pipeline, FILE.py or FILE.py:function, which is uploaded
+    first if its content changed. PARAMETERS are written name=value and checked against the uploaded version.
 
     \b
     Examples:
       podium submit train_and_promote epochs=3 workers=2 --wait
       podium submit tune-and-promote --version v3-1a2b3c4d max_trials=6
+      podium submit my_pipeline.py epochs=5
     """
+    from podium.errors import require
+    from podium.kfp.definition import is_file
     from podium.kfp.runs import follow
     from podium.kfp.runs import submit as start
     from podium.kfp.versions import choose
+    from podium.kfp.versions import upload as upload_text
 
+    from_file = is_file(pipeline)
+    require(not (from_file and version), "a file is its own version", "name the pipeline instead", version=version)
+    text = _text(pipeline) if from_file else ""
     there = open_server(**server)
-    chosen = choose(there, pipeline, version)
+    chosen = upload_text(there, text) if from_file else choose(there, pipeline, version)
     run = start(there, chosen, parameters, group=group, name=name, service_account=service_account)
     echo(f"{run.run_id}  {run.link}", err=as_json)
     state = follow(there, run.run_id, _tell, timeout) if wait else "SUBMITTED"

@@ -5,9 +5,12 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podium.errors import require
+
+if TYPE_CHECKING:
+    from podium.kfp.definition import Definition
 
 
 def compile_pipeline(
@@ -21,7 +24,7 @@ def compile_pipeline(
     """Compile a pipeline to KFP v2 YAML: one document, which old servers take too; platform settings add a second.
 
     Args:
-        name: Name of the pipeline.
+        name: Name of the pipeline, or ``FILE.py``, see podium.kfp.definition.load.
         words: Parameters as ``name=value``, the defaults of the compiled pipeline; the path of an Experiment's file is
             replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
@@ -34,18 +37,14 @@ def compile_pipeline(
     from kfp.compiler import Compiler
 
     from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
-    from podium.kfp.parameters import parameters_of, read_parameters, with_defaults
+    from podium.kfp.definition import load
     from podium.kfp.platforms import configured, read_settings
-    from podium.kfp.values import check_values, with_experiment_text
-    from podium.pipelines import load
 
-    pipeline = load(name)
-    known = parameters_of(pipeline.pipeline_func)
-    values = with_experiment_text(read_parameters(words, known))
-    check_values(with_defaults(values, known))
+    definition = load(name)
+    pipeline, values = definition.pipeline, _defaults(definition, words)
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
-    if trainer_image:
+    if trainer_image and any(parameter.name == "trainer_image" for parameter in definition.parameters):
         values.setdefault("trainer_image", trainer_image)
     settings = read_settings(platform)
     if settings:
@@ -55,6 +54,21 @@ def compile_pipeline(
         Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))
         images = {STEPS_IMAGE: steps_image or STEPS_IMAGE, TRAINER_IMAGE: trainer_image or TRAINER_IMAGE}
         return _finished(file.read_text(), values, images)
+
+
+def _defaults(definition: "Definition", words: Sequence[str]) -> dict[str, Any]:
+    """Return the defaults to compile: those given, Experiments as text, and text that kfp would not escape."""
+    from podium.kfp.definition import reaching
+    from podium.kfp.parameters import read_parameters, with_defaults
+    from podium.kfp.values import check_values, with_experiment_text
+
+    known, given = definition.parameters, read_parameters(words, definition.parameters)
+    values = with_defaults(given, known)
+    texts = with_experiment_text(values, names=reaching(definition.spec, "experiment"))
+    if definition.ours:
+        check_values(texts)
+    odd = {name for name, value in texts.items() if isinstance(value, str) and not value.isprintable()}
+    return {name: value for name, value in texts.items() if name in given or name in odd or value != values[name]}
 
 
 def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,6 +87,8 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -
     import yaml
 
     from podium.documents import load_yaml
+    from podium.kfp.definition import constants
+    from podium.kfp.values import experiment_text
 
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
     documents = load_yaml(text, "the compiled pipeline")
@@ -80,8 +96,12 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -
     for name, value in values.items():
         if isinstance(value, str):
             root["inputDefinitions"]["parameters"][name]["defaultValue"] = value
-    for executor in documents[0]["deploymentSpec"]["executors"].values():
-        executor["container"]["image"] = images.get(executor["container"]["image"], executor["container"]["image"])
-    for key, task in root["dag"]["tasks"].items():
-        task["taskInfo"]["name"] = key
+    for holder in constants(documents[0], "experiment"):
+        holder["constant"] = experiment_text(holder["constant"])
+    for executor in documents[0].get("deploymentSpec", {}).get("executors", {}).values():
+        if container := executor.get("container"):
+            container["image"] = images.get(container["image"], container["image"])
+    for group in (root, *documents[0]["components"].values()):
+        for key, task in group.get("dag", {}).get("tasks", {}).items():
+            task["taskInfo"]["name"] = key
     return head + str(yaml.dump_all(documents, sort_keys=True))

@@ -28,6 +28,9 @@ class Parameter:
     description: str
     """From the function's docstring."""
 
+    required: bool = False
+    """Whether it has no default."""
+
     def parse(self, text: str) -> Any:
         """Turn the user's text into a value of the parameter's type.
 
@@ -86,9 +89,46 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     ]
 
 
+TYPES: dict[str, type] = {
+    "NUMBER_INTEGER": int,
+    "NUMBER_DOUBLE": float,
+    "BOOLEAN": bool,
+    "STRING": str,
+    "STRUCT": dict,
+    "LIST": list,
+}
+
+
+def parameters_in(spec: Mapping[str, Any]) -> list[Parameter]:
+    """List the parameters of a compiled pipeline."""
+    definitions = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+    return [_parameter(name, definition) for name, definition in definitions.items()]
+
+
+def _parameter(name: str, definition: Mapping[str, Any]) -> Parameter:
+    kind, default = TYPES.get(definition["parameterType"], str), definition.get("defaultValue")
+    if kind is int and isinstance(default, float) and default.is_integer():
+        default = int(default)  # a compiled pipeline writes all numbers as doubles
+    required = default is None and not definition.get("isOptional")
+    return Parameter(name=name, type=kind, default=default, description=definition.get("description", ""),
+                     required=required)  # fmt: skip
+
+
+def require_all(values: Mapping[str, Any], known: Iterable[Parameter]) -> None:
+    """Refuse values that lack a parameter without a default.
+
+    Raises:
+        InvalidInput: Some are missing; the message names them.
+    """
+    missing = [parameter for parameter in known if parameter.required and parameter.name not in values]
+    if missing:
+        names = ", ".join(parameter.name for parameter in missing)
+        raise InvalidInput(f"the pipeline needs {names}", f"for example {missing[0].name}=VALUE")
+
+
 def with_defaults(values: Mapping[str, Any], known: Iterable[Parameter]) -> dict[str, Any]:
     """Return a value for every parameter: the given one, else its default."""
-    return {**{parameter.name: parameter.default for parameter in known}, **values}
+    return {**{parameter.name: parameter.default for parameter in known if not parameter.required}, **values}
 
 
 def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, Any]:

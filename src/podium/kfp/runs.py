@@ -7,9 +7,10 @@ from typing import Any
 
 from podium.errors import Failed, PodiumError
 from podium.kfp.client import Server
-from podium.kfp.parameters import read_parameters, with_defaults
+from podium.kfp.definition import reaching
+from podium.kfp.parameters import read_parameters, require_all, with_defaults
 from podium.kfp.values import check_values, with_experiment_text
-from podium.kfp.versions import Version
+from podium.kfp.versions import Version, pipeline_spec
 
 POLL = 2.0
 """Seconds between polls: the server has no watch."""
@@ -61,8 +62,9 @@ def submit(
     """
     known = version.parameters()
     values = read_parameters(words, known)
+    require_all(values, known)
+    values = with_experiment_text(values, names=reaching(pipeline_spec(version.spec), "experiment"))
     if version.ours:
-        values = with_experiment_text(values)
         check_values(with_defaults(values, known))
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(

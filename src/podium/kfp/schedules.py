@@ -14,9 +14,10 @@ from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput, NotFound, require, suggestion
 from podium.kfp.client import Server
 from podium.kfp.cron import check
-from podium.kfp.parameters import with_defaults
+from podium.kfp.definition import reaching
+from podium.kfp.parameters import require_all, with_defaults
 from podium.kfp.values import check_values, with_experiment_text
-from podium.kfp.versions import Version, choose, versions_of
+from podium.kfp.versions import Version, choose, pipeline_spec, versions_of
 
 LATEST = "latest"
 
@@ -164,11 +165,12 @@ def _checked(schedule: Schedule, version: Version) -> Schedule:
         require(name in known, rule, suggestion(name, known), parameter=name)
         fits = type(value) is known[name].type or (known[name].type is float and type(value) is int)
         require(fits, f"{schedule.name}: {name} is {known[name].type.__name__}", **{name: value})
-    if not version.ours:
-        return schedule
+    names = reaching(pipeline_spec(version.spec), "experiment")
     try:
-        parameters = with_experiment_text(schedule.parameters, schedule.folder)
-        check_values(with_defaults(parameters, known.values()))
+        require_all(schedule.parameters, known.values())
+        parameters = with_experiment_text(schedule.parameters, schedule.folder, names)
+        if version.ours:
+            check_values(with_defaults(parameters, known.values()))
     except InvalidInput as error:
         raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error
     return replace(schedule, parameters=parameters)

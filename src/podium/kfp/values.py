@@ -1,6 +1,6 @@
 """Rules for the values of the parameters of podium's own pipelines, checked before anything is launched."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -87,12 +87,24 @@ def check_values(values: Mapping[str, Any]) -> PipelineSettings:
     return settings
 
 
-def with_experiment_text(values: Mapping[str, Any], folder: Path = Path()) -> dict[str, Any]:
+def with_experiment_text(
+    values: Mapping[str, Any], folder: Path = Path(), names: Iterable[str] = ("experiment",)
+) -> dict[str, Any]:
     """Replace the path of an Experiment's file by its text: the step's pod does not have the file.
 
     Args:
         values: Parameters of a pipeline; names of bundled Experiments and text stay.
         folder: Folder that a relative path starts from.
+        names: The parameters that hold an Experiment.
+
+    Raises:
+        InvalidInput: There is no such file, or it does not hold a single YAML object.
+    """
+    return {**values, **{name: experiment_text(values[name], folder) for name in names if name in values}}
+
+
+def experiment_text(given: Any, folder: Path = Path()) -> Any:
+    """Return the text of an Experiment's file; a bundled name, text and what is not text stay.
 
     Raises:
         InvalidInput: There is no such file, or it does not hold a single YAML object.
@@ -100,16 +112,15 @@ def with_experiment_text(values: Mapping[str, Any], folder: Path = Path()) -> di
     from podium.errors import suggestion
     from podium.manifests.experiment import bundled, load
 
-    given = values.get("experiment")
     if not isinstance(given, str) or "\n" in given or "{" in given:
-        return dict(values)
+        return given
     require(
         given != "", "experiment is a bundled name, a file or YAML", "one of " + ", ".join(bundled()), experiment=""
     )
     file = folder / given
     if file.is_file():
         load(str(file))
-        return {**values, "experiment": file.read_text(encoding="utf-8")}
+        return file.read_text(encoding="utf-8")
     if given not in bundled():
         raise InvalidInput(f"no file {file} and no bundled experiment {given!r}", suggestion(given, bundled()))
-    return dict(values)
+    return given

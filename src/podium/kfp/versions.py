@@ -12,17 +12,8 @@ from typing import Any
 from podium.documents import load_yaml
 from podium.errors import Conflict, NotFound, require, suggestion
 from podium.kfp.client import Server
-from podium.kfp.parameters import Parameter
+from podium.kfp.parameters import Parameter, parameters_in
 from podium.kfp.values import PIPELINES, with_experiment_text
-
-TYPES: dict[str, type] = {
-    "NUMBER_INTEGER": int,
-    "NUMBER_DOUBLE": float,
-    "BOOLEAN": bool,
-    "STRING": str,
-    "STRUCT": dict,
-    "LIST": list,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +51,7 @@ class Version:
 
     def parameters(self) -> list[Parameter]:
         """Return the pipeline's parameters."""
-        return [
-            Parameter(
-                name=name,
-                type=TYPES.get(definition["parameterType"], str),
-                default=definition.get("defaultValue"),
-                description=definition.get("description", ""),
-            )
-            for name, definition in _inputs(pipeline_spec(self.spec)).items()
-        ]
+        return parameters_in(pipeline_spec(self.spec))
 
 
 def pipeline_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ when stdin is closed, and writes JSON lines to stdout::
     {"event": "steps", "steps": {"prepare-data": "Prepare the data", …}}
     {"event": "start" | "success" | "cached", "step": "prepare-data"}
     {"event": "failure", "step": "prepare-data", "code": -9}
+    {"event": "outputs", "outputs": {…}}
     {"event": "line", "step": "prepare-data", "text": "…"}
     {"event": "refused", "message": "…", "hint": "…"}
 
@@ -23,9 +24,13 @@ import threading
 import warnings
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from podium.errors import InvalidInput, PodiumError
+from podium.settings import CLUSTER, STORAGE
+
+if TYPE_CHECKING:
+    from podium.kfp.definition import Definition
 
 # What kfp.local 2.17 logs, without its colors (kfp: local/task_dispatcher.py, local/orchestrator/task_executor.py).
 _STARTED = re.compile(r"Executing task '([\w-]+)'")
@@ -46,7 +51,7 @@ class Reporter:
         self.events = events
         self.step: str | None = None
         self.code: int | None = None
-        self.stopping = False
+        self.stopping = self.failed = False
         self.rest = ""
 
     def report(self, event: str, **more: Any) -> None:
@@ -71,6 +76,7 @@ class Reporter:
             self.report("start", step=self.step)
         elif ended := _ENDED.match(text):
             self.step = None
+            self.failed |= ended[2] == "FAILURE"
             self.report(ended[2].lower(), step=ended[1], **({} if ended[2] == "SUCCESS" else {"code": self.code}))
         elif cached := _CACHED.match(text):
             self.report("cached", step=cached[1])
@@ -113,6 +119,8 @@ def main() -> int:
             return error.exit_code
         except (RuntimeError, Stopped) as error:  # kfp.local raises RuntimeError when a step failed
             logging.info(f"{type(error).__name__}: {error}")
+            if isinstance(error, RuntimeError) and not reporter.failed:  # before any step: it is not supported
+                reporter.report("refused", message=f"kfp.local does not run this pipeline: {error}", hint=None)
             return 1
     return 0
 
@@ -124,17 +132,15 @@ def _end_with_caller(stdin: int) -> None:
 
 
 def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
-    from podium.kfp.parameters import parameters_of, read_parameters, with_defaults
-    from podium.kfp.values import with_experiment_text
-    from podium.pipelines import load
+    from podium.kfp.definition import load
+    from podium.kfp.parameters import with_defaults
     from podium.run.checks import check_here
 
-    pipeline = load(order["pipeline"])
-    known = parameters_of(pipeline.pipeline_func)
-    given = with_experiment_text(read_parameters(order["words"], known))
-    values = {**given, **{name: given.get(name) or default for name, default in order["defaults"].items()}}
-    values["storage"] = from_here(values["storage"])
-    check_here(with_defaults(values, known))
+    definition = load(order["pipeline"])
+    pipeline = definition.pipeline
+    values = _values(definition, order)
+    if definition.ours:
+        check_here(with_defaults(values, definition.parameters))
     try:
         directory.mkdir(mode=0o700, parents=True)  # only for the owner, like the objects of its cluster
         reporter.logs.mkdir()
@@ -142,6 +148,8 @@ def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
         raise InvalidInput(
             f"{reporter.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
         ) from None
+    for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
+        os.environ.setdefault(variable, order["defaults"][name])  # for components that no parameter reaches
     reporter.report("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
     _configure(directory, Path(order["cache"]))
     _keep_exit_codes(reporter)
@@ -153,7 +161,30 @@ def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
         os.dup2(noise.fileno(), 2)
         # Before this, SIGTERM kills: there is nothing to clean up yet, and the imports take seconds.
         signal.signal(signal.SIGTERM, reporter.stop)
-        pipeline(**values)
+        reporter.report("outputs", outputs=_outputs(pipeline(**values)))
+
+
+def _values(definition: "Definition", order: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the run; a pipeline with a storage and a cluster gets those of this machine."""
+    from podium.kfp.definition import reaching
+    from podium.kfp.parameters import read_parameters, require_all
+    from podium.kfp.values import with_experiment_text
+
+    known = definition.parameters
+    given = read_parameters(order["words"], known)
+    require_all(given, known)
+    values = with_experiment_text(given, names=reaching(definition.spec, "experiment"))
+    for parameter in known:
+        if parameter.name in order["defaults"]:
+            values[parameter.name] = given.get(parameter.name) or parameter.default or order["defaults"][parameter.name]
+    if isinstance(values.get("storage"), str):
+        values["storage"] = from_here(values["storage"])
+    return values
+
+
+def _outputs(task: Any) -> dict[str, Any]:
+    """Return what the pipeline gives back: values, and the URIs of artifacts."""
+    return {name: getattr(value, "uri", value) for name, value in task.outputs.items()}
 
 
 def from_here(storage: str) -> str:

@@ -16,17 +16,17 @@ from podium.storage import path_of
 def outcome_of(run: Run) -> dict[str, Any]:
     """Collect the results of a run's steps, and copy the report into the run's directory.
 
-    Raises:
-        PodiumError: The run has not got that far.
+    Returns:
+        Leaderboard, candidates, decision and paths; of a pipeline without these steps, its steps and outputs.
     """
+    if not {"evaluate", "promote-best"} <= run.steps.keys():
+        return {**_steps(run), "outputs": run.outputs, "directory": str(run.directory)}
     evaluation = read_evaluation(_artifact(run, "evaluate", "evaluation"))
     decision = read_json(_artifact(run, "promote-best", "decision"))
     report = run.directory / "report.html"
     report.write_bytes(_artifact(run, "promote-best", "report").read_bytes())
     return {
-        "run": run.id,
-        "pipeline": run.pipeline,
-        "steps": {name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()},
+        **_steps(run),
         "sweep": evaluation["sweep"],
         "candidates": evaluation["candidates"],
         "winner": evaluation["winner"],
@@ -38,8 +38,16 @@ def outcome_of(run: Run) -> dict[str, Any]:
     }
 
 
+def _steps(run: Run) -> dict[str, Any]:
+    steps = {name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()}
+    return {"run": run.id, "pipeline": run.pipeline, "steps": steps}
+
+
 def show(outcome: Mapping[str, Any]) -> str:
     """Format an outcome as text."""
+    if "decision" not in outcome:
+        outputs = [[name, str(value)] for name, value in outcome["outputs"].items()]
+        return _columns([*outputs, ["run", relative(outcome["directory"])]])
     sweep, decision = outcome["sweep"], outcome["decision"]
     parts = [_leaderboard(sweep)] if sweep else []
     parts += [_candidates(outcome), _verdict(outcome, decision), _paths(outcome, decision)]

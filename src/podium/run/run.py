@@ -63,7 +63,7 @@ class Run:
     """Name of the run's directory, and part of its jobs' names."""
 
     pipeline: str
-    """Name of the pipeline."""
+    """Name of the pipeline, or its file."""
 
     directory: Path
     """Everything of the run."""
@@ -73,6 +73,9 @@ class Run:
 
     steps: dict[str, StepRecord] = field(default_factory=dict)
     """By task name, in the order they run."""
+
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """What the pipeline returned: values, and URIs of artifacts."""
 
     state: str = "running"
     """running, succeeded, failed or stopped."""
@@ -99,7 +102,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
     """Run a pipeline and return when nothing of it runs any more.
 
     Args:
-        pipeline: Its name.
+        pipeline: Its name, or ``FILE.py``.
         words: Parameters as ``name=value``.
         settings: Directories of runs and models.
         watcher: Called on every change.
@@ -171,11 +174,19 @@ def _signal(child: subprocess.Popen[str], number: int) -> None:
 def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
     kind, name = event["event"], event.get("step", "")
     if kind == "refused":
+        if run.steps:
+            run.state = "failed"
+            run.save()
         raise InvalidInput(event["message"], event["hint"])
     if kind == "steps":
         run.parameters = event["parameters"]
         run.steps = {step: StepRecord(title=title) for step, title in event["steps"].items()}
-    elif kind == "start":
+    elif kind == "outputs":
+        run.outputs = event["outputs"]
+        return
+    elif name and name not in run.steps:  # inside a pipeline that is part of this one
+        run.steps[name] = StepRecord(title=name)
+    if kind == "start":
         run.steps[name].state, run.steps[name].started = "running", time.time()
     elif kind == "cached":
         run.steps[name].state, run.steps[name].seconds = "cached", 0.0

@@ -1,5 +1,6 @@
 """Where a step launches its jobs and keeps their models."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from podium.identity import RunIdentity
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
 from podium.pod import pod_namespace
+from podium.settings import CLUSTER, STORAGE
 from podium.steps.base import require_at_least
 
 T = TypeVar("T", bound=Resource)
@@ -43,13 +45,13 @@ class LaunchTarget:
         Pods.read(self.pods)
 
     def cluster_url(self) -> str:
-        """Return the cluster to launch on: the given one, else the one that this process's pod runs in.
+        """Return the cluster to launch on: the given one, else PODIUM_CLUSTER's, else the one this process's pod is in.
 
         Raises:
             PodiumError: None is given and this process does not run in a pod.
         """
-        if self.cluster:
-            return self.cluster
+        if given := self.cluster or os.environ.get(CLUSTER):
+            return given
         if namespace := pod_namespace():
             return f"kubernetes://{namespace}"
         hint = "cluster=kubernetes://NAMESPACE or local:///DIRECTORY"
@@ -71,7 +73,7 @@ class LaunchTarget:
 
 
 def storage_url(given: str, beside: str) -> str:
-    """Return the storage that keeps models: the given one, else ``podium`` in the bucket of the run's artifacts.
+    """Return the storage that keeps models: given, else PODIUM_STORAGE's, else ``podium`` in the run's bucket.
 
     Args:
         given: The pipeline's parameter; may be empty.
@@ -80,7 +82,7 @@ def storage_url(given: str, beside: str) -> str:
     Raises:
         PodiumError: None is given and the artifact is not in a bucket.
     """
-    if given:
+    if given := given or os.environ.get(STORAGE, ""):
         return given.rstrip("/")
     parts = urlsplit(beside)
     if parts.scheme in ("s3", "minio") and parts.netloc:

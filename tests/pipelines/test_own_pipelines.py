@@ -1,0 +1,171 @@
+"""A pipeline in a Python file of the user's, put together from podium's components and others."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from test_podium_run import only_run, podium
+
+from podium.cli import app
+from podium.errors import InvalidInput
+from podium.kfp.compiling import compile_pipeline
+from podium.kfp.definition import load
+from podium.kfp.versions import read_spec
+
+ROOT = Path(__file__).parents[2]
+HEAD = """\
+from kfp import dsl
+from podium.components.images import STEPS_IMAGE
+from podium.components.katib_sweep import katib_sweep
+from podium.components.prepare_data import prepare_data
+from podium.components.train_distributed import train_distributed
+"""
+COUNT = f"""\
+{HEAD}
+print("this is not YAML")
+
+@dsl.component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def count(model: dsl.Input[dsl.Model], factor: int) -> int:
+    from pathlib import Path
+    return factor * Path(model.path, "model.onnx").is_file()
+
+@dsl.pipeline(name="train-and-count")
+def train_and_count(source: str, factor: int = 1, note: str = "a\\nb: [1") -> int:
+    '''Train, then count.
+
+    Args:
+        source: Where the data is.
+        factor: How often.
+    '''
+    data = prepare_data(source=source).outputs["prepared"]
+    trained = train_distributed(data=data, image="any", epochs=1, workers=0)
+    return count(model=trained.outputs["model"], factor=factor).output
+"""
+SWEEP = f"""\
+{HEAD}
+@dsl.pipeline(name="inner")
+def inner(prepared: dsl.Input[dsl.Dataset], search: str):
+    katib_sweep(data=prepared, image="any", experiment=search)
+
+@dsl.pipeline(name="outer")
+def outer(mine: str = "mine/sweep.yaml", experiment: str = "an experiment in law"):
+    data = prepare_data().outputs["prepared"]
+    inner(prepared=data, search=mine)
+    katib_sweep(data=data, image="any", experiment="mine/sweep.yaml")
+"""
+
+
+def written(folder: Path, text: str, name: str = "own.py") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def refused(file: str) -> InvalidInput:
+    with pytest.raises(InvalidInput) as caught:
+        load(file)
+    return caught.value
+
+
+def test_a_pipeline_of_ones_own_runs_on_this_machine(tmp_path: Path, tiny_dataset: Path) -> None:
+    home = tmp_path / "home"
+    done = podium(home, written(tmp_path, COUNT), f"source={tiny_dataset}", "factor=5", "--json")
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["outputs"] == {"Output": 5}
+    assert list(outcome["steps"]) == ["prepare-data", "train-distributed", "count"]
+    assert "own.py" in json.loads((only_run(home) / "run.json").read_text())["pipeline"]
+    assert next((home / "store/runs").glob("*/train*/model.onnx")), "in the storage of this machine"
+
+
+def test_its_parameters_are_those_of_its_signature(tmp_path: Path) -> None:
+    file = written(tmp_path, COUNT)
+    shown = CliRunner().invoke(app, ["run", "--list", file]).stdout.splitlines()
+    assert shown[0].split(maxsplit=1) == ["source", "Where the data is."]
+    assert shown[1].split(maxsplit=1) == ["factor=1", "How often."]
+    with pytest.raises(InvalidInput, match="no parameter 'faktor'") as caught:
+        compile_pipeline(file, ["faktor=2"])
+    assert caught.value.hint == "did you mean factor?"
+    with pytest.raises(InvalidInput, match="factor is a whole number"):
+        compile_pipeline(file, ["factor=two"])
+
+
+def test_a_run_without_a_needed_parameter_is_refused(tmp_path: Path) -> None:
+    done = podium(tmp_path / "home", written(tmp_path, COUNT))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("error: the pipeline needs source\nhint: for example source=VALUE\n")
+    assert not (tmp_path / "home").exists()
+
+
+def test_text_over_several_lines_survives_compiling(tmp_path: Path) -> None:
+    compiled = CliRunner().invoke(app, ["compile", written(tmp_path, COUNT), "source=a\nb"]).stdout
+    inputs = read_spec(compiled)["root"]["inputDefinitions"]["parameters"]
+    assert (inputs["note"]["defaultValue"], inputs["source"]["defaultValue"]) == ("a\nb: [1", "a\nb")
+
+
+def test_every_experiment_of_a_file_is_compiled_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    text = (ROOT / "experiments/sobol.yaml").read_text()
+    (tmp_path / "mine/sweep.yaml").write_text(text)
+    file = written(tmp_path, SWEEP)
+    spec = yaml.safe_load(compile_pipeline(f"{file}:outer"))
+    inputs = spec["root"]["inputDefinitions"]["parameters"]
+    assert inputs["mine"]["defaultValue"] == text
+    assert inputs["experiment"]["defaultValue"] == "an experiment in law", "it reaches no sweep"
+    sweep = spec["root"]["dag"]["tasks"]["katib-sweep"]["inputs"]["parameters"]["experiment"]
+    assert sweep["runtimeValue"]["constant"] == text
+    (tmp_path / "mine/sweep.yaml").unlink()
+    with pytest.raises(InvalidInput, match=r"no file mine/sweep\.yaml"):
+        compile_pipeline(f"{file}:outer")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import json\nimport nothing_here\n", "own.py, line 2: ModuleNotFoundError: No module named 'nothing_here'"),
+        ("a = 1\ndef x(:\n", "own.py, line 2: SyntaxError: invalid syntax"),
+        ("def f():\n    raise ValueError('no\\nway')\nf()\n", "own.py, line 2: ValueError: no"),
+        ("import sys\nsys.exit(3)\n", "own.py, line 2: SystemExit: 3"),
+        (f"{HEAD}\nx = prepare_data\n", "own.py has no pipeline"),
+    ],
+)
+def test_a_file_that_defines_none_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    error = refused(written(tmp_path, text))
+    assert error.message.endswith(told)
+    assert "\n" not in error.message
+
+
+def test_one_of_several_pipelines_is_named(tmp_path: Path) -> None:
+    file = written(tmp_path, SWEEP)
+    error = refused(file)
+    assert (error.message, error.hint) == (f"{file} has 2 pipelines: inner, outer", f"name one: {file}:inner")
+    assert load(f"{file}:inner").pipeline.name == "inner"
+    assert refused(f"{file}:outr").hint == "did you mean outer?"
+    assert "there is no file" in refused(str(tmp_path / "nowhere.py")).message
+
+
+def test_an_imported_pipeline_is_no_second_one(tmp_path: Path) -> None:
+    written(tmp_path, COUNT, "parts.py")
+    own = "from parts import train_and_count\nfrom kfp import dsl\n@dsl.pipeline(name='whole')\ndef whole():\n    train_and_count(source='x')\n"
+    assert load(written(tmp_path, own)).pipeline.name == "whole"
+
+
+def test_a_component_in_a_container_is_refused_here(tmp_path: Path) -> None:
+    text = dedent("""\
+        from kfp import dsl
+        @dsl.container_component
+        def boat():
+            return dsl.ContainerSpec(image="alpine", command=["echo", "hi"])
+        @dsl.pipeline(name="trip")
+        def trip():
+            boat()
+        """)
+    home = tmp_path / "home"
+    done = podium(home, written(tmp_path, text))
+    assert done.returncode == 2
+    assert "kfp.local does not run this pipeline" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
