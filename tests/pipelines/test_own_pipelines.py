@@ -28,9 +28,9 @@ COUNT = f"""\
 print("this is not YAML")
 
 @dsl.component(base_image=STEPS_IMAGE, install_kfp_package=False)
-def count(model: dsl.Input[dsl.Model], factor: int) -> int:
-    from pathlib import Path
-    return factor * Path(model.path, "model.onnx").is_file()
+def count(model: str, factor: int) -> int:
+    from podium.storage import connect
+    return factor * len([entry for entry in connect(model).list() if entry.key == "model.onnx"])
 
 @dsl.pipeline(name="train-and-count")
 def train_and_count(source: str, factor: int = 1, note: str = "a\\nb: [1") -> int:
