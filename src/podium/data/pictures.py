@@ -5,7 +5,8 @@ clothing fills the 28x28 as in Fashion-MNIST.
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from podium.data.digits import SIDE, prepare_digit
 from podium.errors import InvalidInput, NotFound
 
-ENDINGS = (".png", ".jpg", ".jpeg")
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # formats of files with these endings; none runs a program
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # of files with these endings; none runs a program
 LARGEST = 480  # pixels per side; a digit needs no more
 MAX_PIXELS = 50_000_000
 """Per picture, checked before decoding, which then needs less than 1 GB."""
@@ -69,20 +70,61 @@ def prepare_picture(picture: Path | Image.Image, dataset: str = "mnist") -> NDAr
 
 
 def open_picture(path: Path) -> Image.Image:
-    """Read a picture file completely, turned the way the camera was held.
+    """Read a picture file completely, reduced to about twice LARGEST, turned the way the camera was held.
 
     Raises:
         NotFound: There is no such file.
-        InvalidInput: It is no picture, damaged, or of absurd size.
+        InvalidInput: It is not a picture, damaged, or of absurd size.
     """
+    with _opened(path) as picture:
+        picture.draft("RGB", (2 * LARGEST, 2 * LARGEST))  # large photos decode at a fraction of their size
+        return ImageOps.exif_transpose(_reduce(picture))
+
+
+def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
+    """Read a picture file completely, turned the way the camera was held; raises like open_picture.
+
+    Args:
+        path: The file.
+        size: Width and height needed; a larger photo may be decoded at a fraction of its size, not below twice this.
+    """
+    with _opened(path) as picture:
+        picture.draft(None, (2 * size[0], 2 * size[1]))
+        return ImageOps.exif_transpose(picture)
+
+
+def look_at(path: Path) -> tuple[tuple[int, int], int]:
+    """Read the header of a picture file; raises like open_picture.
+
+    Returns:
+        Width and height as the picture is shown, and 1 for gray or 3 for color.
+    """
+    with _opened(path) as picture:
+        turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+        size = (picture.height, picture.width) if turned else picture.size
+        return size, 1 if picture.mode in ("1", "L", "LA") or picture.mode.startswith("I") else 3
+
+
+def as_colors(picture: Image.Image, channels: int) -> Image.Image:
+    """Return an opened picture in gray (1) or RGB (3): 16 bits scaled to 8, transparency on white."""
+    if picture.mode.startswith("I"):
+        picture = Image.fromarray((np.asarray(picture, np.float64) / 257).clip(0, 255).round().astype(np.uint8))
+    if picture.has_transparency_data:
+        paper = Image.new("RGBA", picture.size, "white")
+        picture = Image.alpha_composite(paper, picture.convert("RGBA"))
+    return picture.convert("L" if channels == 1 else "RGB")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """Open a picture and refuse it in a sentence, now or when it is decoded."""
     try:
         with warnings.catch_warnings(category=Image.DecompressionBombWarning, action="error"):
             picture = Image.open(path, formats=FORMATS)
         with picture:
             if picture.width * picture.height > MAX_PIXELS:
                 raise _too_large(f"{picture.width:,} x {picture.height:,} pixels")
-            picture.draft("RGB", (2 * LARGEST, 2 * LARGEST))  # large photos decode at a fraction of their size
-            return ImageOps.exif_transpose(_reduce(picture))
+            yield picture
     except FileNotFoundError as error:
         raise NotFound(f"there is no picture {path}") from error
     except UnidentifiedImageError as error:

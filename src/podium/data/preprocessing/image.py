@@ -1,0 +1,103 @@
+"""Pictures as one uint8 array of one size."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from podium.data.digits import SIDE
+from podium.data.pictures import as_colors, open_whole, prepare_picture
+from podium.data.preprocessing.applied import Applied
+from podium.data.rows import Problem
+from podium.errors import InvalidInput, NotFound, require
+from podium.machine import cores
+
+__all__ = ["RECIPES", "ImagePreprocessing"]
+
+RECIPES = {"digit": "mnist", "garment": "fashion-mnist"}
+"""Recipes with rules of their own, and the dataset whose pictures were made by them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePreprocessing:
+    """How pictures become the input ``images``: uint8 [n, height, width], or [n, height, width, 3] in color.
+
+    ``resize`` scales a picture to the size, whatever its proportions; ``digit`` and ``garment`` are the recipes of
+    MNIST and Fashion-MNIST.
+    """
+
+    size: tuple[int, ...]
+    """Height and width."""
+
+    channels: int
+    """1 for gray, 3 for color."""
+
+    recipe: str = "resize"
+    """``digit``, ``garment`` or ``resize``."""
+
+    input: str = "images"
+    """Name of the input."""
+
+    kind: str = "image"
+
+    def __post_init__(self) -> None:
+        require(self.channels in (1, 3), "channels is 1 or 3", channels=self.channels)
+        fits = len(self.size) == 2 and all(1 <= side <= 8192 for side in self.size)
+        require(fits, "size is [height, width], each 1 to 8192", size=list(self.size))
+        require(self.recipe in ("resize", *RECIPES), "recipe is digit, garment or resize", recipe=self.recipe)
+        digits = self.recipe == "resize" or (tuple(self.size), self.channels) == ((SIDE, SIDE), 1)
+        require(digits, f"recipe {self.recipe} makes [{SIDE}, {SIDE}] in gray", size=list(self.size))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one picture."""
+        return (*self.size, 3) if self.channels == 3 else tuple(self.size)
+
+    def apply(self, pictures: Sequence[Path], names: Sequence[str] = ()) -> Applied:
+        """Turn picture files into the input; what cannot be read is left out and reported.
+
+        Args:
+            pictures: Files.
+            names: Of the pictures, for errors; the paths if empty.
+        """
+        kept, images, problems = [], [], []
+        with ThreadPoolExecutor(cores()) as pool:
+            for at, result in enumerate(pool.map(self._try, pictures)):
+                if isinstance(result, str):
+                    problems.append(Problem(row=at + 1, where=str((names or pictures)[at]), reason=result))
+                else:
+                    kept.append(at)
+                    images.append(result)
+        stacked = np.stack(images) if images else np.empty((0, *self.shape), np.uint8)
+        return Applied(kept=np.array(kept, np.int64), inputs={self.input: stacked}, problems=tuple(problems))
+
+    def image(self, picture: Path | Image.Image) -> NDArray[np.uint8]:
+        """Turn one picture, a file or an opened one, into an image of ``shape``.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidInput: It is not a picture, or damaged, or shows nothing.
+        """
+        if self.recipe in RECIPES:
+            return prepare_picture(picture, RECIPES[self.recipe])
+        height, width = self.size
+        opened = open_whole(picture, (width, height)) if isinstance(picture, Path) else picture
+        colored = as_colors(opened, self.channels)
+        if colored.size != (width, height):
+            colored = colored.resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(colored)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``preprocessing.json`` holds."""
+        return asdict(self)
+
+    def _try(self, picture: Path) -> NDArray[np.uint8] | str:
+        try:
+            return self.image(picture)
+        except (InvalidInput, NotFound) as error:
+            return error.message.removeprefix(f"{picture}: ")

@@ -1,0 +1,230 @@
+"""Rows of a table as one float32 array: numbers as they are, categories as their index."""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from podium.data.preprocessing.applied import Applied
+from podium.data.rows import Problem, Rows
+from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text
+from podium.errors import InvalidInput, require
+
+__all__ = ["MISSING", "UNKNOWN", "Field", "TableColumn", "TablePreprocessing"]
+
+MISSING, UNKNOWN = "(missing)", "(unknown)"
+"""The last two categories of every column: no value, and a value that the training part does not have."""
+
+MAX_CATEGORIES = 1000
+"""Of a column, unless asked for more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A column of the file and what its values are."""
+
+    name: str
+    """In the file."""
+
+    kind: str
+    """``number`` or ``category``."""
+
+    type: str
+    """What the file holds: ``integer``, ``number``, ``date``, ``boolean`` or ``text``."""
+
+    def read(self, values: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.float64] | pa.Array, pa.Array]:
+        """Return numbers (NaN where missing) or texts (null where missing), and the texts that are neither."""
+        if self.kind == "number":
+            numbers, bad = to_days(values, missing) if self.type == "date" else to_numbers(values, missing)
+            beyond = np.abs(numbers) > np.finfo(np.float32).max
+            if beyond.any():
+                bad = pc.if_else(pa.array(beyond), pa.array([str(number) for number in numbers]), bad)
+            return numbers, bad
+        text = to_flags(values, missing) if self.type == "boolean" else to_text(values, missing)
+        return text, pa.nulls(len(text), pa.string())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableColumn(Field):
+    """A fitted column."""
+
+    categories: tuple[str, ...] = ()
+    """Of a category: each by its index; the last two are ``(missing)`` and ``(unknown)``."""
+
+    fill: float = 0.0
+    """Of a number: the median of the training part, which stands for a missing value."""
+
+    indicator: bool = False
+    """Whether a column follows that is 1 where the value is missing."""
+
+    missing: int = 0
+    """Missing values in the training part."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of what it is in the input."""
+        return (self.name, f"{self.name}_missing") if self.indicator else (self.name,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePreprocessing:
+    """How rows become the input ``table``: float32 [n, columns].
+
+    A missing number becomes the median of the training part, a missing category the category ``(missing)``, and a
+    category that the training part does not have ``(unknown)``. Dates are days since 1970-01-01 UTC.
+    """
+
+    columns: tuple[TableColumn, ...]
+    """In the order of the input."""
+
+    missing: str = "fill"
+    """``fill``; ``indicator`` also marks filled numbers in a column of their own; ``refuse`` takes no missing value."""
+
+    missing_values: tuple[str, ...] = MISSING_VALUES
+    """Texts that mean that a value is missing."""
+
+    input: str = "table"
+    """Name of the input."""
+
+    kind: str = "table"
+
+    def __post_init__(self) -> None:
+        require(self.missing in ("fill", "indicator", "refuse"), "missing is fill, indicator or refuse",
+                missing=self.missing)  # fmt: skip
+        require(bool(self.columns), "a table has a column besides its target", columns=0)
+
+    @classmethod
+    def fit(
+        cls,
+        fields: Sequence[Field],
+        rows: Iterable[Rows],
+        *,
+        missing: str = "fill",
+        missing_values: Sequence[str] = MISSING_VALUES,
+        max_categories: int = MAX_CATEGORIES,
+    ) -> "TablePreprocessing":
+        """Find medians and categories.
+
+        Args:
+            fields: Columns of the input.
+            rows: Of the training part, and no other.
+            missing: What to do with missing values.
+            missing_values: Texts that mean that a value is missing.
+            max_categories: Of a column.
+
+        Raises:
+            InvalidInput: A value is not what its column holds, a column has too many categories or no value.
+        """
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            fits = [_Fit(field, Path(scratch, str(at)), max_categories) for at, field in enumerate(fields)]
+            for batch in rows:
+                for fit in fits:
+                    fit.add(batch, missing_values)
+            indicator = missing == "indicator"
+            columns = tuple(fit.column(indicator) for fit in fits)
+        fitted = cls(columns=columns, missing=missing, missing_values=tuple(missing_values))
+        names = [name for column in columns for name in column.names]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        require(not twice, "columns of the input have different names", "rename the column", columns=twice)
+        return fitted
+
+    def apply(self, rows: Rows) -> Applied:
+        """Turn rows into the input; a row with a value that cannot be read is left out and reported."""
+        absent = [column.name for column in self.columns if column.name not in rows.columns]
+        if absent:
+            raise InvalidInput(f"{rows.file} has no column {absent[0]!r}, which the model needs",
+                               f"columns needed: {', '.join(column.name for column in self.columns)}")  # fmt: skip
+        width = sum(len(column.names) for column in self.columns)
+        table = np.empty((len(rows), width), np.float32)
+        problems: list[Problem] = []
+        at = 0
+        for column in self.columns:
+            values, bad = column.read(rows.columns[column.name], self.missing_values)
+            problems += _bad_values(rows, column, bad)
+            codes, absent_here = _encode(column, values)
+            unread = pc.is_valid(bad).to_numpy(zero_copy_only=False)
+            if self.missing == "refuse":
+                lacking = np.flatnonzero(absent_here & ~unread)
+                problems += [rows.problem(int(row), column.name, "the value is missing") for row in lacking]
+            table[:, at] = codes
+            if column.indicator:
+                table[:, at + 1] = absent_here
+            at += len(column.names)
+        problems.sort(key=lambda problem: problem.row)
+        kept = np.flatnonzero(~np.isin(rows.numbers, [problem.row for problem in problems]))
+        chosen = table if len(kept) == len(table) else table[kept]
+        return Applied(kept=kept, inputs={self.input: chosen}, problems=tuple(problems))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``preprocessing.json`` holds."""
+        return asdict(self)
+
+
+def _encode(column: TableColumn, values: NDArray[np.float64] | pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return what a column is in the input, and where its value is missing."""
+    if column.kind == "number":
+        numbers = cast(NDArray[np.float64], values)
+        absent = np.isnan(numbers)
+        return np.where(absent, column.fill, numbers), absent
+    absent = pc.is_null(values).to_numpy(zero_copy_only=False)
+    known = pc.index_in(values, pa.array(column.categories, pa.string()))
+    codes = pc.fill_null(known, column.categories.index(UNKNOWN)).to_numpy(zero_copy_only=False)
+    return np.where(absent, column.categories.index(MISSING), codes), absent
+
+
+def _bad_values(rows: Rows, field: Field, bad: pa.Array) -> list[Problem]:
+    if bad.null_count == len(bad):
+        return []
+    wanted = "a date (ISO 8601: 2026-01-31)" if field.type == "date" else "a number that float32 can hold"
+    valid = np.flatnonzero(pc.is_valid(bad).to_numpy(zero_copy_only=False))
+    return [rows.problem(int(row), field.name, f"{bad[int(row)].as_py()[:60]!r} is not {wanted}") for row in valid]
+
+
+class _Fit:
+    """Collects the values of one column."""
+
+    def __init__(self, field: Field, scratch: Path, max_categories: int) -> None:
+        self.field, self.scratch, self.max_categories = field, scratch, max_categories
+        self.categories: set[str] = set()
+        self.missing = self.count = 0
+
+    def add(self, rows: Rows, missing_values: Sequence[str]) -> None:
+        values, bad = self.field.read(rows.columns[self.field.name], missing_values)
+        if problems := _bad_values(rows, self.field, bad):
+            raise InvalidInput(str(problems[0]), f"as categories: categories=[{self.field.name}]; without it: "
+                               f"drop=[{self.field.name}]")  # fmt: skip
+        self.count += len(rows)
+        if self.field.kind == "number":
+            numbers = cast(NDArray[np.float64], values)
+            present = numbers[~np.isnan(numbers)]
+            with self.scratch.open("ab") as stream:
+                present.astype(np.float32).tofile(stream)
+            self.missing += len(numbers) - len(present)
+            return
+        texts = cast(pa.Array, values)
+        self.missing += texts.null_count
+        self.categories |= set(pc.unique(texts.drop_null()).to_pylist())
+        if len(self.categories) > self.max_categories:
+            raise InvalidInput(
+                f"{rows.file}, column {self.field.name}: more than {self.max_categories:,} categories in the training "
+                f"part (up to row {rows.numbers[-1]}), for example {rows.columns[self.field.name][0].as_py()!r}",
+                f"leave it out: drop=[{self.field.name}]; or allow more: max_categories=…",
+            )
+
+    def column(self, indicator: bool) -> TableColumn:
+        name, kind, type_ = self.field.name, self.field.kind, self.field.type
+        if kind == "category":
+            categories = (*sorted(self.categories - {MISSING, UNKNOWN}), MISSING, UNKNOWN)
+            return TableColumn(name=name, kind=kind, type=type_, categories=categories, missing=self.missing)
+        if self.missing == self.count:
+            raise InvalidInput(f"column {name} has no value in the training part ({self.count:,} rows)",
+                               f"leave it out: drop=[{name}]")  # fmt: skip
+        median = float(np.median(np.fromfile(self.scratch, np.float32)))
+        return TableColumn(name=name, kind=kind, type=type_, fill=median, missing=self.missing,
+                           indicator=indicator and self.missing > 0)  # fmt: skip

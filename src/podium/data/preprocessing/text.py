@@ -1,0 +1,112 @@
+"""Sentences as two arrays: the index of each word, and a mask that is 1 where there is one."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from podium.data.preprocessing.applied import Applied
+from podium.data.rows import Rows
+from podium.data.values import to_text
+from podium.errors import InvalidInput, require
+
+__all__ = ["PADDING", "UNKNOWN_WORD", "TextPreprocessing", "words"]
+
+PADDING, UNKNOWN_WORD = "(padding)", "(unknown)"
+"""The first two entries of every vocabulary."""
+
+MAX_WORDS, MAX_LENGTH = 20_000, 128
+"""Unless asked for more."""
+
+_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
+
+
+def words(text: str) -> list[str]:
+    """Split a sentence into words and punctuation, without regard to case."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPreprocessing:
+    """How sentences become ``tokens`` int64 [n, length] and ``mask`` float32 [n, length]; longer ones are cut."""
+
+    vocabulary: tuple[str, ...]
+    """Words by index; 0 is padding, 1 any word that the training part does not have."""
+
+    length: int
+    """Words of a sentence."""
+
+    column: str = "text"
+    """Where sentences are in a table."""
+
+    tokens: str = "tokens"
+    """Name of an input."""
+
+    mask: str = "mask"
+    """Name of an input."""
+
+    kind: str = "text"
+
+    def __post_init__(self) -> None:
+        require(self.length >= 1, "length >= 1", length=self.length)
+        reserved = self.vocabulary[:2] == (PADDING, UNKNOWN_WORD)
+        require(reserved, f"a vocabulary begins with {PADDING} and {UNKNOWN_WORD}", vocabulary=self.vocabulary[:2])
+
+    @classmethod
+    def fit(
+        cls, texts: Iterable[str], *, column: str = "text", length: int = 0, max_words: int = MAX_WORDS
+    ) -> "TextPreprocessing":
+        """Find the vocabulary: the most frequent words.
+
+        Args:
+            texts: Of the training part, and no other.
+            column: Where they are in the table.
+            length: Words of a sentence; if 0, of the longest one, at most 128.
+            max_words: Size of the vocabulary.
+
+        Raises:
+            InvalidInput: There is no word.
+        """
+        require(length >= 0, "length >= 0", length=length)
+        require(max_words >= 1, "max_words >= 1", max_words=max_words)
+        counts: Counter[str] = Counter()
+        longest = 0
+        for text in texts:
+            found = words(text)
+            counts.update(found)
+            longest = max(longest, len(found))
+        require(longest > 0, "the training part has a word", words=0)
+        frequent = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
+        return cls(
+            vocabulary=(PADDING, UNKNOWN_WORD, *frequent), length=length or min(longest, MAX_LENGTH), column=column
+        )
+
+    def apply(self, rows: Rows) -> Applied:
+        """Turn the sentences of a table into the inputs; a row without a word is left out and reported."""
+        if self.column not in rows.columns:
+            raise InvalidInput(f"{rows.file} has no column {self.column!r}, where the model reads sentences",
+                               f"its columns: {', '.join(rows.columns)}")  # fmt: skip
+        texts = to_text(rows.columns[self.column], ("",)).to_pylist()
+        tokens = np.zeros((len(texts), self.length), np.int64)
+        problems = []
+        for at, text in enumerate(texts):
+            indices = [self._index.get(word, 1) for word in words(text or "")][: self.length]
+            tokens[at, : len(indices)] = indices
+            if not indices:
+                problems.append(rows.problem(at, self.column, "there is no word"))
+        kept = np.flatnonzero(tokens[:, 0] != 0)
+        inputs = {self.tokens: tokens[kept], self.mask: (tokens[kept] != 0).astype(np.float32)}
+        return Applied(kept=kept, inputs=inputs, problems=tuple(problems))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``preprocessing.json`` holds."""
+        return asdict(self)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {word: at for at, word in enumerate(self.vocabulary)}

@@ -1,0 +1,121 @@
+"""Rows of CSV, Parquet and JSON lines: what is read, and what a bad file is refused with."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from podium.data.rows import Problem, open_rows
+from podium.errors import Damaged, InvalidInput, NotFound
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def values(path: Path, **options: str) -> dict[str, list[str | None]]:
+    """Return all rows by column."""
+    columns: dict[str, list[str | None]] = {}
+    for rows in open_rows(path, **options):
+        for name, array in rows.columns.items():
+            columns.setdefault(name, []).extend(array.to_pylist())
+    return columns
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "age,city\n31,Bonn\n40,Köln\n"),
+        ("a.csv", "\ufeffage, city \r\n31,Bonn\r\n\r\n40,Köln"),
+        ("a.csv", "age;city\n31;Bonn\n40;Köln\n"),
+        ("a.tsv", "age\tcity\n31\tBonn\n40\tKöln\n"),
+        ("a.csv.gz", gzip.compress("age,city\n31,Bonn\n40,Köln\n".encode())),
+        ("a.jsonl", '{"age": 31, "city": "Bonn"}\n\n{"city": "Köln", "age": 40}\n'),
+    ],
+    ids=["comma", "windows", "semicolon", "tab", "gzip", "json"],
+)
+def test_text_formats_give_equal_rows(name: str, content: str | bytes, tmp_path: Path) -> None:
+    assert values(write(tmp_path / name, content)) == {"age": ["31", "40"], "city": ["Bonn", "Köln"]}
+
+
+def test_parquet_keeps_its_types(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"age": [31, None], "city": ["Bonn", "Köln"]}), tmp_path / "a.parquet")
+    assert values(tmp_path / "a.parquet") == {"age": [31, None], "city": ["Bonn", "Köln"]}
+
+
+def test_quoted_text_may_hold_delimiters_and_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'text,label\n"one, two\nthree ""four""",1\n')
+    assert values(path) == {"text": ['one, two\nthree "four"'], "label": ["1"]}
+
+
+def test_latin_1_is_read_when_asked(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "city\nKöln\n".encode("latin-1"))
+    assert values(path, encoding="latin-1") == {"city": ["Köln"]}
+    with pytest.raises(InvalidInput, match="no encoding 'utf-9'"):
+        open_rows(path, encoding="utf-9")
+
+
+BAD: dict[str, tuple[str, str | bytes, str]] = {
+    "few values": ("a.csv", "a,b\n1,2\n3\n", "a.csv, row 2: has 1 values, but the header names 2"),
+    "many values": ("a.csv", "a,b\n1,2\n3,4\n5,6,7\n", "a.csv, row 3: has 3 values"),
+    "equal names": ("a.csv", "a,b,a\n1,2,3\n", "column 3 is called 'a', as column 1 is"),
+    "no name": ("a.csv", ",b\n1,2\n", "column 1 has no name"),
+    "empty": ("a.csv", "", "a.csv is empty"),
+    "blank": ("a.csv", "\n \n", "a.csv is empty"),
+    "latin-1": ("a.csv", "a,b\n1,x\n2,Köln\n".encode("latin-1"), r"a.csv, row 2, column b: this is not utf-8"),
+    "not json": ("a.jsonl", '{"a": 1}\n{"a": \n', "a.jsonl, row 2: this is not a JSON object"),
+    "nested json": ("a.jsonl", '{"a": [1]}\n{"a": 1}\n', r"a.jsonl, row 1: .*a is \[1\]"),
+    "no json": ("a.jsonl", "\n", "a.jsonl is empty"),
+    "unknown ending": ("a.xls", "a,b\n", "a table ends in .csv"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_with_its_row(case: str, tmp_path: Path) -> None:
+    name, content, message = BAD[case]
+    with pytest.raises(InvalidInput, match=message):
+        values(write(tmp_path / name, content))
+
+
+def test_a_file_of_another_kind_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(Damaged, match=r"a\.parquet is not readable as Parquet"):
+        open_rows(write(tmp_path / "a.parquet", "hello"))
+    with pytest.raises(Damaged, match=r"a\.csv\.gz"):
+        values(write(tmp_path / "a.csv.gz", "hello"))
+    with pytest.raises(NotFound, match=r"there is no file .*nowhere\.csv"):
+        open_rows(tmp_path / "nowhere.csv")
+
+
+def test_a_row_in_a_late_block_keeps_its_number(tmp_path: Path) -> None:
+    lines = [f"{row},{'x' * 90}" for row in range(1, 200_001)]
+    lines[150_000] = "1,2,3"
+    lines[10] = "1"
+    path = write(tmp_path / "a.csv", "\n".join(["number,text", *lines]))
+    with pytest.raises(InvalidInput, match=r"row 11: has 1"):
+        values(path)
+    problems: list[Problem] = []
+    for rows in open_rows(path).batches(problems.append):
+        assert rows.numbers.tolist() == [int(number) for number in rows.columns["number"].to_pylist()]
+    assert [problem.row for problem in problems] == [11, 150_001]
+
+
+def test_bad_json_lines_do_not_stop_the_others(tmp_path: Path) -> None:
+    lines = [json.dumps({"a": 1}), "no", json.dumps({"a": True, "b": None})]
+    problems: list[Problem] = []
+    (rows,) = open_rows(write(tmp_path / "a.jsonl", "\n".join(lines))).batches(problems.append)
+    assert rows.numbers.tolist() == [1, 3]
+    assert {name: column.to_pylist() for name, column in rows.columns.items()} == {
+        "a": ["1", "true"],
+        "b": [None, None],
+    }
+    assert [problem.row for problem in problems] == [2]
+
+
+def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
+    file = open_rows(write(tmp_path / "a.csv", "a;b\n1;2\n"), delimiter=",")
+    with pytest.raises(InvalidInput, match=r"no column 'b', which is the target\n.*separated by a comma\): a;b"):
+        file.require("b", role="the target")

@@ -1,0 +1,90 @@
+"""What the values of a table mean: equal values are equal in every format, and nothing is guessed from a few rows."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from podium.data.values import Guess, to_days, to_numbers, to_text
+from podium.errors import InvalidInput
+
+TYPES: dict[str, tuple[Any, str]] = {
+    "integers": (["1", " 2 ", "", "-3", "+4"], "integer"),
+    "numbers": (["1", "2.5", "NA", "1e-3"], "number"),
+    "postal codes": (["01067", "53113"], "text"),
+    "truth": (["True", "false", "?"], "boolean"),
+    "dates": (["2026-01-31", "2026-02-01T12:00:00", "2026-02-01T12:00:00Z"], "date"),
+    "words": (["1", "2", "two"], "text"),
+    "nothing": (["", "NA", "null"], "empty"),
+    "typed integers": ([1, None], "integer"),
+    "typed numbers": ([1.5, math.nan], "number"),
+    "typed truth": ([True, None], "boolean"),
+    "typed days": (pa.array(np.array(["2026-01-31"], "datetime64[D]")), "date"),
+    "typed moments": (pa.array([0], pa.timestamp("ns", "Europe/Berlin")), "date"),
+    "encoded words": (pa.array(["a", "b", None]).dictionary_encode(), "text"),
+    "decimals": (pa.array(["1.5"]).cast(pa.decimal128(5, 2)), "number"),
+}
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_the_type_follows_from_all_values(case: str) -> None:
+    values, expected = TYPES[case]
+    guess = Guess(case)
+    guess.add(pa.array(values) if isinstance(values, list) else values)
+    assert guess.type == expected
+
+
+def test_one_late_word_makes_a_column_text() -> None:
+    guess = Guess("age")
+    for batch in (["1", "2"], ["3", "four"]):
+        guess.add(pa.array(batch))
+    assert (guess.type, guess.count, guess.missing) == ("text", 4, 0)
+
+
+def test_row_numbers_and_constants_are_noticed() -> None:
+    numbers, constant = Guess("id"), Guess("country")
+    for batch in (["1", "2"], ["3", "4"]):
+        numbers.add(pa.array(batch))
+        constant.add(pa.array(["DE", ""]))
+    assert (numbers.counting, numbers.constant) == (True, False)
+    assert (constant.counting, constant.constant, constant.missing) == (False, True, 2)
+
+
+@pytest.mark.parametrize("values", [["1", "2.5", "NaN", "-1e3"], [1, 2.5, None, -1000], [1.0, 2.5, math.nan, -1e3]])
+def test_numbers_are_equal_in_every_format(values: list[Any]) -> None:
+    numbers, bad = to_numbers(pa.array(values))
+    np.testing.assert_array_equal(numbers, [1, 2.5, np.nan, -1000])
+    assert bad.null_count == 4
+
+
+@pytest.mark.parametrize("values", [["1", "inf", "x", "", "1,5"], ["1", "-Infinity", "0x10", None, "1e999"]])
+def test_what_is_not_a_finite_number_is_reported(values: list[Any]) -> None:
+    numbers, bad = to_numbers(pa.array(values))
+    np.testing.assert_array_equal(numbers, [1, np.nan, np.nan, np.nan, np.nan])
+    assert bad.to_pylist() == [None, values[1], values[2], None, values[4]]
+
+
+def test_infinity_in_a_typed_column_is_reported() -> None:
+    assert to_numbers(pa.array([1.0, math.inf, math.nan]))[1].to_pylist() == [None, "inf", None]
+
+
+@pytest.mark.parametrize("values", [["7", "8", ""], [7, 8, None], [7.0, 8.0, None]])
+def test_whole_numbers_are_equal_categories_in_every_format(values: list[Any]) -> None:
+    assert to_text(pa.array(values)).to_pylist() == ["7", "8", None]
+
+
+def test_dates_are_days_in_utc() -> None:
+    text = pa.array(["1970-01-02", "1970-01-01T12:00:00Z", "1970-01-01T12:00:00+06:00", "soon", ""])
+    days, bad = to_days(text)
+    np.testing.assert_allclose(days, [1, 0.5, 0.25, np.nan, np.nan])
+    assert bad.to_pylist() == [None, None, None, "soon", None]
+    typed = to_days(pa.array([43_200_000_000, None], pa.timestamp("us", "Europe/Berlin")))[0]
+    np.testing.assert_allclose(typed, [0.5, np.nan])
+
+
+@pytest.mark.parametrize("values", [pa.array([[1], [2]]), pa.array([b"a"]), pa.array([1], pa.duration("s"))])
+def test_lists_bytes_and_durations_are_refused(values: pa.Array) -> None:
+    with pytest.raises(InvalidInput, match="a table holds numbers, texts, dates and truth values"):
+        to_text(values)
