@@ -2,12 +2,14 @@
 
 import gzip
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from s3servers import KEYS
 from small_dataset import CONTENT, Answer, Serve
 
 from podium.data.sources.known import DATASETS, Known
@@ -52,3 +54,11 @@ def serve() -> Iterator[Serve]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """An S3 prefix of a bucket of its own."""
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint("moto")}.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://bucket-{uuid.uuid4().hex[:8]}/raw"

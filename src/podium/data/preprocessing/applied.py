@@ -1,7 +1,8 @@
 """What preprocessing makes of a batch."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,3 +35,9 @@ class Applied:
             more = f" ({len(self.problems)} like this here)" if len(self.problems) > 1 else ""
             raise InvalidInput(f"{self.problems[0]}{more}", hint)
         return self
+
+
+def plain(fitted: Any) -> dict[str, Any]:
+    """Return a dataclass as the values that JSON has."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(fitted)))
+    return values

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from PIL import Image
 
 from podium.data.digits import SIDE
 from podium.data.pictures import as_colors, open_whole, prepare_picture
-from podium.data.preprocessing.applied import Applied
+from podium.data.preprocessing.applied import Applied, plain
 from podium.data.rows import Problem
 from podium.errors import InvalidInput, NotFound, require
 from podium.machine import cores
@@ -94,7 +94,7 @@ class ImagePreprocessing:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``preprocessing.json`` holds."""
-        return asdict(self)
+        return plain(self)
 
     def _try(self, picture: Path) -> NDArray[np.uint8] | str:
         try:

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.preprocessing.applied import Applied
+from podium.data.preprocessing.applied import Applied, plain
 from podium.data.rows import Problem, Rows
 from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput, require
@@ -163,7 +163,7 @@ class TablePreprocessing:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``preprocessing.json`` holds."""
-        return asdict(self)
+        return plain(self)
 
 
 def _encode(column: TableColumn, values: NDArray[np.float64] | pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

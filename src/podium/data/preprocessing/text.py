@@ -4,13 +4,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from podium.data.preprocessing.applied import Applied
+from podium.data.preprocessing.applied import Applied, plain
 from podium.data.rows import Rows
 from podium.data.values import to_text
 from podium.errors import InvalidInput, require
@@ -105,7 +105,7 @@ class TextPreprocessing:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``preprocessing.json`` holds."""
-        return asdict(self)
+        return plain(self)
 
     @cached_property
     def _index(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """What a source hands over."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,9 @@ class Raw:
     """
 
     items: Part
-    """Everything that is to be divided into the parts the source does not have."""
+    """Everything that is to be divided into the parts the source does not have.
+
+    If there is a fit, it has one input ``row``, which only counts the items."""
 
     validation: Part | None = None
     """The validation part, if the source has one."""
@@ -57,6 +59,10 @@ class Raw:
 
     given: NDArray[np.str_] | None = None
     """Of each of the items [n]: ``train``, ``validation`` or ``test``."""
+
+    fit: "Callable[[NDArray[np.int64]], Raw] | None" = None
+    """Given the positions of the training items, returns the same items with inputs fitted on those alone: medians,
+    categories, a vocabulary. None if nothing is fitted."""
 
     published: bool = False
     """Whether this is a known dataset, taken with the duplicates it was published with."""

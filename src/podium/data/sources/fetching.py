@@ -1,0 +1,61 @@
+"""Files and folders of a source on this machine: where they are, or copied there from a storage."""
+
+from pathlib import Path
+
+from podium.data.artifact import local_path
+from podium.errors import InvalidInput, NotFound
+
+
+def fetch_file(location: str, scratch: Path) -> Path:
+    """Return the path of a file; a remote one is copied.
+
+    Args:
+        location: Path, ``file://``, ``s3://`` or ``minio://``.
+        scratch: Directory for the copy.
+
+    Raises:
+        NotFound: There is no such file.
+    """
+    path = local_path(location)
+    if path is not None:
+        if not path.exists():
+            raise NotFound(f"there is no file {location}")
+        return path
+    from podium.storage import connect
+
+    above, _, name = location.rstrip("/").rpartition("/")
+    copy = scratch / "source" / name
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    connect(above).fetch(name, copy)
+    return copy
+
+
+def fetch_folder(location: str, scratch: Path) -> Path:
+    """Return the path of a folder; the objects under a remote prefix are copied.
+
+    Args:
+        location: Path, ``file://``, ``s3://`` or ``minio://``.
+        scratch: Directory for the copy.
+
+    Raises:
+        NotFound: There is no such folder, or no object under the prefix.
+        InvalidInput: It is a file.
+    """
+    path = local_path(location)
+    if path is not None:
+        if not path.exists():
+            raise NotFound(f"there is no folder {location}")
+        if not path.is_dir():
+            raise InvalidInput(f"{location} is a file, not a folder", "a single table is table:FILE")
+        return path
+    from podium.storage import connect
+
+    storage = connect(location)
+    copy = scratch / "source"
+    for entry in storage.list():
+        target = copy / entry.key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        storage.fetch(entry.key, target)
+    if not copy.is_dir():
+        raise NotFound(f"there is nothing under {location}")
+    return copy

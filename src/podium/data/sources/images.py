@@ -1,0 +1,188 @@
+"""Pictures in a folder for each class: one input ``images``, uint8 [n, height, width] or [n, height, width, 3]."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.data.options import DataOptions
+from podium.data.pictures import ENDINGS, look_at
+from podium.data.preprocessing.image import ImagePreprocessing
+from podium.data.schema import PARTS, InputDescription, Part
+from podium.data.sources.fetching import fetch_folder
+from podium.data.sources.raw import Raw
+from podium.errors import InvalidInput, PodiumError
+from podium.machine import cores
+
+log = logging.getLogger(__name__)
+
+BATCH = 256
+"""Pictures decoded at a time."""
+
+PART_FOLDERS = {name: name for name in PARTS} | {"val": "validation", "valid": "validation"}
+"""Folders that divide the pictures already."""
+
+MOST_NAMED = 5
+"""Files that an error names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """The picture files of one part."""
+
+    files: tuple[Path, ...]
+
+    labels: tuple[str, ...]
+    """Class of each."""
+
+
+def read(location: str, options: DataOptions, scratch: Path) -> Raw:
+    """Decode all pictures of a folder into arrays below scratch.
+
+    Args:
+        location: Path or URI of a folder with a folder of pictures for each class; or with folders ``train``, ``test``
+            and perhaps ``validation``, each with one for each class.
+        options: ``resize`` and ``channels``.
+        scratch: Directory for the arrays.
+
+    Raises:
+        InvalidInput: There are no classes, a picture cannot be read, or sizes differ and ``resize`` is not given. The
+            message names the files.
+    """
+    options.only("images", "resize", "channels")
+    root = fetch_folder(location, scratch)
+    parts = find_parts(root, location)
+    everything = [file for pictures in parts.values() for file in pictures.files]
+    preprocessing = fit(everything, root, options.resize, options.channels)
+    classes = tuple(sorted(set(parts["train"].labels)))
+    log.info("%s: %s pictures in %d classes, read as %s", location, f"{len(everything):,}", len(classes),
+             "x".join(map(str, preprocessing.shape)))  # fmt: skip
+    arrays = {
+        part: Part(inputs={preprocessing.input: decode(pictures.files, root, preprocessing, scratch / f"{part}.npy")},
+                   target=np.array([classes.index(label) for label in pictures.labels], np.int64))
+        for part, pictures in parts.items()
+    }  # fmt: skip
+    return Raw(
+        items=arrays["train"],
+        validation=arrays.get("validation"),
+        test=arrays.get("test"),
+        name=options.name or Path(location.rstrip("/")).name,
+        kind="classification",
+        classes=classes,
+        descriptions={preprocessing.input: InputDescription(meaning="image")},
+        target_name="class",
+        preprocessing=preprocessing.to_json(),
+        source=location,
+    )
+
+
+def find_parts(root: Path, location: str) -> dict[str, Pictures]:
+    """Return the pictures of each part; all are ``train`` if the folder does not divide them.
+
+    Raises:
+        InvalidInput: A class has no picture, or occurs in one part only.
+    """
+    folders = _folders(root)
+    if "train" not in {folder.name for folder in folders}:
+        return {"train": _find_classes(root, location)}
+    parts: dict[str, Pictures] = {}
+    for folder in folders:
+        part = PART_FOLDERS.get(folder.name)
+        if part is None or part in parts:
+            raise InvalidInput(f"{location}/{folder.name} lies beside {location}/train, but is not another part",
+                               "parts are train, validation and test; move other folders elsewhere")  # fmt: skip
+        parts[part] = _find_classes(folder, f"{location}/{folder.name}")
+    known = set(parts["train"].labels)
+    for part, pictures in parts.items():
+        if strange := sorted(set(pictures.labels) - known):
+            raise InvalidInput(f"{location} has the class {strange[0]!r} in {part}, but not in train",
+                               f"classes of train: {', '.join(sorted(known))}")  # fmt: skip
+    return parts
+
+
+def _find_classes(folder: Path, location: str) -> Pictures:
+    files: list[Path] = []
+    labels: list[str] = []
+    for inside in _folders(folder):
+        found = sorted(path for path in inside.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+        if not found:
+            raise InvalidInput(f"{location}/{inside.name} has no picture", f"pictures end in {', '.join(ENDINGS)}")
+        files += found
+        labels += [inside.name] * len(found)
+    if len(set(labels)) < 2:
+        raise InvalidInput(f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
+                           "put the pictures of each class into a folder with its name")  # fmt: skip
+    return Pictures(files=tuple(files), labels=tuple(labels))
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int) -> ImagePreprocessing:
+    """Choose size and channels from the headers of all pictures.
+
+    Args:
+        files: All pictures.
+        root: What errors name files relative to.
+        resize: Height and width; empty if all pictures have the same size.
+        channels: 1 or 3; 0 takes 1 if all pictures are gray.
+
+    Raises:
+        InvalidInput: A file is not a picture, or sizes differ.
+    """
+    with ThreadPoolExecutor(cores()) as pool:
+        looks = list(pool.map(_look, files))
+    _refuse([f"{file.relative_to(root)}: {look}" for file, look in zip(files, looks, strict=True)
+             if isinstance(look, str)])  # fmt: skip
+    seen = [look for look in looks if not isinstance(look, str)]
+    channels = channels or max(colors for _, colors in seen)
+    if resize:
+        return ImagePreprocessing(size=tuple(resize), channels=channels)
+    sizes = [size for size, _ in seen]
+    (common, _), *_ = Counter(sizes).most_common(1)
+    odd = [file for file, size in zip(files, sizes, strict=True) if size != common]
+    if odd:
+        width, height = sizes[files.index(odd[0])]
+        raise InvalidInput(
+            f"{odd[0].relative_to(root)} has {width}x{height} pixels, but most pictures have {common[0]}x{common[1]} "
+            f"({len(odd):,} of {len(files):,} differ)",
+            f"make them all of one size: resize=[{common[1]}, {common[0]}] (height, width)",
+        )
+    return ImagePreprocessing(size=(common[1], common[0]), channels=channels)
+
+
+def decode(files: Sequence[Path], root: Path, preprocessing: ImagePreprocessing, target: Path) -> NDArray[np.uint8]:
+    """Decode pictures into an array mapped from a file, some at a time.
+
+    Raises:
+        InvalidInput: Some cannot be decoded; the message names them.
+    """
+    shape = (len(files), *preprocessing.shape)
+    array = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
+    bad: list[str] = []
+    for start in range(0, len(files), BATCH):
+        batch = files[start : start + BATCH]
+        applied = preprocessing.apply(batch, [str(file.relative_to(root)) for file in batch])
+        array[start + applied.kept] = applied.inputs[preprocessing.input]
+        bad += map(str, applied.problems)
+    _refuse(bad)
+    return array
+
+
+def _look(file: Path) -> tuple[tuple[int, int], int] | str:
+    try:
+        return look_at(file)
+    except PodiumError as error:
+        return error.message
+
+
+def _refuse(bad: Sequence[str]) -> None:
+    if bad:
+        more = f"\n… and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
+        raise InvalidInput("\n".join(bad[:MOST_NAMED]) + more, "remove these files, or save them again")

@@ -1,0 +1,135 @@
+"""A table in a CSV or Parquet file: one input ``table``, float32 [n, columns]."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.data.options import DataOptions
+from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
+from podium.data.rows import Rows
+from podium.data.schema import Column, InputDescription, Part
+from podium.data.sources.raw import Raw
+from podium.data.sources.tabular import Survey, survey
+from podium.errors import InvalidInput, require, suggestion
+
+log = logging.getLogger(__name__)
+
+
+def read(location: str, options: DataOptions, scratch: Path) -> Raw:
+    """Read the target of a table; its input is fitted once the rows of the training part are known.
+
+    Args:
+        location: Path or URI of a CSV file (also gzipped) or a Parquet file.
+        options: ``target`` is needed.
+        scratch: Directory for what does not fit into memory.
+
+    Raises:
+        InvalidInput: The message names file, row and column.
+    """
+    options.only("table", "target", "group", "time", "part", "drop", "categories", "numbers", "missing",
+                 "missing_values", "max_categories", "delimiter", "encoding")  # fmt: skip
+    require(bool(options.target), "a table has a target", "name its column: target=NAME", target="")
+    roles = (options.target, options.group, options.time, options.part)
+    seen = survey(location, options, scratch, *roles)
+    target = seen.target(options.target, options.kind)
+    fields = choose_fields(seen, options)
+    report(seen, fields)
+
+    raw = Raw(
+        items=Part(inputs={"row": np.arange(seen.count)}, target=target.values),
+        name=options.name or Path(location).name.partition(".")[0],
+        kind=target.kind,
+        classes=target.classes,
+        descriptions={"row": InputDescription()},
+        target_name=options.target,
+        source=location,
+        groups=seen.groups(options.group) if options.group else None,
+        times=seen.times(options.time) if options.time else None,
+        given=seen.given(options.part) if options.part else None,
+    )
+    return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
+
+
+def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
+    """Return the columns of the input: all but those with a role, those dropped, and those without a value.
+
+    Raises:
+        InvalidInput: An option names a column that is not there, or says two things of it.
+    """
+    for option in ("drop", "categories", "numbers"):
+        for name in getattr(options, option):
+            if name not in seen.file.columns:
+                raise InvalidInput(f"{option}: {seen.file.name} has no column {name!r}",
+                                   suggestion(name, seen.file.columns))  # fmt: skip
+    both = sorted(set(options.categories) & set(options.numbers))
+    require(not both, "a column is a number or a category", categories_and_numbers=both)
+    left_out = {options.target, options.group, options.time, options.part, *options.drop}
+    fields = []
+    for name, guess in seen.guesses.items():
+        if name in left_out:
+            continue
+        kind = "category" if guess.type in ("boolean", "text") else "number"
+        kind = "category" if name in options.categories else "number" if name in options.numbers else kind
+        if guess.count:
+            fields.append(Field(name=name, kind=kind, type=guess.type))
+    require(bool(fields), "a table has a column besides its target", columns=list(seen.file.columns))
+    return tuple(fields)
+
+
+def report(seen: Survey, fields: tuple[Field, ...]) -> None:
+    """Say how columns were understood, and which of them look like a mistake."""
+    chosen = {field.name: field for field in fields}
+    log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
+    for name, guess in seen.guesses.items():
+        missing = f", {guess.missing:,} missing" if guess.missing else ""
+        if name in chosen:
+            log.info("  %s: %s (%s%s)", name, chosen[name].kind, guess.type, missing)
+        if not guess.count:
+            log.warning("column %s has no value and is left out", name)
+        elif name in chosen and guess.constant:
+            log.warning("column %s is always %r; leave it out: drop=[%s]", name, guess.first, name)
+        elif name in chosen and guess.counting and guess.count > 2:
+            log.warning("column %s counts the rows, as an id does; leave it out: drop=[%s]", name, name)
+
+
+def _fit(
+    raw: Raw, seen: Survey, fields: tuple[Field, ...], options: DataOptions, train: NDArray[np.int64], scratch: Path
+) -> Raw:
+    """Find medians and categories in the training rows, and turn all rows into the input."""
+    chosen = np.zeros(seen.count, bool)
+    chosen[train] = True
+    preprocessing = TablePreprocessing.fit(
+        fields,
+        _rows_of(seen, chosen),
+        missing=options.missing or "fill",
+        missing_values=seen.missing_values,
+        max_categories=options.max_categories or MAX_CATEGORIES,
+    )
+    columns = tuple(
+        Column(name=name, kind=column.kind if name == column.name else "number",
+               categories=column.categories if name == column.name else (), missing=column.missing)
+        for column in preprocessing.columns for name in column.names
+    )  # fmt: skip
+    shape = (seen.count, len(columns))
+    table = np.lib.format.open_memmap(scratch / "table.npy", mode="w+", dtype=np.float32, shape=shape)
+    for rows in seen.file:
+        start = int(rows.numbers[0]) - 1
+        table[start : start + len(rows)] = preprocessing.apply(rows).check(HINT).inputs["table"]
+    return replace(
+        raw,
+        items=Part(inputs={"table": table}, target=raw.items.target),
+        descriptions={"table": InputDescription(meaning="table", columns=columns)},
+        preprocessing=preprocessing.to_json(),
+    )
+
+
+HINT = "correct the value, or leave it empty"
+
+
+def _rows_of(seen: Survey, chosen: NDArray[np.bool_]) -> Iterator[Rows]:
+    for rows in seen.file:
+        yield rows.only(chosen[rows.numbers - 1])

@@ -1,0 +1,180 @@
+"""What sources of rows share: the file, the types of its columns, and the columns with a role of their own."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from podium.data.options import DataOptions
+from podium.data.rows import RowFile, open_rows
+from podium.data.schema import PARTS, Array
+from podium.data.sources.fetching import fetch_file
+from podium.data.values import MISSING_VALUES, Guess, to_days, to_numbers, to_text
+from podium.errors import InvalidInput, require
+
+log = logging.getLogger(__name__)
+
+MANY_NUMBERS = 100
+"""A target of more different whole numbers is a quantity rather than a class."""
+
+MANY_CLASSES = 1000
+"""A target of more different texts is a name rather than a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The target of all rows."""
+
+    values: Array
+    """Indices into the classes, or floats, [n]."""
+
+    kind: str
+    """``classification`` or ``regression``."""
+
+    classes: tuple[str, ...]
+    """Names in order: whole numbers by value, all others by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """A file that has been read once."""
+
+    file: RowFile
+
+    count: int
+    """Rows."""
+
+    guesses: Mapping[str, Guess]
+    """Types of all columns."""
+
+    missing_values: tuple[str, ...]
+    """Texts that mean that a value is missing."""
+
+    kept: Mapping[str, pa.Array]
+    """All values of the columns with a role."""
+
+    def target(self, name: str, kind: str) -> Target:
+        """Read the target.
+
+        Args:
+            name: Its column.
+            kind: ``classification``, ``regression``, or empty to follow from the values.
+
+        Raises:
+            InvalidInput: A value is missing or not a number where one is needed, or there is one class only.
+        """
+        guess = self.guesses[name]
+        self._require_all(name, "the target")
+        if guess.type == "date":
+            raise InvalidInput(f"{self.file.name}: the target {name} holds dates", "make it a number, or a class")
+        if (kind or ("regression" if guess.type == "number" else "classification")) == "regression":
+            return Target(values=self._numbers(name, "the target"), kind="regression", classes=())
+        return self._classes(name, certain=kind == "classification")
+
+    def groups(self, name: str) -> NDArray[np.int64]:
+        """Return the index of each row's group, [n]."""
+        self._require_all(name, "the group")
+        encoded = to_text(self.kept[name], self.missing_values).dictionary_encode()
+        return np.asarray(encoded.indices.to_numpy(), np.int64)
+
+    def times(self, name: str) -> NDArray[np.float64]:
+        """Return the time of each row, [n]: days if they are dates.
+
+        Raises:
+            InvalidInput: A value is missing, or neither a date nor a number.
+        """
+        self._require_all(name, "the time")
+        if self.guesses[name].type != "date":
+            return self._numbers(name, "the time")
+        return to_days(self.kept[name], self.missing_values)[0]
+
+    def given(self, name: str) -> NDArray[np.str_]:
+        """Return the part of each row, [n].
+
+        Raises:
+            InvalidInput: A value is missing, or not the name of a part.
+        """
+        self._require_all(name, "the part")
+        text = to_text(self.kept[name], self.missing_values)
+        wrong = np.flatnonzero(~pc.is_in(text, pa.array(PARTS)).to_numpy(zero_copy_only=False))
+        if len(wrong):
+            raise InvalidInput(f"{self._where(wrong[0], name)}: {text[int(wrong[0])].as_py()!r} is not the name of a "
+                               "part", f"one of {', '.join(PARTS)}")  # fmt: skip
+        return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
+
+    def _require_all(self, name: str, role: str) -> None:
+        if self.guesses[name].missing:
+            absent = pc.is_null(to_text(self.kept[name], self.missing_values)).to_numpy(zero_copy_only=False)
+            rows = np.flatnonzero(absent)
+            more = f" (and in {len(rows) - 1:,} more)" if len(rows) > 1 else ""
+            raise InvalidInput(f"{self._where(rows[0], name)}: {role} is missing{more}", "remove these rows")
+
+    def _where(self, position: int, name: str) -> str:
+        return f"{self.file.name}, row {position + 1}, column {name}"
+
+    def _numbers(self, name: str, role: str) -> NDArray[np.float64]:
+        numbers, bad = to_numbers(self.kept[name], self.missing_values)
+        wrong = np.flatnonzero(pc.is_valid(bad).to_numpy(zero_copy_only=False))
+        if len(wrong):
+            raise InvalidInput(f"{self._where(wrong[0], name)}: {role} must be a finite number, but is "
+                               f"{bad[int(wrong[0])].as_py()[:60]!r}")  # fmt: skip
+        return numbers
+
+    def _classes(self, name: str, *, certain: bool) -> Target:
+        kind = self.guesses[name].type
+        text = to_text(self.kept[name], self.missing_values)
+        text = pc.utf8_lower(text) if kind == "boolean" else text
+        encoded = text.dictionary_encode()
+        seen = encoded.dictionary.to_pylist()
+        where = f"{self.file.name}: the target {name}"
+        if not certain and kind == "integer" and len(seen) > MANY_NUMBERS:
+            hint = "if it is a quantity: kind=regression; if they are classes: kind=classification"
+            raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
+        if not certain and len(seen) > MANY_CLASSES:
+            raise InvalidInput(f"{where} has {len(seen):,} different values, for example {seen[0]!r}",
+                               "is it the right column? if these are classes: kind=classification")  # fmt: skip
+        require(len(seen) > 1, f"{where} has two classes at least", classes=seen)
+        order = sorted(range(len(seen)), key=lambda at: (int(seen[at]) if kind == "integer" else 0, seen[at]))
+        rank = np.empty(len(seen), np.int64)
+        rank[order] = np.arange(len(seen))
+        indices = rank[encoded.indices.to_numpy()]
+        return Target(values=indices, kind="classification", classes=tuple(seen[at] for at in order))
+
+
+def survey(location: str, options: DataOptions, scratch: Path, *roles: str) -> Survey:
+    """Read a whole file once, a few megabytes at a time.
+
+    Args:
+        location: Path or URI.
+        options: How it is read.
+        scratch: Directory for a copy of what is remote.
+        roles: Columns to keep in memory.
+
+    Raises:
+        InvalidInput: The file lacks a column or a row, or cannot be read.
+    """
+    path = fetch_file(location, scratch)
+    file = open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding)
+    for role in ("target", "group", "time", "part"):
+        file.require(*filter(None, [getattr(options, role)]), role=f"the {role}")
+    missing_values = options.missing_values or MISSING_VALUES
+    guesses = {name: Guess(name, missing_values) for name in file.columns}
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in roles if name}
+    count = 0
+    for rows in file:
+        count += len(rows)
+        for name, values in rows.columns.items():
+            try:
+                guesses[name].add(values)
+            except InvalidInput as error:
+                raise InvalidInput(f"{location}, column {name}: {error.message}", error.hint) from None
+            if name in chunks:
+                chunks[name].append(values)
+    require(count > 0, f"{location} has rows below its header", rows=0)
+    kept = {name: pa.chunked_array(values).combine_chunks() for name, values in chunks.items()}
+    return Survey(file=file, count=count, guesses=guesses, missing_values=missing_values, kept=kept)

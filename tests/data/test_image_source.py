@@ -1,0 +1,181 @@
+"""Folders of pictures: sizes, colors, parts and classes; files that cannot be used are named."""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from podium.data import preprocessing
+from podium.data.options import DataOptions
+from podium.data.sources import images
+from podium.data.sources.raw import Raw
+from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.storage import connect
+
+
+def picture(seed: int, size: tuple[int, int] = (12, 10), mode: str = "RGB") -> Image.Image:
+    """Draw noise, width x height."""
+    width, height = size
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+    return Image.fromarray(pixels).convert(mode)
+
+
+def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 3, **options: Any) -> Path:
+    for at, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            picture(10 * at + number, **options).save(folder / name / f"{number}.png")
+    return folder
+
+
+def read(folder: Path | str, tmp_path: Path, **options: Any) -> Raw:
+    (tmp_path / "scratch").mkdir(parents=True, exist_ok=True)
+    return images.read(str(folder), DataOptions.read("", options), tmp_path / "scratch")
+
+
+def test_a_folder_for_each_class_is_a_dataset(tmp_path: Path) -> None:
+    raw = read(fill(tmp_path / "pets"), tmp_path)
+    assert (raw.name, raw.kind, raw.classes, raw.test) == ("pets", "classification", ("cat", "dog"), None)
+    assert raw.items.target.tolist() == [0, 0, 0, 1, 1, 1]
+    array = raw.items.inputs["images"]
+    assert (array.shape, array.dtype) == ((6, 10, 12, 3), np.uint8)
+    assert isinstance(array, np.memmap)
+    np.testing.assert_array_equal(array[4], np.asarray(picture(11)))
+    assert raw.preprocessing == {
+        "kind": "image",
+        "input": "images",
+        "recipe": "resize",
+        "size": [10, 12],
+        "channels": 3,
+    }
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "I;16"])
+def test_gray_pictures_have_no_channel_axis(mode: str, tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    for file in (tmp_path / "pets").rglob("*.png"):
+        Image.open(file).convert("L").convert(mode).save(file)
+    assert read(tmp_path / "pets", tmp_path).items.inputs["images"].shape == (6, 10, 12)
+    assert read(tmp_path / "pets", tmp_path, channels=3).items.inputs["images"].shape == (6, 10, 12, 3)
+
+
+def test_one_picture_in_color_makes_all_colored(tmp_path: Path) -> None:
+    fill(tmp_path / "pets", mode="L")
+    picture(1).save(tmp_path / "pets/dog/9.png")
+    assert read(tmp_path / "pets", tmp_path).preprocessing["channels"] == 3
+    assert read(tmp_path / "pets", tmp_path, channels=1).items.inputs["images"].ndim == 3
+
+
+def test_the_odd_size_is_named_and_resize_proposed(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    picture(1, (30, 20)).save(tmp_path / "pets/dog/odd.jpg")
+    with pytest.raises(InvalidInput, match=r"dog/odd\.jpg has 30x20 pixels, but most pictures have 12x10 \(1 of 7"):
+        read(tmp_path / "pets", tmp_path)
+    raw = read(tmp_path / "pets", tmp_path, resize=[8, 16])
+    assert raw.items.inputs["images"].shape == (7, 8, 16, 3)
+
+
+def test_folders_of_parts_are_taken_as_given(tmp_path: Path) -> None:
+    for part, count in {"train": 4, "val": 2, "test": 3}.items():
+        fill(tmp_path / "pets" / part, count=count)
+    raw = read(tmp_path / "pets", tmp_path)
+    assert raw.validation is not None
+    assert raw.test is not None
+    assert (len(raw.items), len(raw.validation), len(raw.test)) == (8, 4, 6)
+    (tmp_path / "pets/test/cow").mkdir()
+    picture(1).save(tmp_path / "pets/test/cow/1.png")
+    with pytest.raises(InvalidInput, match="class 'cow' in test, but not in train"):
+        read(tmp_path / "pets", tmp_path)
+    fill(tmp_path / "pets/more")
+    with pytest.raises(InvalidInput, match=r"pets/more lies beside .*pets/train"):
+        read(tmp_path / "pets", tmp_path)
+
+
+def test_turned_photos_are_taken_as_they_are_seen(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    upright = picture(5)
+    upright.transpose(Image.Transpose.ROTATE_270).save(tmp_path / "pets/dog/9.png", exif=exif)
+    raw = read(tmp_path / "pets", tmp_path)
+    np.testing.assert_array_equal(raw.items.inputs["images"][-1], np.asarray(upright))
+
+
+def test_prediction_makes_the_bytes_of_preparation(tmp_path: Path) -> None:
+    fill(tmp_path / "pets", size=(60, 50))
+    picture(3, (3000, 2000)).save(tmp_path / "pets/dog/large.jpg")
+    raw = read(tmp_path / "pets", tmp_path, resize=[20, 30])
+    again = preprocessing.read(raw.preprocessing, "preprocessing.json")
+    assert isinstance(again, preprocessing.ImagePreprocessing)
+    files = sorted((tmp_path / "pets").rglob("*.*"))
+    assert again.apply(files).check().inputs["images"].tobytes() == raw.items.inputs["images"].tobytes()
+
+
+def test_pictures_are_fetched_from_a_storage(tmp_path: Path, bucket: str) -> None:
+    storage = connect(bucket, create=True)
+    for file in fill(tmp_path / "pets").rglob("*.png"):
+        storage.put(f"pets/{file.relative_to(tmp_path / 'pets')}", file)
+    remote, local = read(f"{bucket}/pets", tmp_path), read(tmp_path / "pets", tmp_path)
+    np.testing.assert_array_equal(remote.items.inputs["images"], local.items.inputs["images"])
+    with pytest.raises(NotFound, match="there is nothing under"):
+        read(f"{bucket}/nowhere", tmp_path / "other")
+
+
+def bomb() -> bytes:
+    """Return a PNG that says it has 20,000 x 20,000 pixels."""
+    chunks = [b"IHDR" + struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks
+    )
+
+
+def cut() -> bytes:
+    stream = io.BytesIO()
+    picture(1).save(stream, "png")
+    return stream.getvalue()[:150]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"hello", "this is not a picture"),
+        (cut(), "cannot be read"),
+        (bomb(), "at most 50,000,000 pixels"),
+        (b"", "not a"),
+    ],
+    ids=["text", "cut", "bomb", "empty"],
+)
+def test_files_that_cannot_be_decoded_are_named(content: bytes, reason: str, tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    for name in ("cat/bad.png", "dog/bad.jpg"):
+        (tmp_path / "pets" / name).write_bytes(content)
+    with pytest.raises(InvalidInput, match=rf"(?s)cat/bad\.png: .*{reason}.*dog/bad\.jpg: .*{reason}"):
+        read(tmp_path / "pets", tmp_path)
+
+
+def test_what_is_not_a_folder_of_classes_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path / "one", ("cat",))
+    fill(tmp_path / "empty")
+    (tmp_path / "empty/cow").mkdir()
+    cases = {"one": "has 1 folders of pictures", "one/cat": "has 0 folders", "empty": "empty/cow has no picture",
+             "nowhere": "there is no folder", "one/cat/0.png": "is a file, not a folder"}  # fmt: skip
+    for name, message in cases.items():
+        with pytest.raises(PodiumError, match=message):
+            read(tmp_path / name, tmp_path)
+    with pytest.raises(InvalidInput, match="images has no option drop"):
+        read(tmp_path / "empty", tmp_path, drop=["a"])
+    with pytest.raises(InvalidInput, match=r"size is \[height, width\]"):
+        read(fill(tmp_path / "two"), tmp_path, resize=[0, 5])
+
+
+def test_hidden_folders_and_other_files_are_passed_over(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    (tmp_path / "pets/.cache").mkdir()
+    (tmp_path / "pets/README.md").touch()
+    (tmp_path / "pets/cat/notes.txt").touch()
+    assert len(read(tmp_path / "pets", tmp_path).items) == 6

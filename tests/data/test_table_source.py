@@ -1,0 +1,204 @@
+"""Tables: types, target, roles and statistics of the training part; a bad file is refused with row and column."""
+
+import gzip
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from podium.data import preprocessing
+from podium.data.options import DataOptions
+from podium.data.rows import open_rows
+from podium.data.sources import table
+from podium.data.sources.raw import Raw
+from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.storage import connect
+
+PEOPLE = """age,city,member,born,label
+30,Köln,true,1970-01-02,yes
+,Bonn,false,,no
+50,,TRUE,1970-01-04,yes
+41,Ulm,,1970-01-03,no
+"""
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    return tmp_path / "people.csv"
+
+
+def read(path: Path | str, tmp_path: Path, **options: Any) -> Raw:
+    (tmp_path / "scratch").mkdir(parents=True, exist_ok=True)
+    return table.read(str(path), DataOptions.read(options.pop("target", "label"), options), tmp_path / "scratch")
+
+
+def fitted(raw: Raw, *train: int) -> Raw:
+    assert raw.fit is not None
+    return raw.fit(np.array(train or range(len(raw.items))))
+
+
+def test_a_table_becomes_numbers_and_categories(people: Path, tmp_path: Path) -> None:
+    raw = read(people, tmp_path)
+    assert (raw.name, raw.kind, raw.classes, raw.target_name) == ("people", "classification", ("no", "yes"), "label")
+    assert raw.items.target.tolist() == [1, 0, 1, 0]
+    raw = fitted(raw)
+    columns = raw.descriptions["table"].columns
+    assert [(column.name, column.kind, column.missing) for column in columns] == [
+        ("age", "number", 1), ("city", "category", 1), ("member", "category", 1), ("born", "number", 1),
+    ]  # fmt: skip
+    assert columns[1].categories == ("Bonn", "Köln", "Ulm", "(missing)", "(unknown)")
+    assert raw.items.inputs["table"].tolist() == [[30, 1, 1, 1], [41, 0, 0, 2], [50, 3, 1, 3], [41, 2, 2, 2]]
+
+
+def test_medians_and_categories_are_of_the_training_part(people: Path, tmp_path: Path) -> None:
+    raw = fitted(read(people, tmp_path), 0, 1)
+    assert raw.descriptions["table"].columns[1].categories == ("Bonn", "Köln", "(missing)", "(unknown)")
+    assert raw.items.inputs["table"][:, :2].tolist() == [[30, 1], [30, 0], [50, 2], [41, 3]]
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "csv.gz"])
+def test_other_formats_give_the_same_bytes(form: str, people: Path, tmp_path: Path) -> None:
+    other = tmp_path / f"people.{form}"
+    if form == "parquet":
+        parquet.write_table(csv.read_csv(people), other)
+    elif form == "csv.gz":
+        other.write_bytes(gzip.compress(people.read_bytes()))
+    else:
+        import json
+
+        lines = [json.dumps(row, default=str) for row in csv.read_csv(people).to_pylist()]
+        other.write_text("\n".join(lines))
+    first, second = fitted(read(people, tmp_path)), fitted(read(other, tmp_path))
+    np.testing.assert_array_equal(first.items.inputs["table"], second.items.inputs["table"])
+    assert (first.classes, first.preprocessing["columns"][0]) == (second.classes, second.preprocessing["columns"][0])
+
+
+def test_prediction_makes_the_bytes_of_preparation(people: Path, tmp_path: Path) -> None:
+    raw = fitted(read(people, tmp_path), 0, 2)
+    again = preprocessing.read(raw.preprocessing, "preprocessing.json")
+    assert isinstance(again, preprocessing.TablePreprocessing)
+    (rows,) = open_rows(people)
+    assert again.apply(rows).check().inputs["table"].tobytes() == raw.items.inputs["table"].tobytes()
+
+
+def test_a_table_is_fetched_from_a_storage(people: Path, tmp_path: Path, bucket: str) -> None:
+    connect(bucket, create=True).put("people.csv", people)
+    raw = fitted(read(f"{bucket}/people.csv", tmp_path))
+    assert (raw.name, raw.source, len(raw.items)) == ("people", f"{bucket}/people.csv", 4)
+    with pytest.raises(NotFound):
+        read(f"{bucket}/nowhere.csv", tmp_path)
+
+
+TARGETS: dict[str, tuple[list[str], dict[str, str], str, tuple[str, ...], list[float]]] = {
+    "numbers by value": (["10", "9", "10"], {}, "classification", ("9", "10"), [1, 0, 1]),
+    "truth": (["True", "false", "TRUE"], {}, "classification", ("false", "true"), [1, 0, 1]),
+    "floats": (["1.5", "2", "-1"], {}, "regression", (), [1.5, 2, -1]),
+    "numbers as quantity": (["1", "2", "3"], {"kind": "regression"}, "regression", (), [1, 2, 3]),
+    "floats as classes": (["0.5", "1", "0.5"], {"kind": "classification"}, "classification", ("0.5", "1"), [0, 1, 0]),
+}
+
+
+@pytest.mark.parametrize("case", TARGETS)
+def test_the_kind_follows_from_the_target(case: str, tmp_path: Path) -> None:
+    values, options, kind, classes, target = TARGETS[case]
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *(f"{at},{value}" for at, value in enumerate(values))]))
+    raw = read(tmp_path / "a.csv", tmp_path, target="y", **options)
+    assert (raw.kind, raw.classes, raw.items.target.tolist()) == (kind, classes, target)
+
+
+def test_columns_with_a_role_are_no_inputs(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "patient,day,half,x,label\nb,2026-01-02,train,1,0\na,2026-01-01,test,2,1\nb,2026-01-03,validation,3,0\n"
+    )
+    raw = read(tmp_path / "a.csv", tmp_path, group="patient", time="day", part="half")
+    assert raw.groups is not None
+    assert raw.times is not None
+    assert raw.given is not None
+    assert raw.groups.tolist() == [0, 1, 0]
+    assert np.argsort(raw.times).tolist() == [1, 0, 2]
+    assert raw.given.tolist() == ["train", "test", "validation"]
+    assert [column.name for column in fitted(raw).descriptions["table"].columns] == ["x"]
+
+
+def test_columns_can_be_dropped_and_chosen(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,zip,x,label\n1,53113,1,0\n2,50667,2,1\n")
+    raw = fitted(read(tmp_path / "a.csv", tmp_path, drop=["id"], categories=["zip"]))
+    assert [(column.name, column.kind) for column in raw.descriptions["table"].columns] == [
+        ("zip", "category"), ("x", "number"),
+    ]  # fmt: skip
+    assert raw.descriptions["table"].columns[0].categories[:2] == ("50667", "53113")
+
+
+def test_ids_constants_and_empty_columns_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    (tmp_path / "a.csv").write_text("id,land,empty,x,label\n1,DE,,5,0\n2,DE,NA,7,1\n3,DE,,,1\n")
+    raw = fitted(read(tmp_path / "a.csv", tmp_path))
+    assert [column.name for column in raw.descriptions["table"].columns] == ["id", "land", "x"]
+    assert "column id counts the rows" in caplog.text
+    assert "column land is always 'DE'" in caplog.text
+    assert "column empty has no value and is left out" in caplog.text
+    assert "x: number (integer, 1 missing)" in caplog.text
+
+
+BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
+    "ragged": ("x,label\n1,0\n2\n", {}, "a.csv, row 2: has 1 values"),
+    "no target option": ("x,label\n1,0\n", {"target": ""}, "a table has a target"),
+    "no target column": ("x,y\n1,0\n", {}, "a.csv has no column 'label', which is the target\nhint: .*: x, y"),
+    "wrong delimiter": ("x;label\n1;0\n", {"delimiter": ","}, "no column 'label'.*\n.*comma.*x;label"),
+    "equal names": ("x,x,label\n1,2,0\n", {}, "column 2 is called 'x'"),
+    "empty": ("", {}, "a.csv is empty"),
+    "header only": ("x,label\n", {}, "a.csv has rows below its header"),
+    "holes in target": ("x,label\n1,0\n2,\n3,NA\n", {}, r"a.csv, row 2, column label: the target is missing \(and in 1"),
+    "one class": ("x,label\n1,a\n2,a\n", {}, "target label has two classes at least"),
+    "dates as target": ("x,label\n1,2026-01-01\n", {}, "the target label holds dates"),
+    "words to regress": ("x,label\n1,2\n2,b\n", {"kind": "regression"}, "row 2, column label: the target must be a fin"),
+    "infinite target": ("x,label\n1,2.5\n2,inf\n", {"kind": "regression"}, "row 2, column label: .* but is 'inf'"),
+    "latin-1": ("x,label\n1,ja\n2,nö\n".encode("latin-1"), {}, "a.csv, row 2, column label: this is not utf-8"),
+    "infinite": ("x,label\n1,0\ninf,1\n", {"numbers": ["x"]}, "row 2, column x: 'inf' is not a number"),
+    "word among numbers": ("x,label\n1,0\nb,1\n", {"numbers": ["x"]}, "row 2, column x: 'b' is not a number"),
+    "unknown option": ("x,label\n1,0\n2,1\n", {"dropp": ["x"]}, "data_options has no 'dropp'\nhint: did you mean drop"),
+    "another's option": ("x,label\n1,0\n2,1\n", {"resize": [2, 2]}, "table has no option resize"),
+    "unknown column": ("x,label\n1,0\n2,1\n", {"drop": ["X"]}, "drop: .*a.csv has no column 'X'"),
+    "two kinds": ("x,label\n1,0\n2,1\n", {"numbers": ["x"], "categories": ["x"]}, "a column is a number or a category"),
+    "no input": ("x,label\n1,0\n2,1\n", {"drop": ["x"]}, "a table has a column besides its target"),
+    "no such part": ("x,p,label\n1,train,0\n2,exam,1\n", {"part": "p"}, "row 2, column p: 'exam' is not the name of"),
+    "words as time": ("x,t,label\n1,1,0\n2,soon,1\n", {"time": "t"}, "row 2, column t: the time must be a finite num"),
+    "no group": ("x,g,label\n1,a,0\n2,,1\n", {"group": "g"}, "row 2, column g: the group is missing"),
+    "names": ("x,label\n" + "".join(f"n{row},{row % 2}\n" for row in range(1200)), {}, "column x: more than 1,000 categ"),
+    "quantity": ("x,label\n" + "".join(f"1,{row}\n" for row in range(101)), {}, "101 different whole numbers\nhint: if it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_table_is_refused_with_its_place(case: str, tmp_path: Path) -> None:
+    content, options, message = BAD[case]
+    (tmp_path / "a.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(PodiumError, match=message):
+        fitted(read(tmp_path / "a.csv", tmp_path, **options))
+
+
+def test_a_missing_value_is_refused_when_asked(people: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"people\.csv, row 2, column age: the value is missing"):
+        fitted(read(people, tmp_path, missing="refuse"))
+
+
+def test_a_column_without_training_values_is_refused(people: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="column age has no value in the training part"):
+        fitted(read(people, tmp_path), 1)
+
+
+def test_300_000_rows_are_read_in_seconds(tmp_path: Path) -> None:
+    rng, count = np.random.default_rng(1), 300_000
+    columns = {f"x{at}": rng.normal(size=count).round(4) for at in range(6)}
+    columns |= {"city": rng.choice(["a", "b", "c"], count), "label": rng.integers(0, 2, count)}
+    csv.write_csv(pa.table(columns), tmp_path / "large.csv")
+    start = time.monotonic()
+    raw = fitted(read(tmp_path / "large.csv", tmp_path), *range(0, count, 2))
+    assert time.monotonic() - start < 20
+    np.testing.assert_allclose(raw.items.inputs["table"][:, 5], columns["x5"].astype(np.float32))
