@@ -165,9 +165,7 @@ def _follow(cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str,
     follow(cluster, [("Experiment", name)], ExperimentView(cluster, name, reported or {}))
     ended = cluster.experiment(name)
     if is_stopped(ended):
-        why = ended.state.message.partition(";")[0].removeprefix("Experiment was stopped")
-        hint = f"resume it with: {next_command(f'experiment resume {name}', cluster)}"
-        raise Failed(f"Experiment {name} was stopped{why}", hint)
+        raise Failed(f"{name}: {ended.state.message}")
     if not ended.state.succeeded:
         raise _failure(cluster, name, ended.state.message)
     echo(ended.state.message, err=True)

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import Manifest, State, status_of
 
 if TYPE_CHECKING:
     from podium.manifests.workload import Draft
+
+
+T = TypeVar("T")
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -41,6 +44,44 @@ def integer(value: Any) -> int | None:
 def texts(value: Any) -> dict[str, str]:
     """Return an object of strings; other values are left out."""
     return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}
+
+
+def strings(value: Any) -> tuple[str, ...]:
+    """Return the items of a list as strings."""
+    return tuple(map(str, items(value)))
+
+
+def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Return the items of a list as objects."""
+    return tuple(map(mapping, items(value)))
+
+
+def true(value: Any) -> bool:
+    """Return whether a value is true, not only truthy."""
+    return value is True
+
+
+class Attribute(Generic[T]):
+    """A field of a manifest as an attribute of its object, read at its first use.
+
+    Args:
+        path: An attribute that holds an object, and the names of fields below it: ``spec.source.filter``.
+        read: Converts the value, None if it is absent: one of the functions above.
+    """
+
+    def __init__(self, path: str, read: Callable[[Any], T]) -> None:
+        self.holder, *self.fields = path.split(".")
+        self.read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        value = getattr(instance, self.holder)
+        for name in self.fields:
+            value = mapping(value).get(name)
+        result = instance.__dict__[self.name] = self.read(value)
+        return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,70 +120,42 @@ class Resource:
             raise InvalidInput(f"a manifest is an object, but this is {type(manifest).__name__}: {manifest!r:.80}")
         return cls(manifest=dict(manifest))
 
-    @cached_property
-    def kind(self) -> str:
-        """``Job``, ``PyTorchJob``, ``Experiment``, ``Trial`` …; empty if absent."""
-        return text(self.manifest.get("kind"))
+    kind = Attribute("manifest.kind", text)
+    """``Job``, ``PyTorchJob``, ``Experiment``, ``Trial`` …; empty if absent."""
 
-    @cached_property
-    def api_version(self) -> str:
-        """``batch/v1`` …; empty if absent."""
-        return text(self.manifest.get("apiVersion"))
+    api_version = Attribute("manifest.apiVersion", text)
+    """``batch/v1`` …; empty if absent."""
 
-    @cached_property
-    def metadata(self) -> Mapping[str, Any]:
-        """As written."""
-        return mapping(self.manifest.get("metadata"))
-
-    @cached_property
-    def name(self) -> str:
-        """``metadata.name``; empty in a trial template."""
-        return text(self.metadata.get("name"))
+    metadata = Attribute("manifest.metadata", mapping)
+    name = Attribute("metadata.name", text)
+    """``metadata.name``; empty in a trial template."""
 
     @cached_property
     def namespace(self) -> str:
         """``metadata.namespace``; ``default`` if absent."""
         return text(self.metadata.get("namespace")) or "default"
 
-    @cached_property
-    def uid(self) -> str:
-        """Given by whoever stores the object; empty before."""
-        return text(self.metadata.get("uid"))
+    uid = Attribute("metadata.uid", text)
+    """Given by whoever stores the object; empty before."""
 
-    @cached_property
-    def created(self) -> str:
-        """creationTimestamp, RFC3339; empty before it is stored."""
-        return text(self.metadata.get("creationTimestamp"))
+    created = Attribute("metadata.creationTimestamp", text)
+    """creationTimestamp, RFC3339; empty before it is stored."""
 
-    @cached_property
-    def version(self) -> str:
-        """resourceVersion, from which changes can be watched; empty before the object is stored."""
-        return text(self.metadata.get("resourceVersion"))
+    version = Attribute("metadata.resourceVersion", text)
+    """resourceVersion, from which changes can be watched; empty before the object is stored."""
 
-    @cached_property
-    def owners(self) -> tuple[Mapping[str, Any], ...]:
-        """Entries of ``metadata.ownerReferences``."""
-        return tuple(map(mapping, items(self.metadata.get("ownerReferences"))))
+    owners = Attribute("metadata.ownerReferences", objects)
+    """Entries of ``metadata.ownerReferences``."""
 
-    @cached_property
-    def labels(self) -> dict[str, str]:
-        """``metadata.labels``."""
-        return texts(self.metadata.get("labels"))
-
-    @cached_property
-    def annotations(self) -> dict[str, str]:
-        """``metadata.annotations``."""
-        return texts(self.metadata.get("annotations"))
+    labels = Attribute("metadata.labels", texts)
+    annotations = Attribute("metadata.annotations", texts)
+    status = Attribute("manifest.status", mapping)
+    """As stored; empty before the object runs."""
 
     @property
     def spec(self) -> Mapping[str, Any]:
         """As written."""
         return mapping(self.manifest.get("spec"))
-
-    @cached_property
-    def status(self) -> Mapping[str, Any]:
-        """As stored; empty before the object runs."""
-        return mapping(self.manifest.get("status"))
 
     @cached_property
     def state(self) -> State:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from podium.manifests.labels import CPU_SHARE, JOB_ROLE, REPLICA_TYPE
-from podium.manifests.resource import Resource, integer, items, mapping, text, texts
+from podium.manifests.resource import Attribute, Resource, integer, items, mapping, objects, strings, text, texts, true
 
 REPLICA_SPECS = "pytorchReplicaSpecs"
 
@@ -92,7 +92,7 @@ class ElasticPolicy:
     @classmethod
     def parse(cls, policy: Mapping[str, Any]) -> "ElasticPolicy":
         """Read a policy."""
-        pairs = map(mapping, items(policy.get("rdzvConf")))
+        pairs = objects(policy.get("rdzvConf"))
         return cls(
             min_replicas=integer(policy.get("minReplicas")),
             max_replicas=integer(policy.get("maxReplicas")),
@@ -115,25 +115,13 @@ class Container:
     path: str
     """Where it stands, for messages."""
 
-    @cached_property
-    def name(self) -> str:
-        """Its name; empty if absent."""
-        return text(self.manifest.get("name"))
+    name = Attribute("manifest.name", text)
+    image = Attribute("manifest.image", text)
+    command = Attribute("manifest.command", strings)
+    """The program; empty leaves it to the image."""
 
-    @cached_property
-    def image(self) -> str:
-        """Its image; empty if absent."""
-        return text(self.manifest.get("image"))
-
-    @cached_property
-    def command(self) -> tuple[str, ...]:
-        """The program; empty leaves it to the image."""
-        return tuple(map(str, items(self.manifest.get("command"))))
-
-    @cached_property
-    def args(self) -> tuple[str, ...]:
-        """Arguments after the command."""
-        return tuple(map(str, items(self.manifest.get("args"))))
+    args = Attribute("manifest.args", strings)
+    """Arguments after the command."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -143,22 +131,20 @@ class Container:
     @cached_property
     def env(self) -> dict[str, Mapping[str, Any]]:
         """Entries of ``env`` by name: ``value`` or ``valueFrom``."""
-        return {text(entry.get("name")): entry for entry in map(mapping, items(self.manifest.get("env")))}
+        return {text(entry.get("name")): entry for entry in objects(self.manifest.get("env"))}
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
         """Entries of ``env`` in their order."""
-        return tuple(Variable.parse(entry) for entry in map(mapping, items(self.manifest.get("env"))))
+        return tuple(Variable.parse(entry) for entry in objects(self.manifest.get("env")))
 
     @property
     def fields(self) -> frozenset[str]:
         """Fields with a value."""
         return fields_of(self.manifest)
 
-    @cached_property
-    def env_from(self) -> tuple[Mapping[str, Any], ...]:
-        """Entries of ``envFrom``: ConfigMaps and Secrets."""
-        return tuple(map(mapping, items(self.manifest.get("envFrom"))))
+    env_from = Attribute("manifest.envFrom", objects)
+    """Entries of ``envFrom``: ConfigMaps and Secrets."""
 
     @property
     def numbered_words(self) -> Iterator[tuple[str, str]]:
@@ -166,25 +152,15 @@ class Container:
         for part, words in (("command", self.command), ("args", self.args)):
             yield from ((f"{self.path}.{part}[{index}]", word) for index, word in enumerate(words))
 
-    @cached_property
-    def working_dir(self) -> str:
-        """``workingDir``; empty if absent."""
-        return text(self.manifest.get("workingDir"))
+    working_dir = Attribute("manifest.workingDir", text)
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """Entries of ``volumeMounts``."""
-        return tuple(Mount.parse(entry) for entry in map(mapping, items(self.manifest.get("volumeMounts"))))
+        return tuple(Mount.parse(entry) for entry in objects(self.manifest.get("volumeMounts")))
 
-    @cached_property
-    def requests(self) -> Mapping[str, Any]:
-        """``resources.requests``."""
-        return mapping(mapping(self.manifest.get("resources")).get("requests"))
-
-    @cached_property
-    def limits(self) -> Mapping[str, Any]:
-        """``resources.limits``."""
-        return mapping(mapping(self.manifest.get("resources")).get("limits"))
+    requests = Attribute("manifest.resources.requests", mapping)
+    limits = Attribute("manifest.resources.limits", mapping)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -197,20 +173,9 @@ class Pod:
     path: str
     """Where it stands, for messages."""
 
-    @cached_property
-    def labels(self) -> dict[str, str]:
-        """Labels of the pods."""
-        return texts(mapping(self.manifest.get("metadata")).get("labels"))
-
-    @cached_property
-    def annotations(self) -> dict[str, str]:
-        """Annotations of the pods."""
-        return texts(mapping(self.manifest.get("metadata")).get("annotations"))
-
-    @cached_property
-    def spec(self) -> Mapping[str, Any]:
-        """The pod's spec as written."""
-        return mapping(self.manifest.get("spec"))
+    labels = Attribute("manifest.metadata.labels", texts)
+    annotations = Attribute("manifest.metadata.annotations", texts)
+    spec = Attribute("manifest.spec", mapping)
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
@@ -225,17 +190,14 @@ class Pod:
     @cached_property
     def volumes(self) -> tuple[Volume, ...]:
         """Entries of ``volumes``."""
-        return tuple(Volume.parse(entry) for entry in map(mapping, items(self.spec.get("volumes"))))
+        return tuple(Volume.parse(entry) for entry in objects(self.spec.get("volumes")))
 
     @property
     def fields(self) -> frozenset[str]:
         """Fields of its spec with a value."""
         return fields_of(self.spec)
 
-    @property
-    def grace_seconds(self) -> int | None:
-        """Seconds between SIGTERM and SIGKILL."""
-        return integer(self.spec.get("terminationGracePeriodSeconds"))
+    grace_seconds = Attribute("spec.terminationGracePeriodSeconds", integer)
 
     def container(self, name: str) -> Container | None:
         """Return the container of a name."""
@@ -337,20 +299,14 @@ class Workload(Resource):
         """Path of the run policy, for messages."""
         return f"{self.path}spec" if self.kind == "Job" else f"{self.path}spec.runPolicy"
 
-    @property
-    def active_deadline_seconds(self) -> int | None:
-        """Seconds from the start after which the job fails."""
-        return integer(self.run_policy.get("activeDeadlineSeconds"))
+    active_deadline_seconds = Attribute("run_policy.activeDeadlineSeconds", integer)
+    """Seconds from the start after which the job fails."""
 
-    @property
-    def ttl_seconds_after_finished(self) -> int | None:
-        """Seconds from the end after which the job is deleted."""
-        return integer(self.run_policy.get("ttlSecondsAfterFinished"))
+    ttl_seconds_after_finished = Attribute("run_policy.ttlSecondsAfterFinished", integer)
+    """Seconds from the end after which the job is deleted."""
 
-    @property
-    def backoff_limit(self) -> int | None:
-        """Restarts before the job fails."""
-        return integer(self.run_policy.get("backoffLimit"))
+    backoff_limit = Attribute("run_policy.backoffLimit", integer)
+    """Restarts before the job fails."""
 
     @property
     def parallelism(self) -> int:
@@ -358,10 +314,8 @@ class Workload(Resource):
         count = integer(self.spec.get("parallelism"))
         return 1 if count is None else count
 
-    @property
-    def completions(self) -> int | None:
-        """Pods of a Job that have to succeed; None for a work queue, done when one pod has succeeded."""
-        return integer(self.spec.get("completions"))
+    completions = Attribute("spec.completions", integer)
+    """Pods of a Job that have to succeed; None for a work queue, done when one pod has succeeded."""
 
     @property
     def is_indexed(self) -> bool:
@@ -375,10 +329,8 @@ class Workload(Resource):
             return max(1, min(self.parallelism, self.completions or self.parallelism))
         return sum(replica.count for replica in self.replicas) * (self.processes_per_replica or 1)
 
-    @property
-    def managed_by(self) -> str:
-        """Controller that runs a PyTorchJob; empty if absent."""
-        return text(self.run_policy.get("managedBy"))
+    managed_by = Attribute("run_policy.managedBy", text)
+    """Controller that runs a PyTorchJob; empty if absent."""
 
     @cached_property
     def elastic(self) -> ElasticPolicy | None:
@@ -391,15 +343,11 @@ class Workload(Resource):
         """How many cores of one machine it may use, as annotated; None if it is not."""
         return mapping(self.metadata.get("annotations")).get(CPU_SHARE)
 
-    @property
-    def suspended(self) -> bool:
-        """Whether it waits, for Kueue or for somebody."""
-        return self.run_policy.get("suspend") is True
+    suspended = Attribute("run_policy.suspend", true)
+    """Whether it waits, for Kueue or for somebody."""
 
-    @property
-    def clean_pod_policy(self) -> str:
-        """What a PyTorchJob stops once the Master has succeeded; empty if absent."""
-        return text(self.run_policy.get("cleanPodPolicy"))
+    clean_pod_policy = Attribute("run_policy.cleanPodPolicy", text)
+    """What a PyTorchJob stops once the Master has succeeded; empty if absent."""
 
     @property
     def processes(self) -> str:

@@ -15,7 +15,7 @@ from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
 from podium.manifests.labels import WARM_START
-from podium.manifests.resource import Resource, integer, items, mapping, text, texts
+from podium.manifests.resource import Attribute, Resource, integer, items, mapping, objects, text, texts
 from podium.manifests.rules import Hit, raise_for, rule
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Draft, Replica, Workload
@@ -75,7 +75,7 @@ class Objective:
             additional=tuple(map(str, items(objective.get("additionalMetricNames")))),
             strategies={
                 text(entry.get("name")): text(entry.get("value"))
-                for entry in map(mapping, items(objective.get("metricStrategies")))
+                for entry in objects(objective.get("metricStrategies"))
             },
         )
 
@@ -216,7 +216,7 @@ class TrialTemplate:
     def parse(cls, template: Mapping[str, Any]) -> "TrialTemplate":
         """Read ``spec.trialTemplate``."""
         job = Workload(manifest=dict(mapping(template.get("trialSpec"))), path="spec.trialTemplate.trialSpec.")
-        given = map(mapping, items(template.get("trialParameters")))
+        given = objects(template.get("trialParameters"))
         return cls(
             workload=job,
             primary_container=text(template.get("primaryContainerName")),
@@ -338,10 +338,8 @@ class Experiment(Resource):
             max_failed=integer(spec.get("maxFailedTrialCount")),
         )
 
-    @property
-    def resume_policy(self) -> str:
-        """``Never``, ``LongRunning`` or ``FromVolume``."""
-        return text(self.spec.get("resumePolicy"))
+    resume_policy = Attribute("spec.resumePolicy", text)
+    """``Never``, ``LongRunning`` or ``FromVolume``."""
 
     @property
     def warm_start(self) -> tuple[str, ...]:
@@ -419,10 +417,8 @@ class Experiment(Resource):
         listed = {phase: tuple(map(str, items(self.status.get(names)))) for phase, (names, _) in TRIAL_LISTS.items()}
         return {phase: names for phase, names in listed.items() if names}
 
-    @property
-    def optimal_trial(self) -> str:
-        """Name of ``currentOptimalTrial``; empty if there is none yet."""
-        return text(mapping(self.status.get("currentOptimalTrial")).get("bestTrialName"))
+    optimal_trial = Attribute("status.currentOptimalTrial.bestTrialName", text)
+    """Name of ``currentOptimalTrial``; empty if there is none yet."""
 
     @property
     def trial_count(self) -> int:

@@ -1,7 +1,7 @@
 """A Trial: its assignments, its job, its state and what it measured."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -9,7 +9,7 @@ from typing import Any
 
 from podium.manifests.experiment.experiment import Collector, Objective
 from podium.manifests.labels import EXPERIMENT
-from podium.manifests.resource import Resource, items, mapping, text
+from podium.manifests.resource import Attribute, Resource, mapping, objects, text, true
 from podium.manifests.workload import Workload
 
 Metrics = dict[str, dict[str, str]]
@@ -40,30 +40,20 @@ class Trial(Resource):
         """Its job."""
         return Workload(manifest=dict(mapping(self.spec.get("runSpec"))))
 
-    @property
-    def primary_container(self) -> str:
-        """Name of the container that trains."""
-        return text(self.spec.get("primaryContainerName"))
+    primary_container = Attribute("spec.primaryContainerName", text)
+    """Name of the container that trains."""
 
-    @property
-    def success_condition(self) -> str:
-        """GJSON expression over the job."""
-        return text(self.spec.get("successCondition"))
+    success_condition = Attribute("spec.successCondition", text)
+    """GJSON expression over the job."""
 
-    @property
-    def failure_condition(self) -> str:
-        """GJSON expression over the job."""
-        return text(self.spec.get("failureCondition"))
+    failure_condition = Attribute("spec.failureCondition", text)
+    """GJSON expression over the job."""
 
-    @property
-    def retain(self) -> bool:
-        """Whether the finished job stays."""
-        return self.spec.get("retainRun") is True
+    retain = Attribute("spec.retainRun", true)
+    """Whether the finished job stays."""
 
-    @property
-    def stopping_rules(self) -> tuple[Mapping[str, Any], ...]:
-        """Early-stopping rules in force."""
-        return tuple(map(mapping, items(self.spec.get("earlyStoppingRules"))))
+    stopping_rules = Attribute("spec.earlyStoppingRules", objects)
+    """Early-stopping rules in force."""
 
     @cached_property
     def collector(self) -> Collector:
@@ -136,15 +126,14 @@ class Trial(Resource):
 
 def read_assignments(assignments: Any) -> dict[str, str]:
     """Turn ``[{"name": …, "value": …}]`` into a dict."""
-    return {text(entry.get("name")): str(entry.get("value", "")) for entry in map(mapping, items(assignments))}
+    return {text(entry.get("name")): str(entry.get("value", "")) for entry in objects(assignments)}
 
 
 def read_metrics(observation: Any) -> Metrics:
     """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
-    metrics = map(mapping, items(mapping(observation).get("metrics")))
     return {
         text(metric.get("name")): {fold: text(metric.get(fold)) for fold in ("min", "max", "latest")}
-        for metric in metrics
+        for metric in objects(mapping(observation).get("metrics"))
     }
 
 
