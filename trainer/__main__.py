@@ -17,7 +17,7 @@ import torch
 
 from podium.errors import PodiumError
 from podium.storage import Storage, connect
-from podium.trainer import checkpoint, data, output, processor, world
+from podium.trainer import checkpoint, data, objective, output, processor, weights, world
 from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
 from podium.trainer.tracking import Tracking
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads: int) -> None:
     """Train or resume, then write the model directory; only print the metrics of a training that is finished."""
     storage = connect(config.output) if config.output else None
-    finished, state = here.broadcast(lambda: look_up(storage, config, dataset.digest))
+    finished, state = here.broadcast(lambda: look_up(storage, config, dataset))
     if finished is not None:
         if here.rank == 0:
             print("notice: this training is finished, nothing to do", file=sys.stderr)
@@ -69,7 +69,7 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
             write_model(training, storage, threads, identity["fingerprint"])
 
 
-def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[list[str] | None, Any]:
+def look_up(storage: Storage | None, config: TrainConfig, dataset: data.Dataset) -> tuple[list[str] | None, Any]:
     """Return the metric lines if this training is finished, else None; and the state to resume from, or None.
 
     Raises:
@@ -78,14 +78,15 @@ def look_up(storage: Storage | None, config: TrainConfig, digest: str) -> tuple[
     if storage is None:
         return None, None
     with output.usable(config.output):
-        lines = output.finished(storage, config, digest)
+        shown = objective.of(config, dataset.task, torch.device("cpu")).shown
+        lines = output.finished(storage, config, dataset.digest, shown)
         if lines is None:
             output.try_to_write(storage)
-        return lines, checkpoint.load(storage, config, digest)
+        return lines, checkpoint.load(storage, config, dataset.digest)
 
 
 def start(training: Training, state: dict[str, Any] | None) -> None:
-    """Resume from a state if there is one, else begin with the weights to inherit or with new ones."""
+    """Resume from a state if there is one, else begin with the weights to inherit, with those given, or new ones."""
     config, here = training.config, training.world
     if state is not None:
         remove = f"remove {checkpoint.KEY} there to start again"
@@ -95,6 +96,9 @@ def start(training: Training, state: dict[str, Any] | None) -> None:
         hint = "inherit from trainings of the same network"
         with checkpoint.fitting(f"--inherit {config.inherit} holds no weights of this network", hint):
             training.inherit(parent)
+    elif config.weights:
+        given = here.broadcast(lambda: weights.read(config.weights))
+        weights.start_from(training.model, given, config.weights, say_so=here.rank == 0)
     if here.rank == 0:
         warn_of_few_steps(config, training.steps * config.epochs)
     here.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])
@@ -104,19 +108,20 @@ def warn_of_few_steps(config: TrainConfig, steps: int) -> None:
     """Say so if a recipe made for hundreds of steps gets only a few."""
     if config.schedule == "onecycle" and steps < FEW_STEPS:
         print(f"notice: {steps} steps in all are too few for the learning rate of --model {config.model} to rise and "
-              "fall: more images, more --epochs or a smaller --batch-size help", file=sys.stderr)  # fmt: skip
+              "fall: more data, more --epochs or a smaller --batch-size help", file=sys.stderr)  # fmt: skip
 
 
 def write_model(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:
     """Write the model of a finished training."""
     config, progress, model = training.config, training.progress, training.kept_model()
-    kept = {name: progress.kept[name] for name in ("accuracy", "loss", "epoch")}
+    kept = {name: progress.kept[name] for name in (*training.objective.metrics, "epoch")}
     metrics = {**kept, "epochs": progress.history, "dataset": training.dataset.digest, "fingerprint": fingerprint}
     environment = output.describe_environment(
         threads=threads, precision=training.precision, device=str(training.world.device),
         processes=training.world.size, backend=config.backend)  # fmt: skip
     if storage is not None:
-        output.write(storage, model, training.dataset.validation.images.cpu(), config, metrics, environment)
+        items = training.dataset.validation.inputs[: output.CHECKED_ITEMS].cpu()
+        output.write(storage, model, items, config, training.dataset.task, metrics, environment)
     if config.save_model:
         torch.save(model.state_dict(), PLAIN_WEIGHTS)
 

@@ -25,11 +25,11 @@ def augment(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
 
     Args:
         config: Which augmentations, and how strong.
-        images: uint8 [n, 28, 28].
+        images: uint8 (or floats) [n, h, w] or [n, h, w, c].
         draws: [n, DRAWS] in 0..1, on the same device.
 
     Returns:
-        uint8 [n, 28, 28].
+        The same dtype and shape.
     """
     if config.rotate:
         images = _rotate(config, images, draws)
@@ -42,13 +42,14 @@ def augment(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
 
 def _shift(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
     """Shift by whole pixels and mirror: one gather from the padded image."""
-    margin, size = config.shift, images.shape[-1]
+    margin, (height, width) = config.shift, images.shape[1:3]
     offsets = (draws[:, :2] * (2 * margin + 1)).long()
-    line = torch.arange(size, device=images.device)
-    rows, columns = offsets[:, :1] + line, offsets[:, 1:] + line
+    rows = offsets[:, :1] + torch.arange(height, device=images.device)
+    columns = offsets[:, 1:] + torch.arange(width, device=images.device)
     if config.flip:
         columns = torch.where(draws[:, 4:5] < 0.5, columns, columns.flip(1))
-    padded = F.pad(images, (margin, margin, margin, margin))
+    around = (margin, margin, margin, margin)
+    padded = F.pad(images, around if images.ndim == 3 else (0, 0, *around))
     which = torch.arange(len(images), device=images.device)[:, None, None]
     return padded[which, rows[:, :, None], columns[:, None, :]]
 
@@ -58,16 +59,22 @@ def _rotate(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
     angle = (draws[:, 2] * 2 - 1) * math.radians(config.rotate)
     zoom = 1 + (draws[:, 3] * 2 - 1) * config.rotate / 100
     cosine, sine, zero = angle.cos() * zoom, angle.sin() * zoom, torch.zeros_like(angle)
-    matrix = torch.stack([cosine, -sine, zero, sine, cosine, zero], 1).view(-1, 2, 3)
-    grid = F.affine_grid(matrix, [len(images), 1, *images.shape[1:]], align_corners=False)
-    rotated = F.grid_sample(images.unsqueeze(1).float(), grid, align_corners=False)
-    return rotated.squeeze(1).round_().to(torch.uint8)
+    aspect = images.shape[1] / images.shape[2]  # coordinates run from -1 to 1 in both directions
+    matrix = torch.stack([cosine, -sine * aspect, zero, sine / aspect, cosine, zero], 1).view(-1, 2, 3)
+    channels_first = images.permute(0, 3, 1, 2) if images.ndim == 4 else images.unsqueeze(1)
+    grid = F.affine_grid(matrix, list(channels_first.shape), align_corners=False)
+    rotated = F.grid_sample(channels_first.float(), grid, align_corners=False)
+    rotated = rotated.permute(0, 2, 3, 1) if images.ndim == 4 else rotated.squeeze(1)
+    return rotated.to(images.dtype) if images.is_floating_point() else rotated.round_().to(images.dtype)
 
 
 def _erase(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
     """Set a square to the darkest value; it may hang over the edge."""
-    size = images.shape[-1]
-    first = (draws[:, 5:7] * (size + config.erase - 1)).long() - config.erase + 1
-    line = torch.arange(size, device=images.device)
-    inside = (line >= first[:, :, None]) & (line < first[:, :, None] + config.erase)
-    return images.masked_fill(inside[:, 0, :, None] & inside[:, 1, None, :], 0)
+    inside = []
+    for axis in (1, 2):
+        size = images.shape[axis]
+        first = (draws[:, 4 + axis] * (size + config.erase - 1)).long() - config.erase + 1
+        line = torch.arange(size, device=images.device)
+        inside.append((line >= first[:, None]) & (line < first[:, None] + config.erase))
+    square = inside[0][:, :, None] & inside[1][:, None, :]
+    return images.masked_fill(square if images.ndim == 3 else square[..., None], 0)

@@ -9,49 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput, require, suggestion
+from podium.trainer import networks
 
-MODELS = ("tutorial", "fast", "best")
 BACKENDS = ("gloo", "nccl", "mpi")
 PRECISIONS = ("auto", "fp32", "bf16")
 OPTIMIZERS = ("adadelta", "sgd", "adamw")
 TRACKERS = ("wandb", "mlflow", "tensorboard")
 SCHEDULES = ("step", "onecycle")
 KEEPS = ("best", "last")
-
-# What a model changes in the defaults below; a flag given by the user overrides both.
-RECIPES: dict[str, dict[str, Any]] = {
-    "tutorial": {},
-    # Reaches 99.0 % soonest: two epochs of a small normalized network, about 0.9 million multiplications per image.
-    "fast": {
-        "epochs": 2,
-        "batch_size": 256,
-        "optimizer": "sgd",
-        "lr": 0.4,
-        "schedule": "onecycle",
-        "weight_decay": 5e-4,
-        "label_smoothing": 0.1,
-        "dropout": 0.0,
-        "average": 200,
-        "keep": "last",
-    },
-    # Highest accuracy in a few minutes on two cores: a residual network on shifted and rotated digits. For clothes:
-    # --epochs 16 --rotate 0 --shift 1 --flip --erase 6, see docs/trainer.md.
-    "best": {
-        "epochs": 12,
-        "batch_size": 128,
-        "optimizer": "sgd",
-        "lr": 0.2,
-        "schedule": "onecycle",
-        "weight_decay": 5e-4,
-        "label_smoothing": 0.1,
-        "dropout": 0.0,
-        "shift": 2,
-        "rotate": 10.0,
-        "average": 200,
-        "keep": "last",
-    },
-}
+AUGMENTATIONS = ("crop", "color", "trivial", "rand")
 
 # These change neither weights nor metrics, so a checkpoint may be resumed with other values of them.
 FREE = frozenset(
@@ -88,19 +55,25 @@ class TrainConfig:
     """Name the dataset must have, for example mnist; any if empty."""
 
     model: str = "tutorial"
-    """Network and recipe: tutorial, fast (99 % soonest) or best (highest accuracy)."""
+    """Network and recipe: tutorial, fast, best, mlp (for tables), or a network of torchvision such as resnet18."""
+
+    weights: str = ""
+    """File or URI with weights to start from: safetensors, or a state_dict of torch."""
 
     width: float = 1.0
-    """Factor of the channels of the fast and best networks."""
+    """Factor of the channels of fast and best and of the hidden units of mlp."""
+
+    depth: int = 2
+    """Hidden layers of mlp."""
 
     epochs: int = 5
     """Passes over the training part."""
 
     batch_size: int = 64
-    """Images per step over all processes together, so that N processes take the same steps as one."""
+    """Items per step over all processes together, so that N processes take the same steps as one."""
 
     test_batch_size: int = 1000
-    """Images per step of the evaluation."""
+    """Items per step of the evaluation; fewer of large pictures."""
 
     optimizer: str = "adadelta"
     """adadelta, sgd (with Nesterov momentum) or adamw."""
@@ -124,10 +97,10 @@ class TrainConfig:
     """Decay of the weights (not of biases and normalizations)."""
 
     label_smoothing: float = 0.0
-    """Probability spread over the wrong classes."""
+    """Probability spread over the wrong classes; of no effect on a regression."""
 
     dropout: float = 0.5
-    """Dropout before the last layer; half of it before the first dense layer of the tutorial's network."""
+    """Dropout before the last layer (mlp: after hidden ones); half of it before the tutorial's first dense layer."""
 
     shift: int = 0
     """Shift each training image by up to this many pixels, differently every epoch."""
@@ -140,6 +113,9 @@ class TrainConfig:
 
     erase: int = 0
     """Erase a square of this many pixels in each training image."""
+
+    augment: str = ""
+    """Transforms of torchvision, any of crop, color, trivial and rand with commas between them."""
 
     # About an epoch of MNIST: 0.1 points more after five epochs of the tutorial's recipe than 200, which are enough
     # where the learning rate ends at zero.
@@ -164,7 +140,7 @@ class TrainConfig:
     """CPU threads; 0: OMP_NUM_THREADS if set, else the cores divided by the processes here."""
 
     seed: int = 1
-    """Determines initial weights, order of the images and dropout."""
+    """Determines initial weights, order of the items, augmentation and dropout."""
 
     log_interval: int = 10
     """Steps between two lines of progress."""
@@ -187,7 +163,8 @@ class TrainConfig:
         Raises:
             InvalidInput: A rule is broken.
         """
-        for name, known in (("model", MODELS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES),
+        self._check_model()
+        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES),
                             ("keep", KEEPS), ("precision", PRECISIONS), ("backend", BACKENDS)):  # fmt: skip
             value = getattr(self, name)
             require(value in known, f"--{name} is one of {', '.join(known)}", f"for example --{name} {known[0]}",
@@ -195,7 +172,10 @@ class TrainConfig:
         for tracker in self.track:
             require(tracker in TRACKERS, f"--track is one of {', '.join(TRACKERS)}", "repeat it for more than one",
                     track=tracker)  # fmt: skip
-        for name in ("epochs", "batch_size", "test_batch_size", "log_interval"):
+        for word in self.augmentations:
+            require(word in AUGMENTATIONS, f"--augment names {', '.join(AUGMENTATIONS)}",
+                    "for example --augment crop,color", augment=self.augment)  # fmt: skip
+        for name in ("epochs", "batch_size", "test_batch_size", "log_interval", "depth"):
             self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
         for name in ("lr", "gamma", "width"):
             self._number(name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}")
@@ -204,12 +184,32 @@ class TrainConfig:
         for name in ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "average", "patience"):
             self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
         self._number("seed", self.seed < 2**32, "< 2**32", "for example 1")
-        for name in ("shift", "erase"):
-            self._number(name, getattr(self, name) <= 14, "<= 14", "images are 28 pixels wide")
+
+    def _check_model(self) -> None:
+        known = networks.exists(self.model)
+        hint = suggestion(self.model, (*networks.OWN, *networks.TORCHVISION))
+        if self.model in networks.TOO_LARGE:
+            hint = "its weights exceed the 2 GB that one ONNX file holds"
+        require(known, f"--model is one of {', '.join(networks.OWN)} or a network of torchvision.models",
+                hint or "for example --model resnet18", model=self.model)  # fmt: skip
+        for name, fixed in (("width", 1.0), ("dropout", 0.0)):
+            value = getattr(self, name)
+            require(self.is_own or value == fixed, f"--{name} is for {', '.join(networks.OWN)}", "networks of "
+                    f"torchvision keep theirs: leave --{name} out", model=self.model, **{name: value})  # fmt: skip
 
     def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:
         value = getattr(self, name)
         require(holds and math.isfinite(value), f"--{name.replace('_', '-')} {rule}", hint, **{name: value})
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the network is one of podium's, not of torchvision."""
+        return self.model in networks.OWN
+
+    @property
+    def augmentations(self) -> tuple[str, ...]:
+        """The words of --augment."""
+        return tuple(word for word in self.augment.split(",") if word)
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -237,13 +237,13 @@ def parse(argv: Sequence[str] | None = None) -> TrainConfig:
     # The help texts are read from this file's source, which takes longer than everything else here.
     texts = _field_docs() if {"-h", "--help"}.intersection(words) else {}
     given = vars(_parser(texts).parse_args(words))
-    recipe = RECIPES.get(given.get("model", TrainConfig.model), {})
+    recipe = networks.recipe(given.get("model", TrainConfig.model))
     given["track"] = tuple(given.get("track", ()))
     return TrainConfig(**{**recipe, **given})
 
 
 def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m podium.trainer", description="Train a classifier on a prepared dataset.",
+    parser = _Parser(prog="python -m podium.trainer", description="Train a network on a prepared dataset.",
                      epilog="example: python -m podium.trainer --data data/mnist --output model --epochs 1",
                      allow_abbrev=False, argument_default=argparse.SUPPRESS)  # fmt: skip
     for item in fields(TrainConfig):

@@ -1,36 +1,69 @@
-"""Data in memory and the order in which it is seen.
+"""Data in memory or mapped from disk, and the order in which it is seen.
 
-A part is one uint8 tensor on the device; a batch is gathered from it. No files, workers or images in between.
+A part that fits is one tensor on the device; a batch is gathered from it. A larger one stays on disk, and a batch is
+gathered from there. No workers or images in between.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from podium.data import artifact
+from podium.data.schema import Array, DatasetInfo
 from podium.errors import Damaged, InvalidInput, NotFound, require
+from podium.trainer import processor, task
 from podium.trainer.config import TrainConfig
+from podium.trainer.task import Task
+
+RESIDENT = 256 << 20
+"""Bytes that are read through a mapping before it is made anew, so that they do not stay resident."""
+
+
+class Mapped:
+    """Items on disk: a batch is copied from a memory-mapped array to the device.
+
+    Args:
+        array: Mapped from a file, [n, …].
+        device: Where batches are wanted.
+    """
+
+    def __init__(self, array: "np.memmap[tuple[int, ...], np.dtype[np.generic]]", device: torch.device) -> None:
+        self.array, self.device, self.read = array, device, 0
+
+    def __getitem__(self, items: Tensor | slice) -> Tensor:
+        rows = items.cpu().numpy() if isinstance(items, Tensor) else items
+        batch = np.array(self.array[rows])
+        self.read += batch.nbytes
+        if self.read > RESIDENT:
+            old, self.read = self.array, 0
+            self.array = np.memmap(str(old.filename), old.dtype, "r", old.offset, old.shape)
+        return torch.from_numpy(batch).to(self.device)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of a dataset on one device."""
+    """One part of a dataset."""
 
-    images: Tensor
-    """uint8 [n, 28, 28]."""
+    inputs: Tensor | Mapped
+    """[n, …] as it is stored; indexing gives a tensor on the device."""
 
-    labels: Tensor
-    """int64 [n]."""
+    target: Tensor
+    """int64 [n], or float32 [n, k] of a regression; on the device."""
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.target)
 
-    def to(self, device: torch.device) -> "Part":
-        """Return the part on another device."""
-        return Part(images=self.images.to(device), labels=self.labels.to(device))
+    def to(self, device: torch.device, *, mapped: bool = False) -> "Part":
+        """Return the part on another device, or its inputs mapped from disk."""
+        inputs = self.inputs
+        if isinstance(inputs, Mapped):
+            inputs = Mapped(inputs.array, device) if mapped else torch.from_numpy(np.array(inputs.array)).to(device)
+        else:
+            inputs = inputs.to(device)
+        return Part(inputs=inputs, target=self.target.to(device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,51 +76,58 @@ class Dataset:
     validation: Part
     """To choose by."""
 
-    classes: int
-    """Number of classes."""
-
-    mean: float
-    """Of the training pixels scaled to 0..1."""
-
-    std: float
-    """Of the training pixels scaled to 0..1."""
+    task: Task
+    """What is to be learned."""
 
     digest: str
     """Checksum of the whole dataset."""
 
     def to(self, device: torch.device) -> "Dataset":
-        """Return the dataset on another device."""
-        return Dataset(train=self.train.to(device), validation=self.validation.to(device), classes=self.classes,
-                       mean=self.mean, std=self.std, digest=self.digest)  # fmt: skip
+        """Return the dataset on a device, or mapped from disk if it takes too much of the memory there."""
+        parts = (self.train, self.validation)
+        size = sum(part.inputs.array.nbytes for part in parts if isinstance(part.inputs, Mapped))
+        mapped = size > processor.memory_for_data(device)
+        train, validation = (part.to(device, mapped=mapped) for part in parts)
+        return replace(self, train=train, validation=validation)
 
 
 def load(config: TrainConfig) -> Dataset:
-    """Read training and validation part, checksums verified.
+    """Open training and validation part, checksums verified.
 
     Raises:
-        InvalidInput: No dataset, a damaged one, not the one asked for, or one smaller than a batch.
+        InvalidInput: No dataset, a damaged one, not the one asked for, one that the network does not take, or one
+            smaller than a batch.
     """
     hint = "podium data prepare --output DIRECTORY makes a dataset"
     require(bool(config.data), "--data names a prepared dataset", hint, data=config.data)
     try:
         info = artifact.describe(config.data)
-        train, validation = (_part(config.data, name) for name in ("train", "validation"))
+        _check(config, info)
+        learned = task.read(config, info)
+        train, validation = (_part(config.data, name, learned) for name in ("train", "validation"))
     except (NotFound, Damaged) as error:  # bad input for a trainer: starting it again changes nothing
         raise InvalidInput(error.message, error.hint or hint) from error
-    wanted = config.dataset or info.name
+    return Dataset(train=train, validation=validation, task=learned, digest=info.digest)
+
+
+def _check(config: TrainConfig, info: DatasetInfo) -> None:
+    wanted, count = config.dataset or info.name, info.parts["train"].count
     require(info.name == wanted, "--data holds the dataset that --dataset names", f"give --dataset {info.name}",
             dataset=wanted, data=info.name)  # fmt: skip
-    require(config.batch_size <= len(train), "--batch-size <= training images", "make the batch smaller",
-            batch_size=config.batch_size, images=len(train))  # fmt: skip
-    images = info.inputs["images"]
-    return Dataset(train=train, validation=validation, classes=len(info.classes), mean=images.mean[0],
-                   std=images.std[0], digest=info.digest)  # fmt: skip
+    require(config.batch_size <= count, "--batch-size <= training items", "make the batch smaller",
+            batch_size=config.batch_size, items=count)  # fmt: skip
 
 
-def _part(uri: str, name: str) -> Part:
+def _part(uri: str, name: str, learned: Task) -> Part:
     part = artifact.load(uri, name)
-    images = np.array(part.inputs["images"])  # a copy: the part is mapped from disk, read-only
-    return Part(images=torch.from_numpy(images), labels=torch.from_numpy(part.target.astype(np.int64)))
+    array, target = part.inputs[learned.input], torch.from_numpy(np.array(part.target))
+    target = target.float().view(len(target), -1) if learned.kind == "regression" else target.long()
+    return Part(inputs=_opened(array), target=target)
+
+
+def _opened(array: Array) -> Tensor | Mapped:
+    is_file = isinstance(array, np.memmap) and array.filename is not None
+    return Mapped(array, torch.device("cpu")) if is_file else torch.from_numpy(np.array(array))
 
 
 def stream(seed: int, epoch: int) -> torch.Generator:
@@ -101,26 +141,26 @@ def stream(seed: int, epoch: int) -> torch.Generator:
 def batches(
     count: int, batch_size: int, generator: torch.Generator, device: torch.device | None = None
 ) -> tuple[Tensor, ...]:
-    """Return the epoch's global batches: a permutation of all images, cut into slices.
+    """Return the epoch's global batches: a permutation of all items, cut into slices.
 
     Every rank computes the same ones, then takes its share; the last batch may be smaller.
 
     Args:
-        count: Number of images.
-        batch_size: Images per batch over all ranks.
+        count: Number of items.
+        batch_size: Items per batch over all ranks.
         generator: As `stream` returns it.
         device: Where the indices are wanted; the CPU if None. The order is the same everywhere.
 
     Returns:
-        Tensors of indices, each image exactly once.
+        Tensors of indices, each item exactly once.
     """
     return torch.randperm(count, generator=generator).to(device).split(batch_size)
 
 
 def share(batch: Tensor, rank: int, size: int) -> tuple[Tensor, float]:
-    """Return one rank's part of a global batch and the weight of each image in the global mean.
+    """Return one rank's part of a global batch and the weight of each item in the global mean.
 
-    Shares differ by at most one image. A rank without any (a last batch smaller than the world) gets one image of
+    Shares differ by at most one item. A rank without any (a last batch smaller than the world) gets one item of
     weight zero, because it has to take part in the sum of gradients.
     """
     mine = batch[rank::size]
@@ -128,7 +168,7 @@ def share(batch: Tensor, rank: int, size: int) -> tuple[Tensor, float]:
 
 
 def in_order(count: int, batch_size: int, rank: int, size: int) -> Iterator[slice]:
-    """Yield one rank's slices of a part, each image in exactly one slice of exactly one rank."""
+    """Yield one rank's slices of a part, each item in exactly one slice of exactly one rank."""
     start, stop = count * rank // size, count * (rank + 1) // size
     for first in range(start, stop, batch_size):
         yield slice(first, min(first + batch_size, stop))

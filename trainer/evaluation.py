@@ -1,14 +1,17 @@
 """Evaluate a model: exact for any number of ranks."""
 
 import torch
-import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from podium.trainer import data
+from podium.trainer.objective import Objective, Record
 from podium.trainer.world import World
 
+PIXELS = 8 * 28 * 28
+"""Values of an item in a step of --test-batch-size; items of more take steps of fewer."""
 
-def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World) -> tuple[float, float]:
+
+def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World, objective: Objective) -> Record:
     """Evaluate a model over all ranks; exact for any number of them and any remainder.
 
     Computed in fp32 whatever the precision of the training, as the exported model will.
@@ -16,18 +19,21 @@ def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World) -
     Args:
         model: Equal in all ranks; left in evaluation mode.
         part: On the device of the world.
-        batch_size: Images per step.
+        batch_size: Items per step.
         world: Each rank evaluates its share.
-
-    Returns:
-        Accuracy and mean cross entropy.
+        objective: Says what is measured.
     """
     model.eval()
-    totals = torch.zeros(2, dtype=torch.float64, device=world.device)
+    totals: Tensor | None = None
     with torch.no_grad():
         for piece in data.in_order(len(part), batch_size, world.rank, world.size):
-            logits, labels = model(part.images[piece]), part.labels[piece]
-            totals[0] += (logits.argmax(1) == labels).sum()
-            totals[1] += F.cross_entropy(logits, labels, reduction="sum").double()
-    correct, loss = (world.sum(totals) / len(part)).tolist()
-    return correct, loss
+            batch = objective.totals(model(part.inputs[piece]), part.target[piece])
+            totals = batch if totals is None else totals + batch
+    if totals is None:  # fewer items than ranks
+        totals = objective.no_totals(world.device)
+    return objective.summarize(world.sum(totals), len(part))
+
+
+def batch_size_for(values: int, batch_size: int) -> int:
+    """Return how many items of a number of values are evaluated at once."""
+    return max(1, min(batch_size, batch_size * PIXELS // max(values, 1)))

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from podium.errors import Failed, PodiumError
 from podium.metrics import format_metrics
-from podium.trainer import augment, data, models, processor, recipe
+from podium.trainer import augment, data, models, objective, processor, recipe, transforms
 from podium.trainer.config import TrainConfig
-from podium.trainer.evaluation import evaluate
+from podium.trainer.evaluation import batch_size_for, evaluate
 from podium.trainer.gradients import GradientSum
 from podium.trainer.optimizer import Optimizer
 from podium.trainer.world import PeerLost, World
@@ -43,10 +42,10 @@ class Progress:
     """Time spent training in this epoch."""
 
     history: list[dict[str, float]] = field(default_factory=list)
-    """The finished epochs: epoch, accuracy, loss, train_loss, seconds."""
+    """The finished epochs: epoch, the objective's metrics, train_loss, seconds."""
 
     best: dict[str, float] = field(default_factory=dict)
-    """The best of them: highest accuracy, then lowest loss, on the validation part."""
+    """The best of them on the validation part, as the objective has it."""
 
     kept: dict[str, float] = field(default_factory=dict)
     """The one of them whose weights are kept."""
@@ -69,8 +68,8 @@ class Training:
     def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None],
                  track: Callable[[dict[str, float]], None] = lambda record: None) -> None:  # fmt: skip
         self.config, self.dataset, self.world, self.say, self.track = config, dataset, world, say, track
-        self.model = models.build(config, classes=dataset.classes, mean=dataset.mean, std=dataset.std)
-        self.model.to(world.device)
+        self.model = models.build(config, dataset.task).to(world.device)
+        self.objective = objective.of(config, dataset.task, world.device)
         self.optimizer = Optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
         self.precision = processor.pick_precision(config, world)
@@ -78,6 +77,8 @@ class Training:
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.draws: Tensor | None = None
+        self.seeds: Tensor | None = None
+        self.transform = transforms.build(config, dataset.task.size) if config.augment else None
         self.stop = False  # set by a signal handler
 
     def state(self) -> dict[str, Any]:
@@ -132,6 +133,7 @@ class Training:
         generator, device = data.stream(config.seed, progress.epoch), self.world.device
         batches = data.batches(len(self.dataset.train), config.batch_size, generator, device)
         draws = augment.draw(config, len(self.dataset.train), generator)
+        self.seeds = transforms.draw(config, len(self.dataset.train), generator)
         self.draws = None if draws is None else draws.to(device)  # like the order: one copy per epoch, none per step
         losses = torch.zeros(self.steps, device=device)
         losses[: progress.step] = torch.tensor(progress.losses)
@@ -161,25 +163,25 @@ class Training:
         """
         progress, config = self.progress, self.config
         mine, weight = data.share(batch, self.world.rank, self.world.size)
-        images, labels = self.batch(mine)
+        inputs, targets = self.batch(mine)
         done = (progress.epoch - 1) * self.steps + progress.step
         self.seed_dropout(done)
         self.model.zero_grad(set_to_none=True)
         with processor.autocast(self.precision, self.world.device):
-            logits = self.gradients.forward(images)
-        loss = weight * F.cross_entropy(logits.float(), labels, reduction="sum",
-                                        label_smoothing=config.label_smoothing)  # fmt: skip
-        loss = self.gradients.backward(loss)
+            outputs = self.gradients.forward(inputs)
+        loss = self.gradients.backward(weight * self.objective.loss(outputs.float(), targets))
         self.optimizer.step(recipe.learning_rate(config, done, self.steps))
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return images, augmented if the recipe says so, and labels."""
-        images, labels = self.dataset.train.images[indices], self.dataset.train.labels[indices]
+        """Return inputs, augmented if the recipe says so, and targets."""
+        inputs, targets = self.dataset.train.inputs[indices], self.dataset.train.target[indices]
+        if self.transform is not None and self.seeds is not None:
+            inputs = transforms.apply(self.transform, inputs, self.seeds[indices.cpu()])
         if self.draws is not None:
-            images = augment.augment(self.config, images, self.draws[indices])
-        return images, labels
+            inputs = augment.augment(self.config, inputs, self.draws[indices])
+        return inputs, targets
 
     def seed_dropout(self, done: int) -> None:
         """Seed a step from (seed, step, rank), so that a resumed training draws the same dropout."""
@@ -203,19 +205,19 @@ class Training:
         self.require_finite_steps(losses)
         for module in dict.fromkeys((self.model, self.average.model)):  # in the same order in all ranks, unlike a set
             self.world.mean_buffers(module)
-        accuracy, loss = evaluate(self.average.model, self.dataset.validation, self.config.test_batch_size, self.world)
-        self.require_finite(loss, f"the validation after epoch {epoch}")
-        record = {"epoch": epoch, "accuracy": accuracy, "loss": loss,
-                  "train_loss": losses.mean().item(), "seconds": round(progress.seconds, 3)}  # fmt: skip
+        size = batch_size_for(math.prod(self.dataset.task.info.shape), self.config.test_batch_size)
+        metrics = evaluate(self.average.model, self.dataset.validation, size, self.world, self.objective)
+        self.require_finite(metrics["loss"], f"the validation after epoch {epoch}")
+        record = {"epoch": epoch, **metrics, "train_loss": losses.mean().item(),
+                  "seconds": round(progress.seconds, 3)}  # fmt: skip
         progress.history.append(record)
-        best = progress.best
-        if not best or (accuracy, -loss) > (best["accuracy"], -best["loss"]):
+        if self.objective.is_better(record, progress.best):
             progress.best = record
         if progress.best is record or (self.config.keep == "last" and not self.config.patience):
             progress.kept = record
             progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:
-            self.say(format_metrics(accuracy=accuracy, loss=loss))
+            self.say(format_metrics(**{name: metrics[name] for name in self.objective.shown}))
             self.track(record)
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
 

@@ -2,9 +2,10 @@
 
 Our networks have a dozen kinds of layers, written by one small function each: torch.onnx.export with dynamo takes 8 s a
 model on 2 cores, several times a short trial. A layer that is not known here goes through torch's older exporter.
-Every export is compared with torch on real images before it counts (`podium.trainer.output`).
+Every export is compared with torch on real items before it counts (`podium.trainer.output`).
 """
 
+import contextlib
 import io
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from podium.trainer.models import Mirrored, Normalize, Residual
+from podium.errors import Failed
+from podium.trainer.models import Columns, Mirrored, Normalize, Residual, Standardize, Unscale
+from podium.trainer.task import Task
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 OPSET = 17  # old enough for every runtime in use, new enough for every node here
+
+
+FLOAT = 1  # onnx.TensorProto.FLOAT, without the import
 
 
 class UnknownLayer(Exception):
@@ -70,6 +76,13 @@ class Graph:
                 return self.add("Add", value, self.layer(module.layers, value))
             case Mirrored():
                 return self.mirrored(module, value)
+            case Columns():
+                return self.columns(module, value)
+            case Standardize():
+                value = self.add("Flatten", self.add("Cast", value, to=FLOAT), axis=1)
+                return self.affine(value, module.scale, module.shift)
+            case Unscale():
+                return self.affine(value, module.std, module.mean)
             case nn.BatchNorm2d():
                 return self.normalization(module, value)
             case Normalize():
@@ -83,18 +96,39 @@ class Graph:
                 return self.add("MaxPool", value, kernel_shape=_pair(module.kernel_size), strides=_pair(module.stride))
         raise UnknownLayer(type(module).__name__)
 
+    def affine(self, value: str, scale: Tensor | float, shift: Tensor | float) -> str:
+        """Append a product and a sum."""
+        return self.add("Add", self.add("Mul", value, self.weight(scale)), self.weight(shift))
+
     def normalize(self, module: Normalize, value: str) -> str:
-        """Append uint8 [n, 28, 28] -> float [n, 1, 28, 28]."""
-        value = self.add("Unsqueeze", self.add("Cast", value, to=1), self.weight([1]))
-        value = self.add("Mul", value, self.weight(module.scale))
-        return self.add("Add", value, self.weight(module.shift))
+        """Append pixels [n, h, w] or [n, h, w, c] -> float [n, c, h, w]."""
+        value = self.add("Cast", value, to=FLOAT)
+        if module.has_channels:
+            value = self.add("Transpose", value, perm=[0, 3, 1, 2])
+        else:
+            value = self.add("Unsqueeze", value, self.weight([1]))
+        return self.affine(value, module.scale, module.shift)
+
+    def columns(self, module: Columns, value: str) -> str:
+        """Append a table [n, columns] -> float [n, features]."""
+        value, parts = self.add("Cast", value, to=FLOAT), []
+        if len(module.numbers):
+            numbers = self.add("Gather", value, self.weight(module.numbers), axis=1)
+            numbers = self.add("Sub", numbers, self.weight(module.mean))
+            parts.append(self.add("Mul", numbers, self.weight(module.scale)))
+        if len(module.codes):
+            categories = self.add("Gather", value, self.weight(module.categories), axis=1)
+            equal = self.add("Equal", categories, self.weight(module.codes))
+            parts.append(self.add("Cast", equal, to=FLOAT))
+        return self.add("Concat", *parts, axis=1)
 
     def mirrored(self, module: Mirrored, value: str) -> str:
         """Append layers that take images and mirror images as one batch, and the mean of their two outputs."""
+        last = module.layers[-1]
+        if not isinstance(last, nn.Linear):
+            raise UnknownLayer(type(last).__name__)
         start, end, axis, step = (self.weight([number]) for number in (-1, -(2**31), 3, -1))
         both = self.add("Concat", value, self.add("Slice", value, start, end, axis, step), axis=0)
-        last = module.layers[-1]
-        assert isinstance(last, nn.Linear)
         outputs = self.add("Reshape", self.layer(module.layers, both), self.weight([2, -1, last.out_features]))
         return self.add("ReduceMean", outputs, axes=[0], keepdims=0)
 
@@ -112,34 +146,46 @@ class Graph:
                         strides=_pair(module.stride), pads=_pair(module.padding) * 2)  # fmt: skip
 
 
-def export(model: nn.Sequential, classes: int) -> bytes:
+def export(model: nn.Sequential, task: Task) -> bytes:
     """Return the network as an ONNX file.
 
     Args:
-        model: Takes uint8 [n, 28, 28]; its evaluation behavior is written.
-        classes: Number of logits.
+        model: Takes items of the dataset's input; its evaluation behavior is written.
+        task: Names input and output.
 
     Returns:
-        A model with input ``images`` uint8 [n, 28, 28] and output ``logits`` float32 [n, classes].
+        A model with the dataset's input as it is stored, and an output ``logits`` or ``values`` float32 [n, outputs].
+
+    Raises:
+        Failed: torch cannot write a layer that is not known here.
     """
     try:
-        return write(model, classes).SerializeToString()
+        return write(model, task).SerializeToString()
     except UnknownLayer:
-        return export_with_torch(model)
+        return export_with_torch(model, task)
 
 
-def export_with_torch(model: nn.Module) -> bytes:
-    """Return what torch's exporter makes of a network; for layers that `write` does not know."""
+def export_with_torch(model: nn.Module, task: Task) -> bytes:
+    """Return what torch's exporter makes of a network; for layers that `write` does not know.
+
+    Raises:
+        Failed: It cannot write a layer either.
+    """
     buffer: Any = io.BytesIO()  # typed as a path, but the older exporter takes files
-    images = torch.zeros(2, 28, 28, dtype=torch.uint8)
-    with warnings.catch_warnings():
+    items = torch.from_numpy(np.zeros((2, *task.info.shape), task.info.dtype))
+    axes = {task.input: {0: "n"}, task.output: {0: "n"}}
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):  # it prints the graph when it fails
         warnings.simplefilter("ignore")  # dynamo=False is deprecated, but dynamo=True needs onnxscript
-        torch.onnx.export(model, (images,), buffer, dynamo=False, opset_version=OPSET, input_names=["images"],
-                          output_names=["logits"], dynamic_axes={"images": {0: "n"}, "logits": {0: "n"}})  # fmt: skip
+        try:
+            torch.onnx.export(model, (items,), buffer, dynamo=False, opset_version=OPSET, input_names=[task.input],
+                              output_names=[task.output], dynamic_axes=axes)  # fmt: skip
+        except (RuntimeError, ValueError) as error:  # OnnxExporterError is a RuntimeError
+            raise Failed(f"torch cannot write this network as ONNX: {str(error).splitlines()[0][:200]}",
+                         "choose another --model") from error  # fmt: skip
     return buffer.getvalue()
 
 
-def write(model: nn.Sequential, classes: int) -> "ModelProto":
+def write(model: nn.Sequential, task: Task) -> "ModelProto":
     """Return the network as ONNX, as `export` does.
 
     Raises:
@@ -149,12 +195,13 @@ def write(model: nn.Sequential, classes: int) -> "ModelProto":
 
     graph = Graph()
     with torch.no_grad():
-        last = graph.layer(model, "images")
-    graph.nodes.append(helper.make_node("Identity", [last], ["logits"]))
-    images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", 28, 28])
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", classes])
+        last = graph.layer(model, task.input)
+    graph.nodes.append(helper.make_node("Identity", [last], [task.output]))
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(task.info.dtype))
+    items = helper.make_tensor_value_info(task.input, kind, ["n", *task.info.shape])
+    outputs = helper.make_tensor_value_info(task.output, TensorProto.FLOAT, ["n", task.outputs])
     constants = [numpy_helper.from_array(value, name) for name, value in graph.weights.items()]
-    body = helper.make_graph(graph.nodes, "podium", [images], [logits], constants)
+    body = helper.make_graph(graph.nodes, "podium", [items], [outputs], constants)
     versions = [helper.make_opsetid("", OPSET)]
     return helper.make_model(body, opset_imports=versions, ir_version=8, producer_name="podium")
 

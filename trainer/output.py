@@ -20,8 +20,9 @@ from podium.metrics import format_metrics
 from podium.storage import Storage
 from podium.trainer import checkpoint, processor
 from podium.trainer.config import TrainConfig
+from podium.trainer.task import Task
 
-CHECKED_IMAGES = 32
+CHECKED_ITEMS = 32
 REMOVE = "remove it, or choose another --output"
 
 
@@ -52,8 +53,14 @@ def try_to_write(storage: Storage) -> None:
     storage.delete(key)
 
 
-def finished(storage: Storage, config: TrainConfig, digest: str) -> list[str] | None:
+def finished(storage: Storage, config: TrainConfig, digest: str, shown: tuple[str, ...]) -> list[str] | None:
     """Return the metric lines of this very training if it is finished, else None.
+
+    Args:
+        storage: The output.
+        config: This training.
+        digest: Of its dataset.
+        shown: Metrics of a line.
 
     Raises:
         InvalidInput: Another training is finished there, or metrics.json is damaged.
@@ -63,8 +70,9 @@ def finished(storage: Storage, config: TrainConfig, digest: str) -> list[str] | 
         return None
     if metrics.get("fingerprint") != checkpoint.fingerprint(config, digest):
         checkpoint.refuse(storage, _read_json(storage, "hyperparameters.json") or {}, config)
-    with checkpoint.fitting(f"{storage.join('metrics.json')} holds no list of epochs with accuracy and loss", REMOVE):
-        return [format_metrics(accuracy=epoch["accuracy"], loss=epoch["loss"]) for epoch in metrics["epochs"]]
+    names = " and ".join(shown)
+    with checkpoint.fitting(f"{storage.join('metrics.json')} holds no list of epochs with {names}", REMOVE):
+        return [format_metrics(**{name: epoch[name] for name in shown}) for epoch in metrics["epochs"]]
 
 
 def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
@@ -84,15 +92,16 @@ def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
     return value
 
 
-def write(storage: Storage, model: nn.Sequential, images: Tensor, config: TrainConfig, metrics: dict[str, Any],
-          environment: dict[str, Any]) -> None:  # fmt: skip
+def write(storage: Storage, model: nn.Sequential, items: Tensor, config: TrainConfig, task: Task,
+          metrics: dict[str, Any], environment: dict[str, Any]) -> None:  # fmt: skip
     """Write the model directory.
 
     Args:
         storage: The output.
         model: The trained network in evaluation mode, on the CPU, with the weights to keep.
-        images: uint8 [n, 28, 28], to compare ONNX with torch on.
+        items: Of the dataset's input [n, …], to compare ONNX with torch on.
         config: The hyperparameters.
+        task: Names input and output.
         metrics: Content of metrics.json.
         environment: Content of environment.json.
 
@@ -104,9 +113,9 @@ def write(storage: Storage, model: nn.Sequential, images: Tensor, config: TrainC
     from podium.trainer import onnx_graph
 
     with torch.no_grad():
-        expected = model(images[:CHECKED_IMAGES]).numpy()
-    onnx = onnx_graph.export(model, expected.shape[1])
-    compare(onnx, images[:CHECKED_IMAGES].numpy(), expected)
+        expected = model(items[:CHECKED_ITEMS]).numpy()
+    onnx = onnx_graph.export(model, task)
+    compare(onnx, items[:CHECKED_ITEMS].numpy(), expected, task)
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     storage.put("model.onnx", onnx)
     # One key: safetensors writes several in an order that changes from process to process.
@@ -117,7 +126,7 @@ def write(storage: Storage, model: nn.Sequential, images: Tensor, config: TrainC
     storage.delete(checkpoint.KEY)
 
 
-def compare(onnx: bytes, images: "np.ndarray[Any, Any]", expected: "np.ndarray[Any, Any]") -> None:
+def compare(onnx: bytes, items: "np.ndarray[Any, Any]", expected: "np.ndarray[Any, Any]", task: Task) -> None:
     """Check that onnxruntime computes what torch computes.
 
     Raises:
@@ -129,10 +138,11 @@ def compare(onnx: bytes, images: "np.ndarray[Any, Any]", expected: "np.ndarray[A
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
-    (logits,) = session.run(["logits"], {"images": images})
-    worst = float(np.abs(logits - expected).max())
-    if not worst <= 1e-3 * max(1.0, float(np.abs(expected).max())):
-        raise Failed(f"model.onnx and torch differ by {worst:.3g} on the same images", "please report this network")
+    (outputs,) = session.run([task.output], {task.input: items})
+    worst = float(np.abs(outputs - expected).max())
+    scale = float(np.abs(expected).max())
+    if not worst <= 1e-3 * (scale if task.target_std else max(1.0, scale)):
+        raise Failed(f"model.onnx and torch differ by {worst:.3g} on the same items", "please report this network")
 
 
 def describe_environment(**more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from podium.machine import cores
+from podium.machine import cores, memory
 from podium.trainer.config import TrainConfig
 from podium.trainer.world import World
 
@@ -44,6 +44,11 @@ def keep_memory() -> None:
     if mallopt is not None and platform.libc_ver()[0] == "glibc":
         mallopt(M_MMAP_THRESHOLD, 1 << 30)  # from the heap, not by mmap
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)  # never shrink the heap
+
+
+def memory_for_data(device: torch.device) -> int:
+    """Return how many bytes of data are kept on a device: half of a GPU's free memory, an eighth of the machine's."""
+    return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else memory() // 8
 
 
 def pick_precision(config: TrainConfig, world: World) -> str:

@@ -56,9 +56,10 @@ class World:
         return int(self.sum(torch.tensor(int(value), device=self.device))) == self.size
 
     def mean_buffers(self, model: nn.Module) -> None:
-        """Average running statistics, which each rank collected from its own images."""
-        for buffer in model.buffers():
-            if self.size > 1 and buffer.is_floating_point():
+        """Average running statistics, which each rank collected from its own items."""
+        state = model.state_dict()  # other buffers are constants
+        for name, buffer in model.named_buffers():
+            if self.size > 1 and name in state and buffer.is_floating_point():
                 buffer.copy_(self.sum(buffer.clone()) / self.size)  # not in place: a failed sum may be half done
 
     def broadcast(self, make: Callable[[], Any]) -> Any:

@@ -13,3 +13,13 @@ def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
         return count if limit == "max" else max(1, min(count, math.ceil(int(limit) / int(period))))
     except (OSError, ValueError):
         return count
+
+
+def memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Return the bytes of memory this process may use: the machine's, limited by a container's."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        text = limit.read_text().strip()
+        return total if text == "max" else min(total, int(text))
+    except (OSError, ValueError):
+        return total

@@ -1,0 +1,133 @@
+"""What a training minimizes and reports: classification or regression."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from podium.trainer.config import TrainConfig
+from podium.trainer.task import Task
+
+Record = dict[str, float]
+"""Metrics by name."""
+
+
+class Objective(ABC):
+    """Loss and metrics of one kind of dataset."""
+
+    shown: tuple[str, ...]
+    """Metrics of a metric line, in order."""
+
+    metrics: tuple[str, ...]
+    """All metrics of an epoch."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss added up over the items of a batch.
+
+        Args:
+            outputs: float32 [n, outputs].
+            targets: int64 [n] or float32 [n, outputs].
+        """
+
+    @abstractmethod
+    def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return float64 sums over the items of a batch; added up over all batches they determine the metrics."""
+
+    @abstractmethod
+    def no_totals(self, device: torch.device) -> Tensor:
+        """Return the sums over no items."""
+
+    @abstractmethod
+    def summarize(self, totals: Tensor, count: int) -> Record:
+        """Return the metrics.
+
+        Args:
+            totals: Added up over all items.
+            count: Number of items.
+        """
+
+    @abstractmethod
+    def rank(self, record: Record) -> Any:
+        """Return a value that is greater for better metrics."""
+
+    def is_better(self, record: Record, other: Record) -> bool:
+        """Return whether metrics are better than others; anything is better than none."""
+        return not other or self.rank(record) > self.rank(other)
+
+
+class Classification(Objective):
+    """Cross entropy; the best epoch has the highest accuracy, then the lowest loss.
+
+    Args:
+        label_smoothing: Probability spread over the wrong classes, in the training loss only.
+    """
+
+    shown = metrics = ("accuracy", "loss")
+
+    def __init__(self, label_smoothing: float) -> None:
+        self.label_smoothing = label_smoothing
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets, reduction="sum", label_smoothing=self.label_smoothing)
+
+    def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        correct = (outputs.argmax(1) == targets).sum()
+        return torch.stack([correct.double(), F.cross_entropy(outputs, targets, reduction="sum").double()])
+
+    def no_totals(self, device: torch.device) -> Tensor:
+        return torch.zeros(2, dtype=torch.float64, device=device)
+
+    def summarize(self, totals: Tensor, count: int) -> Record:
+        accuracy, loss = (totals / count).tolist()
+        return {"accuracy": accuracy, "loss": loss}
+
+    def rank(self, record: Record) -> Any:
+        return record["accuracy"], -record["loss"]
+
+
+class Regression(Objective):
+    """Squared error of the standardized target; the best epoch has the lowest rmse.
+
+    Several targets count alike: loss, rmse, mae and r2 are means over them, as scikit-learn's.
+
+    Args:
+        task: Has mean and standard deviation of each target.
+        device: Of the outputs.
+    """
+
+    shown = ("rmse", "r2", "loss")
+    metrics = ("rmse", "mae", "r2", "loss")
+
+    def __init__(self, task: Task, device: torch.device) -> None:
+        self.mean = torch.tensor(task.target_mean, device=device, dtype=torch.float64)
+        self.std = torch.tensor(task.target_std, device=device, dtype=torch.float64)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return ((outputs - targets) / self.std.float()).square().mean(1).sum()
+
+    def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        error, level = outputs.double() - targets.double(), targets.double() - self.mean
+        return torch.stack([error.square().sum(0), error.abs().sum(0), level.square().sum(0), level.sum(0)])
+
+    def no_totals(self, device: torch.device) -> Tensor:
+        return torch.zeros(4, len(self.mean), dtype=torch.float64, device=device)
+
+    def summarize(self, totals: Tensor, count: int) -> Record:
+        squares, absolute, level_squares, levels = totals
+        spread = level_squares - levels.square() / count
+        constant = spread <= 1e-12 * level_squares
+        explained = torch.where(constant, (squares == 0).double(), 1 - squares / spread.where(~constant, 1.0))
+        loss = (squares / count / self.std.square()).mean()
+        values = ((squares / count).sqrt().mean(), (absolute / count).mean(), explained.mean(), loss)
+        return dict(zip(self.metrics, map(float, values), strict=True))
+
+    def rank(self, record: Record) -> Any:
+        return -record["rmse"]
+
+
+def of(config: TrainConfig, task: Task, device: torch.device) -> Objective:
+    """Return the objective of a task."""
+    return Regression(task, device) if task.kind == "regression" else Classification(config.label_smoothing)
