@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from podium.data import artifact
-from podium.trainer import processor
+from podium.trainer import processor, task
 from podium.trainer.config import TrainConfig
 from podium.trainer.models import build
 from podium.trainer.optimizer import Optimizer
@@ -32,7 +32,7 @@ def main(data: Path, precision: str) -> None:
     processor.set_threads(TrainConfig())
     part = artifact.load(data, "train")
     images, labels = torch.tensor(part.inputs["images"]), torch.tensor(part.target).long()
-    model = build(TrainConfig(), classes=10, mean=0.1307, std=0.3081)
+    model = build(TrainConfig(), task.read(TrainConfig(), artifact.describe(data)))
     optimizer = Optimizer(TrainConfig(), model)
     cpu = torch.device("cpu")
     kind = processor.pick_precision(TrainConfig(precision=precision), World())

@@ -126,8 +126,9 @@ def _part(uri: str, name: str, learned: Task) -> Part:
 
 
 def _opened(array: Array) -> Tensor | Mapped:
-    is_file = isinstance(array, np.memmap) and array.filename is not None
-    return Mapped(array, torch.device("cpu")) if is_file else torch.from_numpy(np.array(array))
+    if isinstance(array, np.memmap) and array.filename is not None:
+        return Mapped(array, torch.device("cpu"))
+    return torch.from_numpy(np.array(array))
 
 
 def stream(seed: int, epoch: int) -> torch.Generator:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from podium.errors import Failed, PodiumError
-from podium.metrics import format_metrics
 from podium.trainer import augment, data, models, objective, processor, recipe, transforms
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import batch_size_for, evaluate
 from podium.trainer.gradients import GradientSum
+from podium.trainer.objective import metric_line
 from podium.trainer.optimizer import Optimizer
 from podium.trainer.world import PeerLost, World
 
@@ -217,7 +217,7 @@ class Training:
             progress.kept = record
             progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:
-            self.say(format_metrics(**{name: metrics[name] for name in self.objective.shown}))
+            self.say(metric_line(metrics, self.objective.shown))
             self.track(record)
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
 

@@ -1,12 +1,14 @@
 """What a training minimizes and reports: classification or regression."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from podium.metrics import format_metrics
 from podium.trainer.config import TrainConfig
 from podium.trainer.task import Task
 
@@ -126,6 +128,12 @@ class Regression(Objective):
 
     def rank(self, record: Record) -> Any:
         return -record["rmse"]
+
+
+def metric_line(metrics: Mapping[str, float], shown: tuple[str, ...]) -> str:
+    """Return the line that reports an epoch."""
+    values: dict[str, Any] = {name: metrics[name] for name in shown}
+    return format_metrics(**values)
 
 
 def of(config: TrainConfig, task: Task, device: torch.device) -> Objective:

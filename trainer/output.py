@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from podium import __version__
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
-from podium.metrics import format_metrics
 from podium.storage import Storage
 from podium.trainer import checkpoint, processor
 from podium.trainer.config import TrainConfig
+from podium.trainer.objective import metric_line
 from podium.trainer.task import Task
 
 CHECKED_ITEMS = 32
@@ -72,7 +72,7 @@ def finished(storage: Storage, config: TrainConfig, digest: str, shown: tuple[st
         checkpoint.refuse(storage, _read_json(storage, "hyperparameters.json") or {}, config)
     names = " and ".join(shown)
     with checkpoint.fitting(f"{storage.join('metrics.json')} holds no list of epochs with {names}", REMOVE):
-        return [format_metrics(**{name: epoch[name] for name in shown}) for epoch in metrics["epochs"]]
+        return [metric_line(epoch, shown) for epoch in metrics["epochs"]]
 
 
 def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tasks import digits
 
 from podium.trainer import checkpoint
 from podium.trainer.__main__ import main
@@ -89,7 +90,7 @@ def test_an_inherited_file_of_wrong_types_is_explained(
     if isinstance(content, dict) and content.get("weights") == WEIGHTS_OF_FAST:
         from podium.trainer.models import build
 
-        network = build(parse(["--model", "fast"]), classes=10, mean=0.1, std=0.3)
+        network = build(parse(["--model", "fast"]), digits())
         content = {**content, "weights": network.state_dict()}
     (tmp_path / "parent" / "inherit.pt").write_bytes(saved(content))
     said = refusal(tiny_dataset, tmp_path, capsys)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from podium.errors import InvalidInput
-from podium.trainer.config import RECIPES, TrainConfig, parse
+from podium.trainer.config import TrainConfig, parse
+from podium.trainer.networks import RECIPES
 
 FLAGS = """
-    data output inherit dataset model width epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
-    label-smoothing dropout shift rotate flip erase average keep patience no-cuda precision threads seed log-interval
+    data output inherit dataset model weights width depth epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
+    label-smoothing dropout shift rotate flip erase augment average keep patience no-cuda precision threads seed log-interval
     save-model backend track track-dir
 """.split()  # noqa: SIM905
 
@@ -73,7 +74,10 @@ def test_a_flag_overrides_the_recipe_of_the_model() -> None:
         (["--weight-decay", "-1"], "--weight-decay >= 0"),
         (["--backend", "carrier-pigeon"], "--backend is one of gloo, nccl, mpi"),
         (["--track", "mlflow", "--track", "diary"], "--track is one of wandb, mlflow, tensorboard"),
-        (["--model", "huge"], "--model is one of tutorial, fast, best"),
+        (["--model", "resnet-18"], "--model is one of tutorial, fast, best, mlp or a network of torchvision.models"),
+        (["--model", "vit_h_14"], "--model is one of tutorial, fast, best, mlp or a network of torchvision.models"),
+        (["--model", "resnet18", "--dropout", "0.5"], "--dropout is for tutorial, fast, best, mlp"),
+        (["--augment", "crop,blur"], "--augment names crop, color, trivial, rand"),
         (["--epochs", "three"], "invalid int value: 'three'"),
         (["--learning-rate", "1"], "unrecognized arguments: --learning-rate"),
     ],

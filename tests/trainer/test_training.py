@@ -10,14 +10,16 @@ import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file
+from tasks import digits
 
 from podium.data import artifact
 from podium.storage import connect
-from podium.trainer import data, models, output
+from podium.trainer import data, models, output, task
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
 from podium.trainer.loop import Training
+from podium.trainer.objective import Classification
 from podium.trainer.world import World
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "trainer-losses.json"
@@ -76,9 +78,7 @@ def test_the_model_directory_agrees_with_the_trained_model(
     assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(metrics["accuracy"], abs=0.011)
 
     info = artifact.describe(tiny_dataset)
-    model = models.build(
-        TrainConfig(), classes=10, mean=info.inputs["images"].mean[0], std=info.inputs["images"].std[0]
-    ).eval()
+    model = models.build(TrainConfig(), task.read(TrainConfig(), info)).eval()
     model.load_state_dict(load_file(tmp_path / "out" / "model.safetensors"))
     with torch.no_grad():
         np.testing.assert_allclose(
@@ -91,10 +91,10 @@ def test_the_model_directory_agrees_with_the_trained_model(
 
 def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
     config = TrainConfig(model="fast")
-    model = models.build(config, classes=10, mean=0.1, std=0.3).eval()
+    model = models.build(config, digits()).eval()
     images = torch.zeros(2, 28, 28, dtype=torch.uint8)
     for number in range(8):
-        output.write(connect(tmp_path / str(number)), model, images, config, {}, {})
+        output.write(connect(tmp_path / str(number)), model, images, config, digits(), {}, {})
     for name in ("model.safetensors", "model.onnx"):
         assert len({(tmp_path / str(number) / name).read_bytes() for number in range(8)}) == 1
 
@@ -139,12 +139,13 @@ def test_progress_is_printed_every_log_interval_as_train_loss(
 def test_evaluation_does_not_depend_on_the_size_of_its_batches(tiny_dataset: Path, batch_size: int) -> None:
     config = TrainConfig(data=str(tiny_dataset))
     dataset = data.load(config)
-    model = models.build(config, classes=10, mean=dataset.mean, std=dataset.std).eval()
+    model = models.build(config, dataset.task).eval()
     with torch.no_grad():
-        logits = model(dataset.validation.images)
-    loss = torch.nn.functional.cross_entropy(logits, dataset.validation.labels).item()
-    accuracy = (logits.argmax(1) == dataset.validation.labels).double().mean().item()
-    assert evaluate(model, dataset.validation, batch_size, World()) == (accuracy, pytest.approx(loss, rel=1e-5))
+        logits = model(dataset.validation.inputs[:])
+    loss = torch.nn.functional.cross_entropy(logits, dataset.validation.target).item()
+    accuracy = (logits.argmax(1) == dataset.validation.target).double().mean().item()
+    metrics = evaluate(model, dataset.validation, batch_size, World(), Classification(0.1))
+    assert metrics == {"accuracy": accuracy, "loss": pytest.approx(loss, rel=1e-5)}
 
 
 def test_a_loss_that_is_not_finite_fails_without_metrics(
@@ -180,7 +181,7 @@ def test_keep_and_patience_decide_which_epochs_weights_are_kept(
     def first_is_best(losses: torch.Tensor) -> None:
         end(losses)
         after.append(training.average.model.state_dict()["1.weight"].clone())
-        training.dataset.validation.labels.fill_(-100)  # nobody's answer
+        training.dataset.validation.target.fill_(-100)  # nobody's answer
 
     training.end_epoch = first_is_best  # type: ignore[method-assign]
     training.run(lambda state: None)

@@ -33,12 +33,14 @@ def _check_jobs(settings: PipelineSettings) -> None:
     """Check flags and Experiment with the trainer: on this machine every trainer_image is this Python."""
     from podium.manifests.experiment import check
     from podium.steps.train import as_arguments
-    from podium.trainer.config import MODELS, parse
+    from podium.trainer import networks
+    from podium.trainer.config import parse
 
     assert settings.train is not None
     network = settings.train.network
-    require(network in ("", *MODELS), f"network is one of {', '.join(MODELS)}", suggestion(network, MODELS),
-            network=network)  # fmt: skip
+    rule = f"network is one of {', '.join(networks.OWN)} or a network of torchvision.models"
+    hint = suggestion(network, (*networks.OWN, *networks.TORCHVISION))
+    require(not network or networks.exists(network), rule, hint, network=network)
     config = parse(as_arguments(settings.train.flags(gpus=0)))
     if experiment := settings.experiment():
         check(experiment)
