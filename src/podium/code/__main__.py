@@ -1,0 +1,142 @@
+"""``python -m podium.code URI --digest SHA256 [--install-requirements] -- COMMAND…``: fetch code and run it.
+
+The process becomes the command, so that signals and the exit code are the command's own.
+"""
+
+import argparse
+import io
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import venv
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from podium.code.reference import Code
+from podium.errors import Damaged, InvalidInput, PodiumError
+from podium.storage import connect
+
+MOST_FILES = 20_000
+MOST_BYTES = 1 << 30
+"""Limits of what is unpacked; whoever can write into the storage could have put anything there."""
+
+REQUIREMENTS = "requirements.txt"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Fetch, unpack and become the command; return only if that fails."""
+    parser = argparse.ArgumentParser(prog="python -m podium.code", description="Run a command in packed code.")
+    parser.add_argument("uri", help="<storage>/code/<sha256>.tar.gz")
+    parser.add_argument("--digest", required=True, help="sha256 of the archive")
+    parser.add_argument("--install-requirements", action="store_true", help=f"install its {REQUIREMENTS} first")
+    parser.add_argument("command", nargs="+", help="the command, after --")
+    options = parser.parse_args(argv)
+    try:
+        code = Code.parse(options.uri)
+        folder = unpack(fetch(code, options.digest), new_folder(), options.uri)
+        env = environment(folder, os.environ)
+        if options.install_requirements:
+            env = install(folder, env)
+        os.chdir(folder)
+        become(options.command, env)
+    except PodiumError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+def fetch(code: Code, digest: str) -> bytes:
+    """Return the archive's bytes.
+
+    Raises:
+        NotFound: There is no such archive.
+        Damaged: It is not what was packed.
+    """
+    content = connect(code.storage).get(code.key)
+    actual = sha256(content).hexdigest()
+    if actual != digest:
+        raise Damaged(f"{code.uri} has sha256 {actual}, not {digest}", "pack the code again: name its directory")
+    return content
+
+
+def new_folder() -> Path:
+    """Make a directory: below the working directory, which goes when a job is deleted, else in the system's own."""
+    here = Path.cwd() if os.access(".", os.W_OK) else None
+    return Path(tempfile.mkdtemp(prefix="code-", dir=here))
+
+
+def unpack(content: bytes, folder: Path, name: str) -> Path:
+    """Unpack an archive into a directory and return it.
+
+    Raises:
+        Damaged: It is not an archive, is larger than the limits, or would write outside of the directory.
+    """
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+            count, size = 0, 0
+            for entry in archive:  # before anything is written
+                count, size = count + 1, size + entry.size
+                if count > MOST_FILES or size > MOST_BYTES:
+                    raise Damaged(f"{name} holds more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB")
+            archive.extractall(folder, filter="data")  # refuses what leads out of the folder, devices and the like
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise Damaged(f"{name} cannot be unpacked: {error}", "pack the code again: name its directory") from error
+    return folder
+
+
+def environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the command's environment: modules of the code can be imported from anywhere."""
+    path = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH", "")]))
+    return {**env, "PYTHONPATH": path}
+
+
+def install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Install the code's requirements beside it; return the environment in which ``python`` has them.
+
+    A virtual environment that sees this one's packages: what is installed is not installed again, and a read-only
+    root does not matter.
+
+    Raises:
+        InvalidInput: The code has no requirements, or they cannot be installed.
+    """
+    file = folder / REQUIREMENTS
+    if not file.is_file():
+        raise InvalidInput(f"the code has no {REQUIREMENTS}", "add one, or leave install_requirements out")
+    home = folder / ".requirements"
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(home)
+    python = home / "bin" / "python"
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
+    seen = dict.fromkeys([sysconfig.get_path("purelib"), *(path for path in sys.path if path.endswith("-packages"))])
+    (site / "image.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in seen))
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, "-r", REQUIREMENTS], cwd=folder, stdout=sys.stderr)
+    if done.returncode:
+        raise InvalidInput(f"pip could not install {REQUIREMENTS} (exit code {done.returncode})", "see its lines above")
+    return {**env, "VIRTUAL_ENV": str(home), "PATH": f"{python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"}
+
+
+def become(command: Sequence[str], env: Mapping[str, str]) -> None:
+    """Replace this process by the command.
+
+    Raises:
+        InvalidInput: There is no such program, or it cannot be run.
+    """
+    program = shutil.which(command[0], path=env.get("PATH"))
+    if program is None:
+        raise InvalidInput(f"there is no program {command[0]}", "is it in the code and executable, or in the image?")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(program, list(command), dict(env))
+    except OSError as error:
+        hint = "a script begins with a line such as #!/bin/sh"
+        raise InvalidInput(f"{command[0]} cannot be run: {error.strerror}", hint) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,161 @@
+"""Pack a directory: the same files make the same bytes, whoever packs them, whenever and wherever."""
+
+import gzip
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from podium.code.reference import Code
+from podium.errors import Conflict, InvalidInput
+from podium.storage import Storage, connect
+
+LIMIT = 64 << 20
+"""Bytes of all files together: what every pod of every trial fetches is code, not data."""
+
+NEVER = (".git", "__pycache__", "*.pyc", "podium-work")
+"""Names that are left out wherever they are."""
+
+IGNORED = (
+    "*.egg-info", ".cache", ".DS_Store", ".env", ".hg", ".idea", ".ipynb_checkpoints", ".mypy_cache", ".nox",
+    ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "node_modules", "venv",
+)  # fmt: skip
+"""Names that are left out of a directory that is not in a git checkout, which says itself what it ignores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """A packed directory."""
+
+    digest: str
+    """sha256 of the content."""
+
+    content: bytes
+    """A .tar.gz."""
+
+    files: int
+    """How many files are in it."""
+
+
+def pack(directory: Path) -> Bundle:
+    """Pack the files of a directory, without those that git ignores.
+
+    Raises:
+        InvalidInput: There is no such directory, it holds nothing or more than LIMIT, or a link leads out of it.
+    """
+    if not directory.is_dir():
+        raise InvalidInput(f"code is a directory, but there is no directory {directory}", "for example code=.")
+    root = directory.resolve()
+    names = sorted(_files(root))
+    if not names:
+        raise InvalidInput(f"{directory} holds no code: it is empty, or git ignores all of it", "see .gitignore")
+    _check_size(root, names, str(directory))
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in names:
+            _add(archive, root, name)
+    content = gzip.compress(raw.getvalue(), 6, mtime=0)
+    return Bundle(digest=sha256(content).hexdigest(), content=content, files=len(names))
+
+
+def store(bundle: Bundle, storage: str) -> Code:
+    """Put a bundle into a storage, unless it is there.
+
+    Args:
+        bundle: As pack makes it.
+        storage: URL of the storage.
+    """
+    target = connect(storage)
+    code = Code(storage=target.url, digest=bundle.digest)
+    try:
+        target.put(code.key, bundle.content, if_absent=True)
+    except Conflict:
+        if not _is_whole(target, code):
+            target.put(code.key, bundle.content)
+    return code
+
+
+def _is_whole(storage: Storage, code: Code) -> bool:
+    return sha256(storage.get(code.key)).hexdigest() == code.digest
+
+
+def _files(root: Path) -> Iterator[str]:
+    """Yield the paths of the files to pack, relative to the root, with slashes."""
+    listed = _known_to_git(root)
+    names = _walk(root) if listed is None else listed
+    yield from (name for name in names if not _matches(name, NEVER))
+
+
+def _known_to_git(root: Path) -> list[str] | None:
+    """Return what git tracks or would track below a directory; None if that is not in a checkout."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    listed = [os.fsdecode(name).rstrip("/") for name in done.stdout.split(b"\0") if name]
+    names: set[str] = set()
+    for name in listed:
+        path = root / name
+        if path.is_dir() and not path.is_symlink():  # a submodule, or a checkout inside this one
+            names |= {f"{name}/{inner}" for inner in (_known_to_git(path) or [])}
+        elif os.path.lexists(path):  # else it is deleted and git has not been told
+            names.add(name)
+    return sorted(names)
+
+
+def _walk(root: Path) -> Iterator[str]:
+    for folder, folders, files in os.walk(root):
+        here = PurePosixPath(Path(folder).relative_to(root).as_posix())
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        folders[:] = [name for name in folders if name not in links and not _matches(name, NEVER + IGNORED)]
+        yield from (str(here / name) for name in (*files, *links) if not _matches(name, IGNORED))
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(part, pattern) for part in name.split("/") for pattern in patterns)
+
+
+def _check_size(root: Path, names: list[str], shown: str) -> None:
+    sizes = {name: (root / name).lstat().st_size for name in names}
+    total = sum(sizes.values())
+    if total > LIMIT:
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+        biggest = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
+        raise InvalidInput(
+            f"{shown} holds {total / 1e6:.1f} MB, but code has at most {LIMIT >> 20} MiB; the largest files: {biggest}",
+            "name what is not code in .gitignore (of a git checkout), or keep data outside of the directory",
+        )
+
+
+def _add(archive: tarfile.TarFile, root: Path, name: str) -> None:
+    """Add a file with nothing of this machine but its name, its bytes and whether it can be executed."""
+    path = root / name
+    entry = tarfile.TarInfo(name)
+    if path.is_symlink():
+        entry.type, entry.linkname = tarfile.SYMTYPE, _inside(root, path)
+        archive.addfile(entry)
+        return
+    if not path.is_file():
+        raise InvalidInput(f"{path} is neither a file nor a directory", "name it in .gitignore, or remove it")
+    try:
+        content = path.read_bytes()
+        entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", "name it in .gitignore, or remove it") from None
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _inside(root: Path, link: Path) -> str:
+    """Return where a link leads, relative to it."""
+    target = link.resolve()
+    if not target.is_relative_to(root):
+        hint = "copy what it leads to, or name the link in .gitignore"
+        raise InvalidInput(f"the link {link} leads out of {root}, to {target}", hint)
+    return os.path.relpath(target, link.parent)

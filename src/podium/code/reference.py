@@ -1,0 +1,46 @@
+"""Where packed code is: a URI that ends with its digest."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from podium.errors import InvalidInput
+
+FOLDER = "code"
+"""Prefix of the archives in a storage."""
+
+SUFFIX = ".tar.gz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """A stored archive."""
+
+    storage: str
+    """URL of the storage."""
+
+    digest: str
+    """sha256 of the archive."""
+
+    @property
+    def key(self) -> str:
+        """Its key in the storage."""
+        return f"{FOLDER}/{self.digest}{SUFFIX}"
+
+    @property
+    def uri(self) -> str:
+        """Its URI."""
+        return f"{self.storage}/{self.key}"
+
+    @classmethod
+    def parse(cls, uri: str) -> Self:
+        """Read a URI.
+
+        Raises:
+            InvalidInput: It is not one of packed code.
+        """
+        match = re.fullmatch(rf"(.+)/{FOLDER}/([0-9a-f]{{64}}){re.escape(SUFFIX)}", uri)
+        if match is None:
+            hint = "give a directory, or a URI that podium made of one"
+            raise InvalidInput(f"code is <storage>/{FOLDER}/<sha256>{SUFFIX}, not {uri!r}", hint)
+        return cls(storage=match[1], digest=match[2])
