@@ -1,6 +1,7 @@
 """Models here are ONNX graphs written by hand: flatten, one matrix, so that the right answer is known."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,13 +10,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
 from podium.registry import open_registry
-from podium.scoring import OnnxModel, probabilities, score
+from podium.scoring import OnnxModel, score
+from podium.scoring.model import softmax
 
 
-def linear_model(weights: np.ndarray, *, kind: int = TensorProto.UINT8, side: int = 28) -> bytes:
+def linear_model(
+    weights: np.ndarray, *, kind: int = TensorProto.UINT8, side: int = 28, name: str = "images", batch: Any = "n"
+) -> bytes:
     """Return a model whose logits are pixels (0..1) times weights [pixels, classes]."""
     nodes = [
-        helper.make_node("Cast", ["images"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", [name], ["float"], to=TensorProto.FLOAT),
         helper.make_node("Div", ["float", "white"], ["scaled"]),
         helper.make_node("Flatten", ["scaled"], ["flat"]),
         helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
@@ -24,7 +28,7 @@ def linear_model(weights: np.ndarray, *, kind: int = TensorProto.UINT8, side: in
         numpy_helper.from_array(np.float32(255), "white"),
         numpy_helper.from_array(weights.astype(np.float32), "weights"),
     ]
-    taken = [helper.make_tensor_value_info("images", kind, ["n", side, side])]
+    taken = [helper.make_tensor_value_info(name, kind, [batch, side, side])]
     given = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", weights.shape[1]])]
     graph = helper.make_graph(nodes, "linear", taken, given, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
@@ -48,18 +52,20 @@ def three_classes() -> tuple[bytes, np.ndarray, np.ndarray]:
 
 def test_accuracy_and_confusion_count_what_was_found(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
     model, images, labels = three_classes
-    scores = score(model, images, labels, classes=3, threads=1)
-    assert scores.accuracy == pytest.approx(10 / 12)
+    scores = score(model, {"images": images}, labels, classes=3, threads=1)
+    assert scores.metrics["accuracy"] == pytest.approx(10 / 12)
+    assert scores.confusion is not None
     assert scores.confusion.tolist() == [[3, 0, 0], [0, 3, 0], [1, 1, 4]]
     assert scores.per_class == (1.0, 1.0, pytest.approx(4 / 6))
-    assert scores.predictions.tolist() == [0, 1, 2] * 4
-    assert scores.to_json()["count"] == 12
+    assert scores.predictions.argmax(1).tolist() == [0, 1, 2] * 4
+    assert scores.predictions.dtype == np.float32
 
 
 def test_the_loss_is_the_mean_cross_entropy(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
     model, images, labels = three_classes
-    wide = np.log(np.exp(28) + 2)  # the lit row gives 28, the others 0
-    assert score(model, images, labels).loss == pytest.approx((10 * (wide - 28) + 2 * wide) / 12)
+    wide = np.log(np.exp(28) + 2)  # the lit row gives 28, the others 0; single precision ends at 2**-23
+    expected = (10 * 2**-23 + 2 * min(wide, 23 * np.log(2))) / 12
+    assert score(model, {"images": images}, labels, classes=3).metrics["log_loss"] == pytest.approx(expected)
 
 
 def test_neither_batch_nor_threads_change_the_result(
@@ -67,20 +73,21 @@ def test_neither_batch_nor_threads_change_the_result(
 ) -> None:
     model, images, labels = three_classes
     (tmp_path / "model.onnx").write_bytes(model)
-    first = score(model, images, labels, batch=5, threads=1)
-    second = score(tmp_path / "model.onnx", images, labels, batch=100, threads=2)
+    inputs = {"images": images}
+    first = score(model, inputs, labels, classes=3, batch=5, threads=1)
+    second = score(tmp_path / "model.onnx", inputs, labels, classes=3, batch=100, threads=2)
     np.testing.assert_array_equal(first.predictions, second.predictions)
-    assert first.loss == pytest.approx(second.loss)
+    assert first.metrics == second.metrics
 
 
 def test_a_class_without_images_has_no_accuracy(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
     model, images, labels = three_classes
     some = labels != 1
-    assert score(model, images[some], labels[some]).per_class[1] is None
+    assert score(model, {"images": images[some]}, labels[some], classes=3).per_class[1] is None
 
 
 def test_probabilities_sum_to_one_even_for_huge_logits() -> None:
-    rows = probabilities(np.array([[1000, 0, -1000], [0, 0, 0]], np.float32))
+    rows = softmax(np.array([[1000, 0, -1000], [0, 0, 0]], np.float32))
     np.testing.assert_allclose(rows, [[1, 0, 0], [1 / 3] * 3], atol=1e-6)
 
 
@@ -88,37 +95,44 @@ def test_a_model_of_other_classes_than_the_data_is_refused(
     three_classes: tuple[bytes, np.ndarray, np.ndarray],
 ) -> None:
     model, images, labels = three_classes
+    inputs = {"images": images}
     with pytest.raises(InvalidInput, match="has 3 classes, but the data has 10"):
-        score(model, images, labels, classes=10)
-    with pytest.raises(InvalidInput, match="has 3 classes, but the data has 6"):
-        score(model, images, labels + np.uint8(3))
+        score(model, inputs, labels, classes=10)
     with pytest.raises(InvalidInput, match="has 3 classes, but the data has 2"):
-        score(model, images, labels, classes=2)
+        score(model, inputs, labels, classes=2)
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
-    [({"kind": TensorProto.FLOAT}, r"tensor\(float\)"), ({"side": 32}, r"\['n', 32, 32\]")],
+    ("options", "given"),
+    [
+        ({"kind": TensorProto.FLOAT}, r"images \(float32 \[n, 28, 28\]\)"),
+        ({"side": 32}, r"images \(uint8 \[n, 32, 32\]\)"),
+        ({"name": "pictures"}, r"pictures \(uint8 \[n, 28, 28\]\)"),
+        ({"batch": 1}, r"images \(uint8 \[1, 28, 28\]\)"),
+    ],
 )
-def test_a_model_that_takes_other_pictures_is_refused(options: dict[str, int], found: str) -> None:
+def test_a_model_that_takes_other_inputs_is_refused(options: dict[str, Any], given: str) -> None:
     side = options.get("side", 28)
-    with pytest.raises(InvalidInput, match=rf"(?s)takes .*{found}.*hint: a model takes one input, uint8"):
-        OnnxModel(linear_model(np.zeros((side * side, 10)), **options))
+    model = OnnxModel(linear_model(np.zeros((side * side, 10)), **options))
+    images = np.zeros((4, 28, 28), np.uint8)
+    with pytest.raises(InvalidInput, match=rf"the model takes {given}, but the dataset has images \(uint8 \[n, 28, 28"):
+        model.predict({"images": images}, classes=10)
 
 
-def test_images_that_do_not_fit_are_refused(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
+def test_inputs_that_do_not_fit_are_refused(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
     model = OnnxModel(three_classes[0])
-    with pytest.raises(InvalidInput, match="uint8"):
-        model.logits(np.zeros((1, 28, 28), np.float32))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"\[n, 28, 28\]"):
-        model.logits(np.zeros((1, 784), np.uint8))
-    with pytest.raises(InvalidInput, match="at least one image"):
-        model.logits(np.zeros((0, 28, 28), np.uint8))
+    with pytest.raises(InvalidInput, match=r"the dataset has images \(float32 \[n, 28, 28\]\)"):
+        model.predict({"images": np.zeros((1, 28, 28), np.float32)}, classes=3)
+    with pytest.raises(InvalidInput, match=r"the dataset has images \(uint8 \[n, 784\]\)"):
+        model.predict({"images": np.zeros((1, 784), np.uint8)}, classes=3)
+    with pytest.raises(InvalidInput, match="at least one item"):
+        model.predict({"images": np.zeros((0, 28, 28), np.uint8)}, classes=3)
 
 
 def test_a_model_that_answers_nan_fails() -> None:
-    with pytest.raises(Failed, match="not finite for 4 of 4 images"):
-        OnnxModel(linear_model(np.full((784, 10), np.nan))).logits(np.ones((4, 28, 28), np.uint8))
+    model = OnnxModel(linear_model(np.full((784, 10), np.nan)))
+    with pytest.raises(Failed, match="returns logits that are not finite, first for row 0"):
+        model.predict({"images": np.ones((4, 28, 28), np.uint8)}, classes=10)
 
 
 def test_bytes_that_are_no_model_are_called_damaged(

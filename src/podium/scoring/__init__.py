@@ -1,0 +1,20 @@
+"""Measuring models: running a ``model.onnx``, metrics by scikit-learn's definitions, paired comparison; no torch."""
+
+from podium.scoring.bootstrap import Bootstrap, paired_bootstrap
+from podium.scoring.metrics import DEFAULTS, METRICS, Metric, class_indices, find_metric
+from podium.scoring.model import OnnxModel
+from podium.scoring.scores import Scores, score, score_predictions
+
+__all__ = [
+    "DEFAULTS",
+    "METRICS",
+    "Bootstrap",
+    "Metric",
+    "OnnxModel",
+    "Scores",
+    "class_indices",
+    "find_metric",
+    "paired_bootstrap",
+    "score",
+    "score_predictions",
+]

@@ -1,0 +1,216 @@
+"""Paired bootstrap: how far the difference of two models' metrics could come from the choice of test items.
+
+Items are drawn with replacement and both models are measured on the same draw. How a draw is made depends on what the
+metric is computed from, so that 10,000 draws of a million items take seconds and little memory:
+
+- means: items are weighted by how often they are drawn. Beyond BLOCKS items, these are dealt at random into BLOCKS
+  blocks, which are drawn instead; the interval's width then has a relative error of 1/sqrt(2 BLOCKS), below 1 %.
+- confusion matrix: the counts of (true, first, second) are drawn from a multinomial distribution, which is exact.
+- ROC AUC: ranks are weighted by how often items are drawn. Beyond EXACT_RANKS scores, the area is linear in the draw:
+  its mean of placement values, as in DeLong's test, which is off by O(1/n).
+- functions of one's own: called for every draw.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from podium.scoring.metrics import (
+    Array,
+    ConfusionMetric,
+    MeanMetric,
+    Metric,
+    RankMetric,
+    class_count,
+    class_indices,
+    group_starts,
+    placements,
+    scored_classes,
+)
+
+RESAMPLES = 10_000
+BLOCKS = 10_000
+EXACT_RANKS = 20_000
+"""Items times ROC curves."""
+_CHUNK = 1 << 21
+"""Numbers of one array that are in memory at a time."""
+_WIDEST = 1 << 24
+"""Numbers of the sums over blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrap:
+    """What the draws say about a difference."""
+
+    interval: tuple[float, float]
+    """Of the difference, 95 %: the percentiles of the draws."""
+
+    p_value: float
+    """Two-sided: twice the share of draws on the rarer side of 0. Below 0.05 where the interval excludes 0."""
+
+    resamples: int
+    """Draws for which the metric is defined."""
+
+
+def paired_bootstrap(
+    metric: Metric, target: Array, first: Array, second: Array, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Bootstrap | None:
+    """Resample the difference of a metric, first minus second; the same input gives the same result.
+
+    Args:
+        metric: Any metric.
+        target: As in Metric.value, ``n`` items.
+        first: Predictions of one model.
+        second: Predictions of the other, for the same items.
+        resamples: Number of draws.
+        seed: Of the draws.
+
+    Returns:
+        None if the metric is defined for hardly any draw, as with a single item of a class.
+    """
+    drawn = differences(metric, target, first, second, resamples=resamples, seed=seed)
+    drawn = drawn[np.isfinite(drawn)]
+    if len(drawn) < resamples / 2:
+        return None
+    drawn[np.abs(drawn) < 1e-12 * np.abs(drawn).max()] = 0  # equal but for rounding
+    rarer = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    p_value = min(1.0, 2 * (rarer + 1) / (len(drawn) + 1))
+    return Bootstrap(interval=(float(low), float(high)), p_value=p_value, resamples=len(drawn))
+
+
+def differences(
+    metric: Metric, target: Array, first: Array, second: Array, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Array:
+    """Return the metric of the first minus that of the second on each draw, ``[resamples]``; NaN where undefined."""
+    random = np.random.default_rng(seed)
+    if isinstance(metric, MeanMetric):
+        return _of_means(metric, target, first, second, resamples, random)
+    if isinstance(metric, ConfusionMetric):
+        return _of_confusion(metric, target, first, second, resamples, random)
+    if isinstance(metric, RankMetric):
+        curves = len(scored_classes(first))
+        ranks = _of_ranks if len(target) * curves <= EXACT_RANKS else _of_placements
+        return ranks(target, first, second, resamples, random)
+    picks = (random.integers(len(target), size=len(target)) for _ in range(resamples))
+    return np.array([metric.value(target[at], first[at]) - metric.value(target[at], second[at]) for at in picks])
+
+
+def _of_means(
+    metric: MeanMetric, target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator
+) -> Array:
+    columns = [metric.items(target, first), metric.items(target, second)]
+    width = columns[0].shape[1]
+    dealt = _deal(len(target), 2 * width + 1, random)
+    sums = _block_sums(dealt, [np.ones(len(target)), *columns[0].T, *columns[1].T])
+    drawn = []
+    for counts in _draws(len(sums), resamples, random):
+        totals = counts @ sums
+        means = totals[:, 1:] / totals[:, :1]
+        drawn.append(metric.finish(means[:, :width]) - metric.finish(means[:, width:]))
+    return np.concatenate(drawn)
+
+
+def _deal(items: int, columns: int, random: np.random.Generator) -> Array:
+    """Return the block of each item, ``[items]``, dealt at random; few items are a block each."""
+    blocks = min(BLOCKS, max(1000, _WIDEST // columns))
+    return np.arange(items) if items <= blocks else random.permutation(items) % blocks
+
+
+def _block_sums(dealt: Array, columns: Iterable[Array]) -> Array:
+    """Sum columns, each ``[n]``, over the items of each block, ``[blocks, columns]``."""
+    return np.stack([np.bincount(dealt, column) for column in columns], axis=1)
+
+
+def _draws(units: int, resamples: int, random: np.random.Generator) -> Iterator[Array]:
+    """Yield how often each unit is drawn, float64 ``[some, units]``, all resamples in turn."""
+    some = max(1, _CHUNK // units)
+    for start in range(0, resamples, some):
+        rows = min(some, resamples - start)
+        picked = random.integers(units, size=(rows, units), dtype=np.int64)
+        picked += np.arange(rows)[:, None] * units
+        yield np.bincount(picked.ravel(), minlength=rows * units).reshape(rows, units).astype(np.float64)
+
+
+def _of_confusion(
+    metric: ConfusionMetric, target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator
+) -> Array:
+    classes = class_count(target, first, second)
+    codes = (target.astype(np.int64) * classes + class_indices(first)) * classes + class_indices(second)
+    cells, counts = np.unique(codes, return_counts=True)
+    true, new, old = cells // classes**2, cells // classes % classes, cells % classes
+    some = max(1, _CHUNK // max(len(cells), classes))
+    drawn = []
+    for start in range(0, resamples, some):
+        rows = random.multinomial(len(target), counts / len(target), size=min(some, resamples - start))
+        occurs = _by_class(rows, true, classes)
+        values = [
+            metric.finish(_by_class(rows * (cell == true), true, classes), occurs, _by_class(rows, cell, classes))
+            for cell in (new, old)
+        ]
+        drawn.append(values[0] - values[1])
+    return np.concatenate(drawn)
+
+
+def _by_class(counts: Array, of: Array, classes: int) -> Array:
+    """Sum counts ``[rows, cells]`` over the cells of each class, ``[rows, classes]``."""
+    places = np.arange(len(counts))[:, None] * classes + of
+    return np.bincount(places.ravel(), counts.ravel(), minlength=len(counts) * classes).reshape(-1, classes)
+
+
+def _of_ranks(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
+    curves = [(scores[:, at], target == at) for at in scored_classes(first) for scores in (first, second)]
+    drawn = []
+    for counts in _draws(len(target), resamples, random):
+        areas = np.stack([_weighted_areas(scores, positive, counts) for scores, positive in curves], axis=1)
+        drawn.append(_mean_defined(areas[:, ::2]) - _mean_defined(areas[:, 1::2]))
+    return np.concatenate(drawn)
+
+
+def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
+    """Return the area under the curve of each draw, ``[draws]``; NaN without positives or negatives."""
+    order = np.argsort(scores)
+    starts = group_starts(scores[order])
+    ordered, ups = counts[:, order], positive[order]
+    ups_drawn = np.add.reduceat(ordered * ups, starts, axis=1)
+    downs_drawn = np.add.reduceat(ordered * ~ups, starts, axis=1)
+    right = (ups_drawn * (np.cumsum(downs_drawn, axis=1) - downs_drawn / 2)).sum(1)
+    return _ratio(right, ups_drawn.sum(1) * downs_drawn.sum(1))
+
+
+def _of_placements(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
+    curves = list(scored_classes(first))
+    dealt = _deal(len(target), 4 * len(curves), random)
+    columns = (column for at in curves for column in _placements(target == at, first[:, at], second[:, at]))
+    sums = _block_sums(dealt, columns)
+    drawn = []
+    for counts in _draws(len(sums), resamples, random):
+        totals = (counts @ sums).reshape(len(counts), len(curves), 4)
+        ups, downs, of_ups, of_downs = (totals[:, :, at] for at in range(4))
+        drawn.append(_mean_defined(_ratio(of_ups, ups) + _ratio(of_downs, downs)))
+    return np.concatenate(drawn)
+
+
+def _placements(positive: Array, first: Array, second: Array) -> tuple[Array, Array, Array, Array]:
+    """Return four columns ``[n]``: positive, negative, and the difference of placement values of either, 0 elsewhere.
+
+    The placement of a positive is the share of negatives below it, that of a negative the share of positives above
+    it. Half the difference of areas is subtracted from each, so that the sum of both means is the difference.
+    """
+    once = np.ones(len(positive))
+    change = placements(positive, first, once) - placements(positive, second, once)
+    ups = positive.sum()
+    if 0 < ups < len(positive):
+        change -= change[positive].mean() / 2
+    return positive, ~positive, np.where(positive, change, 0), np.where(positive, 0, change)
+
+
+def _ratio(over: Array, under: Array) -> Array:
+    return np.divide(over, under, out=np.full(over.shape, np.nan), where=under > 0)
+
+
+def _mean_defined(values: Array) -> Array:
+    """Return the mean of the defined values in each row; NaN if there are none."""
+    defined = ~np.isnan(values)
+    return _ratio(np.where(defined, values, 0).sum(1), defined.sum(1).astype(np.float64))

@@ -1,0 +1,254 @@
+"""Run a ``model.onnx`` on the inputs of a dataset, some rows at a time."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
+from podium.machine import cores
+from podium.onnx_files import read_model
+
+Array = NDArray[Any]
+
+CONTRACT = (
+    "a model.onnx takes inputs named, typed and shaped as the dataset's, the first axis free, and returns probabilities"
+    " or logits [n, classes], or values [n] or [n, k]; see docs/architecture.md"
+)
+_DTYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(uint8)": "uint8",
+    "tensor(int8)": "int8", "tensor(uint16)": "uint16", "tensor(int16)": "int16", "tensor(uint32)": "uint32",
+    "tensor(int32)": "int32", "tensor(uint64)": "uint64", "tensor(int64)": "int64", "tensor(bool)": "bool",
+}  # fmt: skip
+_FLOATS = ("float32", "float64", "float16")
+_BATCH_BYTES = 1 << 20
+_LARGEST_BATCH = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """An input or output of a model."""
+
+    name: str
+    """In the graph."""
+
+    dtype: str
+    """As numpy calls it; as ONNX does where numpy has no name for it."""
+
+    shape: tuple[int | None, ...]
+    """With the first axis; None where any size will do."""
+
+    def __str__(self) -> str:
+        axes = ", ".join("n" if size is None else str(size) for size in self.shape)
+        return f"{self.name} ({self.dtype} [{axes}])"
+
+
+class OnnxModel:
+    """A loaded ``model.onnx``.
+
+    Args:
+        model: The file or its bytes.
+        threads: CPU threads; None for all this process may use.
+
+    Raises:
+        NotFound: There is no such file.
+        Damaged: It is not an ONNX model.
+        InvalidInput: Its weights are in another file.
+    """
+
+    def __init__(self, model: bytes | Path, *, threads: int | None = None) -> None:
+        require(threads is None or threads >= 1, "threads >= 1", threads=threads)
+        self.name = "the model" if isinstance(model, bytes) else str(model)
+        if isinstance(model, Path) and not model.is_file():
+            raise NotFound(f"there is no model file {model}")
+        self._session = _open(model, self.name, threads or cores())
+        self.inputs = tuple(map(_tensor, self._session.get_inputs()))
+        self.outputs = tuple(map(_tensor, self._session.get_outputs()))
+
+    def check_inputs(self, inputs: Mapping[str, Array]) -> None:
+        """Check that the model takes what a dataset has; it may leave inputs unused.
+
+        Args:
+            inputs: The dataset's arrays by name, each ``[n, ...]``.
+
+        Raises:
+            InvalidInput: A name, dtype or shape differs; the message says what either side has.
+        """
+        there = ", ".join(f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items()) or "no inputs"
+        if not self.inputs:
+            raise InvalidInput(f"{self.name} takes no inputs", CONTRACT)
+        for wanted in self.inputs:
+            array = inputs.get(wanted.name)
+            if array is None or not _fits(wanted, array):
+                raise InvalidInput(f"{self.name} takes {wanted}, but the dataset has {there}", _hint(wanted, array))
+        require(len({len(array) for array in inputs.values()}) == 1, "all inputs have the same number of items",
+                given={name: len(array) for name, array in inputs.items()})  # fmt: skip
+
+    def predict(
+        self, inputs: Mapping[str, Array], *, classes: int | None, batch: int | None = None, target: Path | None = None
+    ) -> Array:
+        """Run the model on every row.
+
+        Args:
+            inputs: The dataset's arrays by name, each ``[n, ...]``; memory maps are read a batch at a time.
+            classes: How many classes the dataset has; None for regression.
+            batch: Rows at a time; affects memory and speed, not results. None for about a megabyte of inputs.
+            target: An ``.npy`` file to write the result to instead of memory.
+
+        Returns:
+            Classification: probabilities, float32 ``[n, classes]``, or the class indices ``[n]`` of a model that
+            gives nothing else. Regression: floats ``[n]`` or ``[n, k]``. With a target, its memory map.
+
+        Raises:
+            InvalidInput: The inputs or the model's output have another shape or type.
+            Failed: The model fails on these inputs, or a value of its output is not finite.
+        """
+        self.check_inputs(inputs)
+        items = len(next(iter(inputs.values())))
+        require(items > 0, "at least one item", items=0)
+        require(batch is None or batch >= 1, "batch >= 1", batch=batch)
+        output = self._output(classes)
+        rows = batch or self._batch({name: inputs[name] for name in (wanted.name for wanted in self.inputs)})
+        whole: Array | None = None
+        for at in range(0, items, rows):
+            some = {wanted.name: inputs[wanted.name][at : at + rows] for wanted in self.inputs}
+            result = self._convert(self._run(some, output), output, classes, at, min(rows, items - at))
+            if whole is None:
+                whole = _allocate((items, *result.shape[1:]), result.dtype, target)
+            whole[at : at + rows] = result
+        assert whole is not None
+        return whole
+
+    def _batch(self, inputs: Mapping[str, Array]) -> int:
+        size = sum(array[:1].nbytes for array in inputs.values())
+        return max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))
+
+    def _output(self, classes: int | None) -> Tensor:
+        """Return the output that holds the predictions."""
+        named = {output.name: output for output in self.outputs}
+        floats = [output for output in self.outputs if output.dtype in _FLOATS]
+        maps = [output for output in self.outputs if output.dtype.startswith("seq(map(")]
+        if classes is not None and maps and not floats:
+            hint = 'convert the model with options={"zipmap": False}, which gives a matrix'
+            raise InvalidInput(f"{self.name} returns its probabilities as a list of maps, {maps[0].name}", hint)
+        if classes is not None:
+            for name in ("probabilities", "logits"):
+                if name in named and named[name] in floats:
+                    return named[name]
+            floats += [output for output in self.outputs if "int" in output.dtype and "(" not in output.dtype]
+        if not floats:
+            given = ", ".join(map(str, self.outputs)) or "nothing"
+            raise InvalidInput(f"{self.name} returns {given}: none of it holds predictions", CONTRACT)
+        return floats[0]
+
+    def _run(self, inputs: Mapping[str, Array], output: Tensor) -> Array:
+        given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        try:
+            return np.asarray(self._session.run([output.name], given)[0])
+        except Exception as error:  # onnxruntime raises classes of its own without a common base
+            rows = len(next(iter(given.values())))
+            raise Failed(f"{self.name} failed on {rows} rows: {_first_line(error)}", CONTRACT) from error
+
+    def _convert(self, result: Array, output: Tensor, classes: int | None, at: int, rows: int) -> Array:
+        """Check a batch of raw output and return predictions."""
+        if len(result.shape) not in (1, 2) or len(result) != rows:
+            raise InvalidInput(f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT)
+        if classes is None:
+            values = result if output.dtype == "float64" else result.astype(np.float32)
+            self._check_finite(values, output, at)
+            return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+        if output.dtype not in _FLOATS:
+            return self._classes(result.reshape(rows, -1), classes, at)
+        if result.ndim != 2 or result.shape[1] < 2:
+            raise InvalidInput(f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT)
+        if result.shape[1] != classes:
+            raise InvalidInput(f"{self.name} has {result.shape[1]} classes, but the data has {classes}",
+                               "was it trained on another dataset?")  # fmt: skip
+        self._check_finite(result, output, at)
+        return self._probabilities(result, at) if output.name == "probabilities" else softmax(result)
+
+    def _check_finite(self, values: Array, output: Tensor, at: int) -> None:
+        bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
+        if len(bad):
+            raise Failed(f"{self.name} returns {output.name} that are not finite, first for row {at + int(bad[0])}")
+
+    def _classes(self, result: Array, classes: int, at: int) -> Array:
+        wrong = np.flatnonzero((result[:, 0] < 0) | (result[:, 0] >= classes))
+        if len(wrong) or result.shape[1] != 1:
+            row = int(wrong[0]) if len(wrong) else 0
+            found = f"{result[row].tolist()} for row {at + row}"
+            raise InvalidInput(f"{self.name} returns class {found}, but the data has classes 0 to {classes - 1}")
+        return result[:, 0].astype(np.int64)
+
+    def _probabilities(self, result: Array, at: int) -> Array:
+        sums = result.sum(1, dtype=np.float64)
+        wrong = np.flatnonzero((np.abs(sums - 1) > 1e-3) | (result < -1e-6).any(1))
+        if len(wrong):
+            row = int(wrong[0])
+            values = ", ".join(f"{value:.4g}" for value in result[row, :5])
+            raise InvalidInput(
+                f"{self.name} returns probabilities that are none, first for row {at + row}: {values}",
+                "call the output logits if they are scores before the softmax",
+            )
+        return np.clip(result, 0, 1).astype(np.float32)
+
+
+def softmax(logits: Array) -> NDArray[np.float32]:
+    """Return the probabilities of each row ``[n, classes]``."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+    return (powers / powers.sum(1, keepdims=True)).astype(np.float32)
+
+
+def _allocate(shape: tuple[int, ...], dtype: Any, target: Path | None) -> Array:
+    if target is None:
+        return np.empty(shape, dtype)
+    return np.lib.format.open_memmap(target, mode="w+", dtype=dtype, shape=shape)
+
+
+def _tensor(value: Any) -> Tensor:
+    shape = tuple(size if isinstance(size, int) else None for size in value.shape or ())
+    return Tensor(name=value.name, dtype=_DTYPES.get(value.type, value.type), shape=shape)
+
+
+def _fits(wanted: Tensor, array: Array) -> bool:
+    axes = list(zip(wanted.shape[1:], array.shape[1:], strict=False))
+    sized = len(wanted.shape) == array.ndim and all(size in (None, given) for size, given in axes)
+    return sized and wanted.dtype == str(array.dtype) and wanted.shape[0] is None
+
+
+def _hint(wanted: Tensor, array: Array | None) -> str:
+    if array is not None and wanted.dtype == str(array.dtype) and wanted.shape[:1] not in ((), (None,)):
+        return "export the model with a free first axis, so that it takes any number of rows"
+    return CONTRACT
+
+
+def _shape(array: Array) -> str:
+    return f"[{', '.join(['n', *map(str, array.shape[1:])])}]"
+
+
+def _open(model: bytes | Path, name: str, threads: int) -> Any:
+    os.environ.setdefault(
+        "ORT_DISABLE_TELEMETRY", "1"
+    )  # read at import; without it usage events are sent to the vendor
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads  # by default onnxruntime pins threads to cores it may not use
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised, not printed as well
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # read_model checked only this format
+    content = read_model(model, name)
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises classes of its own without a common base
+        raise Damaged(
+            f"{name} is not an ONNX model that onnxruntime can run: {_first_line(error)}", CONTRACT
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

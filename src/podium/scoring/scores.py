@@ -1,0 +1,138 @@
+"""What a model does on a part of a dataset: its predictions, every metric of its kind, the confusion matrix."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.errors import InvalidInput, require
+from podium.scoring.metrics import METRICS, Metric, class_indices, confusion
+from podium.scoring.model import OnnxModel
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Results of a model, item by item and in figures."""
+
+    metrics: Mapping[str, float]
+    """Every metric of the kind that is defined here, by name."""
+
+    predictions: Array
+    """Classification: probabilities, float32 ``[n, classes]``, or class indices ``[n]``. Regression: floats ``[n]`` or
+    ``[n, k]``."""
+
+    target: Array
+    """Class indices ``[n]``, or floats in the shape of the predictions."""
+
+    confusion: "NDArray[np.int64] | None"
+    """[classes, classes]: rows are the true class, columns the predicted one; None for regression."""
+
+    @property
+    def per_class(self) -> tuple[float | None, ...]:
+        """Accuracy among the items of each class; None for a class without items. Empty for regression."""
+        if self.confusion is None:
+            return ()
+        pairs = zip(self.confusion.diagonal().tolist(), self.confusion.sum(1).tolist(), strict=True)
+        return tuple(hits / items if items else None for hits, items in pairs)
+
+    def value(self, metric: Metric) -> float:
+        """Return one metric.
+
+        Raises:
+            InvalidInput: It is not of this kind, or not defined for this target or these predictions.
+        """
+        value = self.metrics[metric.name] if metric.name in self.metrics else measure(metric, self)
+        if math.isnan(value):
+            raise InvalidInput(f"{metric.name} is not defined for {len(self.target)} items of a single class")
+        return value
+
+
+def score(
+    model: bytes | Path,
+    inputs: Mapping[str, Array],
+    target: Array,
+    *,
+    classes: int | None,
+    batch: int | None = None,
+    threads: int | None = None,
+    predictions: Path | None = None,
+) -> Scores:
+    """Measure a model.
+
+    Args:
+        model: ``model.onnx`` or its bytes.
+        inputs: The dataset's arrays by name, each ``[n, ...]``.
+        target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
+        classes: How many classes the dataset has; None for regression.
+        batch: Rows at a time; None for about a megabyte of inputs.
+        threads: CPU threads; None for all this process may use.
+        predictions: An ``.npy`` file to write the predictions to instead of memory.
+
+    Raises:
+        NotFound, Damaged, InvalidInput, Failed: As OnnxModel and OnnxModel.predict.
+    """
+    opened = OnnxModel(model, threads=threads)
+    result = opened.predict(inputs, classes=classes, batch=batch, target=predictions)
+    return score_predictions(result, target, classes=classes, name=opened.name)
+
+
+def score_predictions(predictions: Array, target: Array, *, classes: int | None, name: str = "the model") -> Scores:
+    """Measure predictions, wherever they come from.
+
+    Args:
+        predictions: As in Scores.
+        target: As in Scores.
+        classes: How many classes the dataset has; None for regression.
+        name: Of the model, for errors.
+
+    Raises:
+        InvalidInput: Shapes or classes do not fit the target.
+    """
+    check_predictions(predictions, target, classes=classes, name=name)
+    matrix = None if classes is None else confusion(target, class_indices(predictions), classes)
+    known = Scores(metrics={}, predictions=predictions, target=target, confusion=matrix)
+    kind = "regression" if classes is None else "classification"
+    fitting = [metric for metric in METRICS.values()
+               if metric.kind == kind and not (metric.needs_probabilities and predictions.ndim == 1)]  # fmt: skip
+    values = {metric.name: measure(metric, known) for metric in fitting}
+    defined = {name: value for name, value in values.items() if not math.isnan(value)}
+    return Scores(metrics=defined, predictions=predictions, target=target, confusion=matrix)
+
+
+def measure(metric: Metric, scores: Scores) -> float:
+    """Return a metric of scores, NaN where it is not defined.
+
+    Raises:
+        InvalidInput: It is of the other kind, or needs probabilities where there are only classes.
+    """
+    kind = "regression" if scores.confusion is None else "classification"
+    if metric.kind not in (None, kind):
+        names = ", ".join(name for name, known in METRICS.items() if known.kind == kind)
+        raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}")
+    if metric.needs_probabilities and scores.predictions.ndim == 1:
+        raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
+                           "let the model return probabilities, or choose accuracy, balanced_accuracy or f1_macro")  # fmt: skip
+    return metric.value(scores.target, scores.predictions)
+
+
+def check_predictions(predictions: Array, target: Array, *, classes: int | None, name: str) -> None:
+    """Refuse predictions that do not fit a target.
+
+    Raises:
+        InvalidInput: The number of items, the classes or the outputs differ.
+    """
+    require(len(predictions) == len(target), "one prediction for each item", f"look at {name}",
+            predictions=len(predictions), items=len(target))  # fmt: skip
+    if classes is None:
+        outputs = [array.reshape(len(array), -1).shape[1] for array in (predictions, target)]
+        if outputs[0] != outputs[1]:
+            raise InvalidInput(f"{name} predicts {outputs[0]} values a row, but the target has {outputs[1]}")
+    elif predictions.ndim == 2 and predictions.shape[1] != classes:
+        raise InvalidInput(f"{name} has {predictions.shape[1]} classes, but the data has {classes}",
+                           "was it trained on another dataset?")  # fmt: skip
