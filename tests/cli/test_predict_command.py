@@ -86,7 +86,7 @@ def test_mistakes_are_named(store: str, pictures: Path, model: bytes, tmp_path: 
     (tmp_path / "model.onnx").write_bytes(model)
     other = podium(pictures, "--file", tmp_path / "model.onnx", "--dataset", "mnist")
     assert other.returncode == 2
-    assert "has 2 classes, but mnist has 10" in other.stderr
+    assert "has 2 classes, but the data has 10" in other.stderr
     misspelt = podium(pictures, "--file", tmp_path / "model.onnx", "--dataset", "fasion-mnist")
     assert (misspelt.returncode, misspelt.stdout) == (2, "")
     assert "did you mean fashion-mnist?" in misspelt.stderr

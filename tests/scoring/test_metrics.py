@@ -114,7 +114,7 @@ def test_regression_metrics_are_those_of_scikit_learn(name: str, shape: tuple[in
 def test_r2_of_a_constant_target_is_one_or_zero() -> None:
     constant = np.full(4, 0.1)
     assert METRICS["r2"].value(constant, constant) == 1.0
-    assert METRICS["r2"].value(constant, constant + [0, 0, 0, 1]) == 0.0
+    assert METRICS["r2"].value(constant, np.array([0.1, 0.1, 0.1, 1.1])) == 0.0
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())

@@ -321,4 +321,4 @@ def _import(name: str) -> Callable[[Array, Array], float]:
         raise InvalidInput(message, "install its package where the steps run, or start podium beside it") from error
     if not callable(function):
         raise InvalidInput(f"{module_name} has no function {attribute!r}", "a metric is package.module:function")
-    return function  # type: ignore[no-any-return]
+    return function

@@ -117,7 +117,7 @@ def measure(metric: Metric, scores: Scores) -> float:
         raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}")
     if metric.needs_probabilities and scores.predictions.ndim == 1:
         raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
-                           "let the model return probabilities, or choose accuracy, balanced_accuracy or f1_macro")  # fmt: skip
+                           "let the model return probabilities, or choose accuracy or f1_macro")  # fmt: skip
     return metric.value(scores.target, scores.predictions)
 
 

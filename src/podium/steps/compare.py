@@ -103,10 +103,9 @@ def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
 
 def _run(model: Model, versions: Sequence[Version], data: str) -> Predictions:
     from podium.data.artifact import describe, load
-    from podium.scoring import OnnxModel
+    from podium.scoring import OnnxModel, class_indices
 
     info, part = describe(data), load(data, "test")
-    predicted = tuple(
-        OnnxModel(model.read(version, "model.onnx")).logits(part.inputs["images"]).argmax(1) for version in versions
-    )
+    models = (OnnxModel(model.read(version, "model.onnx")) for version in versions)
+    predicted = tuple(class_indices(opened.predict(part.inputs, classes=len(info.classes))) for opened in models)
     return Predictions(labels=part.target, predicted=predicted, classes=info.classes, images=part.inputs["images"])

@@ -62,7 +62,7 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """Describe it for evaluation.json."""
-        validation = {"accuracy": self.scores.accuracy, "loss": self.scores.loss, "count": len(self.scores.predictions)}
+        validation = _figures(self.scores)
         return {**asdict(self.origin), "validation": validation, "epochs": self.trained.epochs}
 
 
@@ -97,23 +97,26 @@ def evaluate(
     info = describe(data)
     chosen, ranked = _choose(data, info, candidates)
     scores, files = _test(data, info, chosen.origin, Path(predictions))
-    say(f"test part, opened for the winner alone: accuracy {scores.accuracy:.4f} loss {scores.loss:.4f}")
+    say(f"test part, opened for the winner alone: {_words(scores)}")
+    assert scores.confusion is not None
+    matrix = scores.confusion.tolist()
     result = {
         "run_id": current_run().id,
         "dataset": _dataset(info),
         "candidates": [candidate.to_json() for candidate in ranked],
         "winner": {**asdict(chosen.origin), "why": _why(ranked), "files": files},
-        "test": {**scores.to_json(), "classes": per_class(scores.confusion.tolist(), info.classes)},
+        "test": {**_figures(scores), "confusion": matrix, "classes": per_class(matrix, info.classes)},
         "sweep": read_trials(Path(trials)) if trials else None,
     }
     Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
     metrics = {
-        "accuracy": scores.accuracy, "loss": scores.loss, "validation_accuracy": chosen.scores.accuracy,
-        "validation_loss": chosen.scores.loss,
+        "accuracy": scores.metrics["accuracy"], "loss": scores.metrics["log_loss"],
+        "validation_accuracy": chosen.scores.metrics["accuracy"],
+        "validation_loss": chosen.scores.metrics["log_loss"],
     }  # fmt: skip
     metadata = {"origin": chosen.origin.kind, "name": chosen.origin.name, "uri": chosen.origin.uri, **metrics}
     return Evaluated(
-        winner=chosen.origin.uri, classes=list(info.classes), confusion=scores.confusion.tolist(), metrics=metrics,
+        winner=chosen.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics,
         metadata=metadata,
     )  # fmt: skip
 
@@ -130,9 +133,9 @@ def _choose(data: str | Path, info: "DatasetInfo", uris: Sequence[str]) -> tuple
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             scores, _ = _score(origin, (MODEL,), Path(scratch), part, info)
         candidates.append(Candidate(origin=origin, trained=trained, scores=scores))
-        say(f"{candidates[-1].origin.title}: validation accuracy {scores.accuracy:.4f} loss {scores.loss:.4f}")
+        say(f"{candidates[-1].origin.title}: validation {_words(scores)}")
     # sorted is stable: of equal candidates the one listed first stays first.
-    ranked = sorted(candidates, key=lambda candidate: (-candidate.scores.accuracy, candidate.scores.loss))
+    ranked = sorted(candidates, key=lambda candidate: _rank(candidate.scores))
     say(f"winner: {ranked[0].origin.title}, {_why(ranked)}")
     return ranked[0], ranked
 
@@ -144,12 +147,13 @@ def _test(
     import numpy as np
 
     from podium.data.artifact import load
+    from podium.scoring import class_indices
 
     part = load(data, "test")
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         scores, files = _score(winner, model_files(winner.uri), Path(scratch), part, info)
     predictions.mkdir(parents=True, exist_ok=True)
-    np.save(predictions / PREDICTIONS, scores.predictions)
+    np.save(predictions / PREDICTIONS, class_indices(scores.predictions))
     np.save(predictions / LABELS, part.target)
     return scores, files
 
@@ -162,7 +166,7 @@ def _score(
 
     directory = scratch / origin.name
     digests = fetch_model(origin.uri, files, directory)
-    return score(directory / MODEL, part.inputs["images"], part.target, classes=len(info.classes)), digests
+    return score(directory / MODEL, part.inputs, part.target, classes=len(info.classes)), digests
 
 
 def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
@@ -178,12 +182,26 @@ def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
 def _why(ranked: list[Candidate]) -> str:
     if len(ranked) == 1:
         return "the only candidate"
-    first, second = ranked[0].scores, ranked[1].scores
-    if first.accuracy > second.accuracy:
-        return f"validation accuracy {first.accuracy:.4f} against {second.accuracy:.4f}"
-    if first.loss < second.loss:
-        return f"equal validation accuracy {first.accuracy:.4f}, loss {first.loss:.4f} against {second.loss:.4f}"
-    return f"equal validation accuracy {first.accuracy:.4f} and loss {first.loss:.4f}, so the one listed first"
+    first, second = ranked[0].scores.metrics, ranked[1].scores.metrics
+    accuracy, loss = first["accuracy"], first["log_loss"]
+    if accuracy > second["accuracy"]:
+        return f"validation accuracy {accuracy:.4f} against {second['accuracy']:.4f}"
+    if loss < second["log_loss"]:
+        return f"equal validation accuracy {accuracy:.4f}, loss {loss:.4f} against {second['log_loss']:.4f}"
+    return f"equal validation accuracy {accuracy:.4f} and loss {loss:.4f}, so the one listed first"
+
+
+def _rank(scores: "Scores") -> tuple[float, float]:
+    return -scores.metrics["accuracy"], scores.metrics["log_loss"]
+
+
+def _figures(scores: "Scores") -> dict[str, Any]:
+    return {"accuracy": scores.metrics["accuracy"], "loss": scores.metrics["log_loss"],
+            "count": len(scores.predictions)}  # fmt: skip
+
+
+def _words(scores: "Scores") -> str:
+    return f"accuracy {scores.metrics['accuracy']:.4f} loss {scores.metrics['log_loss']:.4f}"
 
 
 def _dataset(info: "DatasetInfo") -> dict[str, Any]:

@@ -54,14 +54,15 @@ def predict(
     Raises:
         NotFound: A picture or the model is not there.
         Damaged: The model is not an ONNX model.
-        InvalidInput: It is not known how to prepare pictures for this dataset, or the model has other classes.
+        InvalidInput: It is not known how to prepare pictures for this dataset, or the model has
+            other inputs or classes.
         Failed: The model fails on these pictures.
     """
     import numpy as np
 
     from podium.data.pictures import find_pictures, prepare_picture
     from podium.data.sources.known import DATASETS
-    from podium.scoring import OnnxModel, probabilities
+    from podium.scoring import OnnxModel
 
     if dataset not in DATASETS:
         raise InvalidInput(
@@ -78,10 +79,7 @@ def predict(
             unread.append(Unread(picture=str(file), reason=str(error)))
     if not images:
         return [], unread
-    rows = probabilities(opened.logits(np.stack(list(images.values()))))
-    if rows.shape[1] != len(names):
-        raise InvalidInput(f"{opened.name} has {rows.shape[1]} classes, but {dataset} has {len(names)}",
-                           "was it trained on another dataset?")  # fmt: skip
+    rows = opened.predict({opened.inputs[0].name: np.stack(list(images.values()))}, classes=len(names))
     return [_prediction(file, row.tolist(), names) for file, row in zip(images, rows, strict=True)], unread
 
 

@@ -14,7 +14,7 @@ from podium.steps.target import storage_url
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.data.schema import DatasetInfo
+    from podium.data.schema import DatasetInfo, Part
     from podium.registry import Contest, Model, Version
 
 
@@ -70,7 +70,7 @@ def promote(
     model = open_registry(storage_url(storage, beside))[model_name]
     info, part = describe(data), load(data, "test")
     evidence = {"run_id": current_run().id, "dataset": info.digest}
-    contest = model.challenge(version, parsed, Predictor(model, info, part.inputs["images"]), part.target, evidence)
+    contest = model.challenge(version, parsed, Predictor(model, info, part), part.target, evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     Path(report).write_text(render(read_evaluation(Path(evaluation)), result))
@@ -87,22 +87,23 @@ def promote(
 class Predictor:
     """Predictions of a version for the test images: stored ones if they are for the same images."""
 
-    def __init__(self, model: "Model", info: "DatasetInfo", images: "np.ndarray") -> None:
+    def __init__(self, model: "Model", info: "DatasetInfo", part: "Part") -> None:
         self.model = model
         self.info = info
-        self.images = images
+        self.part = part
 
     def __call__(self, version: "Version") -> "np.ndarray":
         """Return classes [n]."""
-        from podium.scoring import OnnxModel
+        from podium.scoring import OnnxModel, class_indices
         from podium.steps.compare import stored_array
 
         same = version.facts.test_digest == self.info.test_digest
         if same and PREDICTIONS in version.files:
             stored = stored_array(self.model, version, PREDICTIONS)
-            if stored.shape == (len(self.images),):
+            if stored.shape == (len(self.part),):
                 return stored
-        return OnnxModel(self.model.read(version, "model.onnx")).logits(self.images).argmax(1)
+        opened = OnnxModel(self.model.read(version, "model.onnx"))
+        return class_indices(opened.predict(self.part.inputs, classes=len(self.info.classes)))
 
 
 def _decision(contest: "Contest", model: "Model", version: str) -> dict[str, Any]:
