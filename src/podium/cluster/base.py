@@ -30,8 +30,6 @@ class ReplicaStatus:
     """Pending, Running, Succeeded, Failed, or Stopped: ended from outside."""
 
     restarts: int
-    """How often its container was started again."""
-
     exit_code: int | None = None
     """Of its last end; None while it has not ended."""
 

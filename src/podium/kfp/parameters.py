@@ -17,19 +17,12 @@ class Parameter:
     """One parameter of a pipeline."""
 
     name: str
-    """As in the pipeline function."""
-
     type: type
     """int, float, bool, str, dict or list."""
 
     default: Any
-    """Value if the user gives none."""
-
     description: str
-    """From the function's docstring."""
-
     required: bool = False
-    """Whether it has no default."""
 
     def parse(self, text: str) -> Any:
         """Turn the user's text into a value of the parameter's type.

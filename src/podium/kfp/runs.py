@@ -32,8 +32,6 @@ class Submitted:
     """The server's id, also in the label pipeline/runid of its pods."""
 
     name: str
-    """As shown in the UI."""
-
     link: str
     """Its page."""
 

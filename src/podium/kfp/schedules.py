@@ -30,8 +30,6 @@ class Schedule:
     """Name of the recurring run; unique."""
 
     pipeline: str
-    """An uploaded pipeline."""
-
     cron: str
     """Six fields, seconds first, UTC; or @daily and the like."""
 
@@ -79,8 +77,6 @@ class Change:
     """What apply does for a schedule."""
 
     schedule: Schedule
-    """As in the file."""
-
     version: Version
     """The version that the schedule's ``version`` resolves to now."""
 

@@ -21,23 +21,13 @@ class Version:
     """A version of a pipeline on the server."""
 
     pipeline: str
-    """Name of the pipeline."""
-
     pipeline_id: str
-    """The server's id for it."""
-
     name: str
-    """Name of the version."""
-
     id: str
-    """The server's id for it."""
-
     created: str
     """The server's creation time, in whole seconds."""
 
     digest: str
-    """Digest of the content."""
-
     spec: dict[str, Any]
     """As the server returns it: the pipeline spec, or ``{pipeline_spec, platform_spec}``."""
 

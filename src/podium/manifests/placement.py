@@ -25,11 +25,7 @@ class Pods:
     sets no limit."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
-    """Labels a node must have."""
-
     tolerations: list[dict[str, Any]] = field(default_factory=list)
-    """As in a pod's spec."""
-
     env: dict[str, str] = field(default_factory=dict)
     """Environment; no secrets."""
 
@@ -43,16 +39,11 @@ class Pods:
     """Kueue's local queue; the job waits suspended until it is admitted."""
 
     priority_class: str = ""
-    """Priority class of the pods."""
-
     service_account: str = ""
     """Service account of the pods, for workload identity: they get its token. Without one they get none."""
 
     image_pull_secrets: list[str] = field(default_factory=list)
-    """Names of Secrets."""
-
     labels: dict[str, str] = field(default_factory=dict)
-    """Labels of the pods."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):

@@ -40,8 +40,6 @@ class PyTorchJobSpec:
     """Program of every replica; never left to the image, Katib would have to ask its registry."""
 
     args: tuple[str, ...] = ()
-    """Arguments of every replica."""
-
     workers: int = 0
     """Worker replicas beside the one Master."""
 
@@ -49,11 +47,7 @@ class PyTorchJobSpec:
     """spec.nprocPerNode for a command that is torchrun; None is the operator's default, auto."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment of every replica."""
-
     secret_env: Mapping[str, SecretKey] = field(default_factory=dict)
-    """Environment taken from Secrets."""
-
     resources: Mapping[str, str] = field(default_factory=dict)
     """Requests of every replica, for example ``{"cpu": "2", "memory": "4Gi"}``."""
 
@@ -61,11 +55,7 @@ class PyTorchJobSpec:
     """nvidia.com/gpu of every replica, Master included; requests and limits are equal."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the job and its pods."""
-
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of the job."""
-
     owner: Mapping[str, Any] | None = None
     """Owner reference: apiVersion, kind, name, uid."""
 
@@ -86,8 +76,6 @@ class PyTorchJobSpec:
     """What is stopped when the Master has succeeded: Running replicas, All (pods and their logs too), None."""
 
     service_account: str | None = None
-    """Service account of the pods."""
-
     image_pull_policy: str | None = None
     """Always, IfNotPresent, Never; None is the cluster's default."""
 

@@ -37,14 +37,10 @@ class Finding:
     """One of LEVELS."""
 
     what: str
-    """What is there, a sentence."""
-
     where: str
     """The path of a field, a line or the name of a resource."""
 
     why: str
-    """The fact behind the rule."""
-
     hint: str | None = None
     """What to do; None if there is nothing to do."""
 
@@ -103,10 +99,7 @@ class Rule(Generic[T]):
     """Of its findings, unless a hit says otherwise."""
 
     why: str
-    """The fact behind it, one sentence."""
-
     look: Callable[[T], Iterable[Hit]]
-    """The function."""
 
     def findings(self, subject: T) -> Iterator[Finding]:
         """Apply the rule."""

@@ -34,8 +34,6 @@ class Mount:
     """An entry of a container's ``volumeMounts``."""
 
     volume: str
-    """Name of the volume."""
-
     path: str
     sub_path: str
 
@@ -121,7 +119,6 @@ class Container:
     """The program; empty leaves it to the image."""
 
     args = Attribute("manifest.args", strings)
-    """Arguments after the command."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -168,8 +165,6 @@ class Pod:
     """A pod template."""
 
     manifest: Mapping[str, Any] = field(repr=False)
-    """metadata and spec."""
-
     path: str
     """Where it stands, for messages."""
 
@@ -218,14 +213,10 @@ class Replica:
     """``Master``, ``Worker``; empty for a Job."""
 
     count: int
-    """How many pods there are."""
-
     restart_policy: str
     """Of the replica, or of a Job's pod; empty if absent."""
 
     pod: Pod
-    """Their template."""
-
     path: str
     """Where it stands, for messages."""
 
@@ -300,13 +291,8 @@ class Workload(Resource):
         return f"{self.path}spec" if self.kind == "Job" else f"{self.path}spec.runPolicy"
 
     active_deadline_seconds = Attribute("run_policy.activeDeadlineSeconds", integer)
-    """Seconds from the start after which the job fails."""
-
     ttl_seconds_after_finished = Attribute("run_policy.ttlSecondsAfterFinished", integer)
-    """Seconds from the end after which the job is deleted."""
-
     backoff_limit = Attribute("run_policy.backoffLimit", integer)
-    """Restarts before the job fails."""
 
     @property
     def parallelism(self) -> int:

@@ -35,11 +35,7 @@ class Repair:
     """The outcome for one damaged object."""
 
     where: str
-    """Its key."""
-
     restored: bool
-    """Whether it is intact now."""
-
     what: str
     """In words."""
 

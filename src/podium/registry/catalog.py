@@ -31,11 +31,7 @@ class Summary:
     """One line of a listing."""
 
     version: str
-    """Unique within the model."""
-
     created: datetime
-    """When it was uploaded, with time zone."""
-
     size: int
     """Bytes of all files."""
 
@@ -46,7 +42,6 @@ class Summary:
     """Digest of the dataset it was trained on."""
 
     run_id: str | None
-    """The run that uploaded it."""
 
     @classmethod
     def of(cls, version: Version) -> "Summary":

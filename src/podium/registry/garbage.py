@@ -40,8 +40,6 @@ class Garbage:
     """Bytes."""
 
     modified: datetime
-    """When it was last written."""
-
     version: str | None
     """The version it belongs to, if any."""
 

@@ -71,8 +71,6 @@ class Record:
     """promotion, refusal, rollback, alias, withdrawal or deletion."""
 
     name: str
-    """The model."""
-
     version: str
     """A move's target, a refusal's challenger; for a deletion or withdrawal the version that is gone."""
 
@@ -92,8 +90,6 @@ class Record:
     """Counts the moves of one alias from 1; 0 for other events."""
 
     id: str
-    """Unique."""
-
     evidence: Mapping[str, Any]
     """The decision and its figures, or a reason in words."""
 

@@ -26,22 +26,15 @@ class Upload:
     """One version on its way into storage."""
 
     catalog: Catalog
-    """Of the model."""
-
     journal: Journal
     """Of the model."""
 
     files: Mapping[str, Path | bytes]
-    """Content by file name."""
-
     version: Version
-    """What will be published."""
-
     sealed: bytes
     """Its metadata.json."""
 
     progress: Progress | None
-    """Called with the size of every chunk."""
 
     @classmethod
     def prepare(

@@ -21,8 +21,6 @@ class FileRecord:
     """Checksum and size of one file."""
 
     sha256: str
-    """Hexadecimal."""
-
     size: int
     """Bytes."""
 
@@ -32,8 +30,6 @@ class Facts:
     """The part of the metadata that podium reads; all of it may be missing."""
 
     run_id: str | None
-    """The run that uploaded it."""
-
     accuracy: float | None
     """On the test part."""
 
@@ -44,11 +40,7 @@ class Facts:
     """Of the test images it was evaluated on."""
 
     dataset: str | None
-    """The dataset's name."""
-
     dataset_classes: tuple[str, ...]
-    """Names of the dataset's classes."""
-
     classes: tuple[str, ...]
     """Names of the rows of the confusion matrix."""
 
@@ -86,14 +78,8 @@ class Version:
     """One immutable version of a model."""
 
     name: str
-    """The model."""
-
     version: str
-    """Unique within the model."""
-
     created: datetime
-    """When it was uploaded, with time zone."""
-
     files: Mapping[str, FileRecord]
     """By name relative to the version, without metadata.json."""
 
@@ -142,11 +128,7 @@ class Tombstone:
     """Replaces metadata.json while a version is deleted, so that nobody can publish over it unnoticed."""
 
     name: str
-    """The model."""
-
     version: str
-    """The version."""
-
     event: Record | None
     """Record of the deletion of a complete version; whoever finishes the deletion writes it to the history."""
 

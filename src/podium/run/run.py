@@ -40,8 +40,6 @@ class StepRecord:
     """A step of a run."""
 
     title: str
-    """Display name."""
-
     state: str = "pending"
     """pending, running, succeeded, cached, failed or stopped."""
 
@@ -49,8 +47,6 @@ class StepRecord:
     """Seconds since the epoch."""
 
     seconds: float | None = None
-    """Duration."""
-
     exit_code: int | None = None
     """Exit code of its process, if it failed."""
 
@@ -66,8 +62,6 @@ class Run:
     """Name of the pipeline, or its file."""
 
     directory: Path
-    """Everything of the run."""
-
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters that differ from the pipeline's defaults."""
 

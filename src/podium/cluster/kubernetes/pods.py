@@ -78,14 +78,10 @@ class Trouble:
     """The container concerned; None if the pod as a whole is."""
 
     reason: str
-    """One word, as Kubernetes says it."""
-
     message: str
     """Details, may be empty."""
 
     hint: str | None
-    """What to do."""
-
     grace: float = 0.0
     """Seconds it may go on before it counts as hopeless."""
 

@@ -24,20 +24,10 @@ class Orphan:
     """A job or experiment that runs though its run does not."""
 
     kind: str
-    """PyTorchJob, Job or Experiment."""
-
     name: str
-    """Its name."""
-
     run_id: str
-    """The run that launched it."""
-
     phase: str
-    """Where it stands."""
-
     created: str
-    """When it was made."""
-
     why: str
     """What became of the run."""
 

@@ -59,8 +59,6 @@ class Objective:
     """A value that ends the Experiment; equal is enough."""
 
     additional: tuple[str, ...] = ()
-    """Other metrics that are collected."""
-
     strategies: Mapping[str, str] = field(default_factory=dict)
     """``min``, ``max`` or ``latest`` by metric."""
 
@@ -181,8 +179,6 @@ class Limits:
     """How many trials."""
 
     parallel: int
-    """At once."""
-
     max_trials: int | None
     """In all; None goes on until the goal or the end of the suggestions."""
 

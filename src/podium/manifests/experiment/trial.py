@@ -41,19 +41,12 @@ class Trial(Resource):
         return Workload(manifest=dict(mapping(self.spec.get("runSpec"))))
 
     primary_container = Attribute("spec.primaryContainerName", text)
-    """Name of the container that trains."""
-
     success_condition = Attribute("spec.successCondition", text)
-    """GJSON expression over the job."""
-
     failure_condition = Attribute("spec.failureCondition", text)
     """GJSON expression over the job."""
 
     retain = Attribute("spec.retainRun", true)
-    """Whether the finished job stays."""
-
     stopping_rules = Attribute("spec.earlyStoppingRules", objects)
-    """Early-stopping rules in force."""
 
     @cached_property
     def collector(self) -> Collector:

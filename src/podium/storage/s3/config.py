@@ -46,8 +46,6 @@ class S3Config:
     """host or host:port."""
 
     secure: bool
-    """TLS."""
-
     region: str | None
     """None to ask the server."""
 
