@@ -130,7 +130,7 @@ def _read_pod(pod: str, namespace: str) -> Resource:
     from podium.cluster.kubernetes.cluster import KubernetesCluster
 
     with KubernetesCluster(f"kubernetes://{namespace}") as here:
-        found = here.api.call(
+        answer = here.api.call(
             f"read pod {pod} in namespace {namespace}", here.api.core.read_namespaced_pod, pod, namespace
         )
-        return Resource.parse(here.api.client.sanitize_for_serialization(found))
+        return Resource.parse(here.api.client.sanitize_for_serialization(answer))

@@ -176,7 +176,9 @@ def _failure(cluster: "Cluster", name: str, message: str) -> Failed:
     from podium.cli.experiment_view import finished
 
     text = f"Experiment {name} failed: {message}"
-    bad = next((one.name for one in finished(cluster, name) if one.phase in ("Failed", "MetricsUnavailable")), None)
+    bad = next(
+        (trial.name for trial in finished(cluster, name) if trial.phase in ("Failed", "MetricsUnavailable")), None
+    )
     if bad is None:
         return Failed(text, next_command(f"experiment trials {name}", cluster))
     lines: list[str] = []

@@ -99,7 +99,7 @@ def at_home(experiment: "Experiment", home: Path, data: str | None, output: str 
     from podium.manifests.experiment import customize
     from podium.manifests.experiment.build import own_name
 
-    words = [word for _, one in experiment.template.primary_containers() for word in one.words]
+    words = [word for _, container in experiment.template.primary_containers() for word in container.words]
     flags: dict[str, str] = {}
     if not any(words[at : at + 2] == _TRAINER for at in range(len(words))):
         return experiment

@@ -30,7 +30,7 @@ def list_(url: str, as_json: bool) -> None:
     from podium.manifests.experiment import Experiment
 
     with open_cluster(url) as cluster:
-        rows = [summary_of(Experiment.parse(one)) for one in cluster.list("Experiment")]
+        rows = [summary_of(Experiment.parse(manifest)) for manifest in cluster.list("Experiment")]
     if as_json:
         echo(json.dumps(rows, indent=1))
         return
@@ -50,12 +50,12 @@ def status(name: str, url: str, as_json: bool) -> None:
       podium experiment status random
     """
     with open_cluster(url) as cluster:
-        found = cluster.experiment(name)
-    summary = {**summary_of(found), "status": found.status}
+        experiment = cluster.experiment(name)
+    summary = {**summary_of(experiment), "status": experiment.status}
     if as_json:
         echo(json.dumps(summary, indent=1))
         return
-    counts = [f"{len(names)} {phase.lower()}" for phase, names in found.trials.items()]
+    counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
     echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
     if summary["message"]:
         echo(summary["message"])
@@ -91,9 +91,9 @@ def trials(name: str, url: str, as_json: bool) -> None:
     from podium.manifests.experiment import leaderboard
 
     with open_cluster(url) as cluster:
-        found = cluster.experiment(name)
+        experiment = cluster.experiment(name)
         ranked = leaderboard(cluster.trials(name))
-    echo(json.dumps([trial.summary() for trial in ranked], indent=1) if as_json else draw(ranked, found))
+    echo(json.dumps([trial.summary() for trial in ranked], indent=1) if as_json else draw(ranked, experiment))
 
 
 @click.command()
@@ -154,18 +154,18 @@ def keep(name: str, best: int, deleting: bool, url: str, as_json: bool) -> None:
     from podium.steps.retention import plan_retention, remove
 
     with open_cluster(url) as cluster:
-        found = plan_retention(cluster, name, best)
+        plan = plan_retention(cluster, name, best)
         if deleting:
-            remove(found.removed)
+            remove(plan.removed)
     if as_json:
-        echo(json.dumps({"deleted": deleting, **asdict(found)}, indent=1))
+        echo(json.dumps({"deleted": deleting, **asdict(plan)}, indent=1))
         return
-    for one in found.removed:
-        echo(f"{one.url}  {len(one.keys)} files, {size(one.size)}")
-    total = size(sum(one.size for one in found.removed))
-    echo(f"kept: {', '.join(found.kept) or 'none, no trial has a result'}")
+    for weights in plan.removed:
+        echo(f"{weights.url}  {len(weights.keys)} files, {size(weights.size)}")
+    total = size(sum(weights.size for weights in plan.removed))
+    echo(f"kept: {', '.join(plan.kept) or 'none, no trial has a result'}")
     end = " deleted" if deleting else "; nothing deleted, say --delete"
-    echo(f"weights of {len(found.removed)} trials, {total}{end}")
+    echo(f"weights of {len(plan.removed)} trials, {total}{end}")
 
 
 def show_best(cluster: "Cluster", name: str, as_json: bool) -> None:

@@ -14,23 +14,23 @@ from podium.terminal import Styled, echo
 
 _HEADS = {"name": "REPLICA", "phase": "STATE", "restarts": ">RESTARTS", "exit_code": ">EXIT CODE", "reason": "REASON",
           "started": "STARTED", "node": "NODE", "pid": ">PID"}  # fmt: skip
-_ALWAYS = ("name", "phase", "restarts")
+_ALWAYS = ("REPLICA", "STATE", ">RESTARTS")
 
 
 def draw_replicas(replicas: Sequence[ReplicaStatus]) -> str:
     """Draw replicas as aligned text; columns in which nothing is known are left out."""
-    shown = [one for one in _HEADS if one in _ALWAYS or any(getattr(each, one) not in (None, "") for each in replicas)]
-    return table([_HEADS[one] for one in shown], [[_text(getattr(each, one)) for one in shown] for each in replicas])
+    columns = {
+        head: ["" if value is None else str(value) for value in (getattr(replica, name) for replica in replicas)]
+        for name, head in _HEADS.items()
+    }
+    shown = {head: cells for head, cells in columns.items() if head in _ALWAYS or any(cells)}
+    return table(list(shown), list(zip(*shown.values(), strict=True)))
 
 
 def document(replica: ReplicaStatus) -> dict[str, Any]:
     """Return a replica as JSON."""
     names = {"name": "replica", "exit_code": "exitCode"}
-    return {names.get(one.name, one.name): getattr(replica, one.name) for one in fields(replica)}
-
-
-def _text(value: str | int | None) -> str:
-    return "" if value is None else str(value)
+    return {names.get(field.name, field.name): getattr(replica, field.name) for field in fields(replica)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,10 @@ class _Seen:
 
     def __str__(self) -> str:
         words = (
-            f"{one.name} {one.phase.lower()}"
-            + (f" ({one.reason})" if one.reason else "")
-            + (f" (restart {one.restarts})" if one.restarts else "")
-            for one in self.replicas
+            f"{replica.name} {replica.phase.lower()}"
+            + (f" ({replica.reason})" if replica.reason else "")
+            + (f" (restart {replica.restarts})" if replica.restarts else "")
+            for replica in self.replicas
         )
         return f"{self.state}: {', '.join(words) or 'starting'}"
 

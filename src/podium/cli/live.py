@@ -73,7 +73,7 @@ def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
         Unavailable: The cluster does not answer.
     """
     woken = threading.Event()
-    watches = [_Watch(cluster, one, woken) for one in objects]
+    watches = [_Watch(cluster, key, woken) for key in objects]
     try:
         with _live(view) as screen:
             while True:

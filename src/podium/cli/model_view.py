@@ -217,12 +217,10 @@ def _classes(figures: Mapping[str, Any]) -> list[str]:
     top = max((abs(row["change"]) for row in figures["classes"].values()), default=0.0) or 1.0
     lines = [f"  [dim]{'class':<{width}}    first   second    change  pictures[/]"]
     for name, row in [*figures["classes"].items(), ("all", whole)]:
-        colour = "green" if row["change"] > 0 else "red" if row["change"] < 0 else "dim"
+        color = "green" if row["change"] > 0 else "red" if row["change"] < 0 else "dim"
         bar = _bar(abs(row["change"]) / top * 16) if name != "all" else ""
-        change = f"[{colour}]{row['change']:+8.4f}[/]"
-        text = (
-            f"{row['champion_accuracy']:8.4f} {row['accuracy']:8.4f}  {change}  {row['images']:8}  [{colour}]{bar}[/]"
-        )
+        change = f"[{color}]{row['change']:+8.4f}[/]"
+        text = f"{row['champion_accuracy']:8.4f} {row['accuracy']:8.4f}  {change}  {row['images']:8}  [{color}]{bar}[/]"
         lines.append(f"  {escape(name):<{width}} {text}")
     return lines
 

@@ -37,7 +37,7 @@ def predict(
 ) -> None:
     """Classify pictures with the champion.
 
-    PICTURES are .png and .jpg files or folders of them: one dark digit on light paper, light on dark, in colour, of any
+    PICTURES are .png and .jpg files or folders of them: one dark digit on light paper, light on dark, in color, of any
     size. For a model of Fashion-MNIST, one piece of clothing on a plain background. A model of other data is refused
     without --dataset: how its pictures are prepared is not known. Exit 1 if a picture could not be classified; the
     others are.

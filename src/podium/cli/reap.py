@@ -30,15 +30,15 @@ def reap(cluster: str, delete: bool, every: float | None, as_json: bool) -> None
 
     require(cluster.startswith("kubernetes://"), "only a Kubernetes cluster has orphans", cluster=cluster)
     require(every is None or (delete and not as_json), "--every goes with --delete and without --json", every=every)
-    with KubernetesCluster(cluster) as there:
+    with KubernetesCluster(cluster) as namespace:
         if every is not None:
-            keep_reaping(there, every, click.echo)
-        found = orphans(there)
+            keep_reaping(namespace, every, click.echo)
+        orphaned = orphans(namespace)
         if as_json:
-            echo(json.dumps([asdict(one) for one in found], indent=1))
-        for one in found if not as_json else []:
-            echo(f"{one.kind:<11} {one.name:<42} {one.phase:<10} since {one.created}  {one.why}")
+            echo(json.dumps([asdict(orphan) for orphan in orphaned], indent=1))
+        for orphan in orphaned if not as_json else []:
+            echo(f"{orphan.kind:<11} {orphan.name:<42} {orphan.phase:<10} since {orphan.created}  {orphan.why}")
         if delete:
-            delete_all(there, found)
+            delete_all(namespace, orphaned)
     what = "deleted" if delete else "found"
-    echo(f"{len(found)} {what}" + ("" if delete or not found else "; --delete deletes them"), err=True)
+    echo(f"{len(orphaned)} {what}" + ("" if delete or not orphaned else "; --delete deletes them"), err=True)

@@ -110,11 +110,13 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
 
     rows = load(pipeline).parameters
     if as_json:
-        fields = [{"name": one.name, "type": one.type.__name__, "default": one.default, "description": one.description}
-                  for one in rows]  # fmt: skip
+        fields = [{**vars(parameter), "type": parameter.type.__name__} for parameter in rows]
         echo(json.dumps(fields, indent=1))
         return
-    shown = [one.name if one.required else f"{one.name}={json.dumps(one.default)}" for one in rows]
+    shown = [
+        parameter.name if parameter.required else f"{parameter.name}={json.dumps(parameter.default)}"
+        for parameter in rows
+    ]
     width = max(map(len, shown), default=0) + 2
-    for one, text in zip(rows, shown, strict=True):
-        echo((text.ljust(width) + one.description).rstrip())
+    for parameter, text in zip(rows, shown, strict=True):
+        echo((text.ljust(width) + parameter.description).rstrip())

@@ -64,10 +64,10 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> 
     from podium.kfp import schedules
 
     wanted = schedules.load(paths or [Path("schedules")])
-    there = open_server(**server)
-    changes = schedules.plan(there, wanted)
+    kfp_server = open_server(**server)
+    changes = schedules.plan(kfp_server, wanted)
     for change in changes:
-        schedules.apply(there, change, group)
+        schedules.apply(kfp_server, change, group)
     _show(changes, as_json)
 
 
@@ -83,7 +83,7 @@ def list_(as_json: bool, **server: Any) -> None:
     """
     from podium.kfp.schedules import present, settings_of
 
-    rows = [{"name": str(one.display_name), **settings_of(one)} for one in present(open_server(**server))]
+    rows = [{"name": str(run.display_name), **settings_of(run)} for run in present(open_server(**server))]
     if as_json:
         echo(json.dumps(rows, indent=1))
         return
@@ -106,9 +106,9 @@ def pause(name: str, **server: Any) -> None:
     """
     from podium.kfp.schedules import find, switch
 
-    there = open_server(**server)
-    for one in find(there, name):
-        switch(there, one, on=False)
+    kfp_server = open_server(**server)
+    for recurring_run in find(kfp_server, name):
+        switch(kfp_server, recurring_run, on=False)
     echo(f"{name} paused", err=True)
 
 
@@ -124,9 +124,9 @@ def delete(name: str, **server: Any) -> None:
     """
     from podium.kfp.schedules import find, remove
 
-    there = open_server(**server)
-    for one in find(there, name):
-        remove(there, one)
+    kfp_server = open_server(**server)
+    for recurring_run in find(kfp_server, name):
+        remove(kfp_server, recurring_run)
     echo(f"{name} deleted", err=True)
 
 

@@ -46,9 +46,9 @@ def upload(
     from podium.kfp.versions import upload as upload_text
 
     text = _text(pipeline, parameters, steps_image, trainer_image)
-    there = open_server(**server)
-    version = upload_text(there, text, name, description)
-    link = there.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
+    kfp_server = open_server(**server)
+    version = upload_text(kfp_server, text, name, description)
+    link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
     if as_json:
         fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
         echo(json.dumps({field: getattr(version, field) for field in fields} | {"link": link}, indent=1))
@@ -124,11 +124,11 @@ def submit(
     from_file = is_file(pipeline)
     require(not (from_file and version), "a file is its own version", "name the pipeline instead", version=version)
     text = _text(pipeline) if from_file else ""
-    there = open_server(**server)
-    chosen = upload_text(there, text) if from_file else choose(there, pipeline, version)
-    run = start(there, chosen, parameters, group=group, name=name, service_account=service_account)
+    kfp_server = open_server(**server)
+    chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, pipeline, version)
+    run = start(kfp_server, chosen, parameters, group=group, name=name, service_account=service_account)
     echo(f"{run.run_id}  {run.link}", err=as_json)
-    state = follow(there, run.run_id, _tell, timeout) if wait else "SUBMITTED"
+    state = follow(kfp_server, run.run_id, _tell, timeout) if wait else "SUBMITTED"
     if as_json:
         echo(json.dumps({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state}, indent=1))
     elif wait:

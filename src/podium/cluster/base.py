@@ -180,7 +180,7 @@ class Cluster(ABC):
 
     def trials(self, experiment: str) -> Sequence[Trial]:
         """Return the trials of an Experiment, oldest first."""
-        return [Trial.parse(one) for one in self.list("Trial", {EXPERIMENT: experiment})]
+        return [Trial.parse(trial) for trial in self.list("Trial", {EXPERIMENT: experiment})]
 
     def workload(self, kind: str, name: str) -> Workload:
         """Return a Job or PyTorchJob with its present status.

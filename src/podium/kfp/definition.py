@@ -139,7 +139,7 @@ LAUNCHING = ("comp-katib-sweep", "comp-train-distributed")
 
 def _sources(spec: Mapping[str, Any], group: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     """Return where each task of a group gets the field from; in a group of its own, what leads there."""
-    found: list[dict[str, Any]] = []
+    holders: list[dict[str, Any]] = []
     for task in group.get("dag", {}).get("tasks", {}).values():
         name = task["componentRef"]["name"]
         inner = spec["components"].get(name, {})
@@ -148,5 +148,5 @@ def _sources(spec: Mapping[str, Any], group: Mapping[str, Any], field: str) -> l
         else:
             names = {field} if name.rstrip("-0123456789") in LAUNCHING else set()
         given = task.get("inputs", {}).get("parameters", {})
-        found += [given[name] for name in names if name in given]
-    return found
+        holders += [given[name] for name in names if name in given]
+    return holders

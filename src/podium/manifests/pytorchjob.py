@@ -156,7 +156,7 @@ def _template(spec: PyTorchJobSpec) -> dict[str, Any]:
         name=CONTAINER,
         resources=_resources(spec) or None,
     )
-    # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive for ever
+    # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive forever
     # (kubeflow/katib#2527).
     labels = dict(spec.labels) | {ISTIO_INJECT: "false"}
     return {

@@ -372,14 +372,14 @@ class Draft:
         """Role and pod template of each replica that has one."""
         spec = mapping(self.manifest.get("spec"))
         if self.manifest.get("kind") == "Job":
-            found = {"": spec.get("template")}
+            templates = {"": spec.get("template")}
         else:
-            found = {
+            templates = {
                 role: mapping(template).get("template") for role, template in mapping(spec.get(REPLICA_SPECS)).items()
             }
         return (
             (role, template)
-            for role, template in found.items()
+            for role, template in templates.items()
             if isinstance(template, dict) and isinstance(template.get("spec"), dict)
         )
 

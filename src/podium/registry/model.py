@@ -266,7 +266,7 @@ class Model:
         """
         check_name("alias", alias)
         if alias == CHAMPION:
-            raise InvalidInput(f"{CHAMPION} is no alias of your own", "the champion moves by promote and rollback")
+            raise InvalidInput(f"{CHAMPION} cannot be set as an alias", "promote and rollback move the champion")
         if self.catalog.load(alias):
             raise InvalidInput(f"{alias} is the name of a version of {self.name}", "choose another alias")
         return self.pointers.move("alias", alias, self.version(ref).version, evidence={"reason": reason})

@@ -35,7 +35,7 @@ class Resource:
     group: str
     version: str
     plural: str
-    mend: str
+    hint: str
     """What to do when the server does not know it."""
 
 
@@ -102,7 +102,7 @@ def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
     message, is_status = reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
-        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", resource(kind).mend)
+        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", resource(kind).hint)
     if error.status == 404:
         return NotFound(text)
     if error.status == 409:
@@ -191,8 +191,8 @@ class Api:
             pause = min(pause * 2, 5.0)
 
     def _where(self, kind: str) -> tuple[str, str, str, str]:
-        place = resource(kind)
-        return place.group, place.version, self.namespace, place.plural
+        known = resource(kind)
+        return known.group, known.version, self.namespace, known.plural
 
     def create(self, kind: str, manifest: Manifest) -> Manifest:
         """Create an object; unknown fields are refused, not dropped.
@@ -208,10 +208,10 @@ class Api:
         try:
             return dict(self.call(doing, create, *self._where(kind), stamped, field_validation="Strict", kind=kind))
         except Conflict:
-            there = self.get(kind, str(name))
-            if (there["metadata"].get("annotations") or {}).get(CREATION) != creation:
+            present = self.get(kind, str(name))
+            if (present["metadata"].get("annotations") or {}).get(CREATION) != creation:
                 raise
-            return there
+            return present
 
     def get(self, kind: str, name: str) -> Manifest:
         """Read an object."""
@@ -268,10 +268,10 @@ class Api:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        place = (*self._where(kind), name)
+        address = (*self._where(kind), name)
         try:
             self.custom.delete_namespaced_custom_object(
-                *place, propagation_policy="Background", _request_timeout=(1, 1)
+                *address, propagation_policy="Background", _request_timeout=(1, 1)
             )
         except ApiException as error:
             if error.status != 404:

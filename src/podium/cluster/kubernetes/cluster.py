@@ -67,12 +67,12 @@ class KubernetesCluster(Cluster):
         """Refuse an Experiment where Katib would never see a metric; a namespace that may not be read passes."""
         namespace = self.api.namespace
         try:
-            found = self.api.call(f"read namespace {namespace}", self.api.core.read_namespace, namespace)
+            answer = self.api.call(f"read namespace {namespace}", self.api.core.read_namespace, namespace)
         except InvalidInput:
             raise
         except PodiumError:
             return
-        labels = found.metadata.labels or {}
+        labels = answer.metadata.labels or {}
         if labels.get(METRICS_INJECTION) != "enabled":
             hint = f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled"
             raise InvalidInput(

@@ -21,13 +21,13 @@ TRIES = 5
 
 def reporting(pods: list[Any]) -> list[Any]:
     """Return the pods of the replica that reports metrics: the master's, the collected one's, else all."""
-    for found in (
+    for chosen in (
         [pod for pod in pods if any(c.name in COLLECTORS for c in pod.spec.containers)],
         [pod for name, pod in by_replica(pods) if name == "master-0"],
         [pod for name, pod in by_replica(pods) if name == "worker-0"],
     ):
-        if found:
-            return found
+        if chosen:
+            return chosen
     return pods
 
 

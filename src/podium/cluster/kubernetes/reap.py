@@ -2,7 +2,7 @@
 
 A cancelled step has well under a second to delete its job, and no owner reference acts at a cancel (both observed on
 KFP 2.0.5 and 2.16.1), so one may stay. Whether a run is over is asked of its Workflow, not of the KFP API: there a run
-whose Workflow was deleted stays RUNNING for ever.
+whose Workflow was deleted stays RUNNING forever.
 """
 
 import time
@@ -38,7 +38,7 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
     Raises:
         PodiumError: The Workflows cannot be read: without them nothing is called an orphan.
     """
-    found = []
+    orphaned = []
     over: dict[str, str | None] = {}
     for kind in KINDS:
         try:
@@ -53,25 +53,17 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
             if run_id not in over:
                 over[run_id] = _over(cluster, run_id)
             if why := over[run_id]:
-                found.append(
-                    Orphan(
-                        kind=kind,
-                        name=launched.name,
-                        run_id=run_id,
-                        phase=state.phase,
-                        created=launched.created,
-                        why=why,
-                    )
-                )
-    return found
+                names = {"kind": kind, "name": launched.name, "created": launched.created}
+                orphaned.append(Orphan(**names, run_id=run_id, phase=state.phase, why=why))
+    return orphaned
 
 
-def reap(cluster: KubernetesCluster, found: Sequence[Orphan]) -> None:
+def reap(cluster: KubernetesCluster, orphaned: Sequence[Orphan]) -> None:
     """Delete orphans; returns when their pods are gone."""
-    for one in found:
-        cluster.api.delete(one.kind, one.name)  # all at once, before the pods of the first are waited for
-    for one in found:
-        cluster.delete(one.kind, one.name)
+    for orphan in orphaned:
+        cluster.api.delete(orphan.kind, orphan.name)  # all at once, before the pods of the first are waited for
+    for orphan in orphaned:
+        cluster.delete(orphan.kind, orphan.name)
 
 
 def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str], None]) -> NoReturn:
@@ -86,9 +78,9 @@ def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str
     """
     while True:
         try:
-            for one in orphans(cluster):
-                cluster.api.delete(one.kind, one.name)
-                report(f"deleted {one.kind} {one.name} of run {one.run_id}: {one.why}")
+            for orphan in orphans(cluster):
+                cluster.api.delete(orphan.kind, orphan.name)
+                report(f"deleted {orphan.kind} {orphan.name} of run {orphan.run_id}: {orphan.why}")
         except PodiumError as error:
             report(f"error: {error}")
         time.sleep(every)

@@ -261,7 +261,7 @@ def resource(experiment: Experiment) -> Iterator[Hit]:
 @trap
 def early_stopping(experiment: Experiment) -> Iterator[Hit]:
     if experiment.early_stopping and not experiment.template.retain:
-        hint = "without it Katib loses the stopped trial's metrics and waits for ever (kubeflow/katib#1377)"
+        hint = "without it Katib loses the stopped trial's metrics and waits forever (kubeflow/katib#1377)"
         given = mapping(experiment.spec["trialTemplate"]).get("retain")
         yield broken("spec.trialTemplate.retain", "must be true with early stopping", given, hint)
 

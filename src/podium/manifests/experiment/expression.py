@@ -74,9 +74,9 @@ def _query(value: Any, step: re.Match[str]) -> Any:
     field, operator, literal, text, every = step.groups()
     wanted: Any = text if text is not None else literal == "true"
     items = value if isinstance(value, list) else []
-    found = [
+    matches = [
         item
         for item in items
         if isinstance(item, Mapping) and field in item and (item[field] == wanted) == (operator == "==")
     ]
-    return found if every else (found[0] if found else None)
+    return matches if every else (matches[0] if matches else None)
