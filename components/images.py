@@ -1,7 +1,7 @@
 """Images a compiled pipeline names unless `podium compile` is told others."""
 
 STEPS_IMAGE = "podium-steps:0.1.0"
-"""Runs the steps: kfp, kubernetes, minio and onnxruntime, no torch."""
+"""Runs the steps: kfp, kubernetes, minio, pyarrow and onnxruntime, no torch."""
 
 TRAINER_IMAGE = "podium-trainer:0.1.0"
-"""Runs the trainer, and prepare_data for torchvision's download mirrors."""
+"""Runs the trainer: torch as well."""

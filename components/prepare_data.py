@@ -2,28 +2,34 @@
 
 from kfp.dsl import Dataset, Output, component
 
-from podium.components.images import TRAINER_IMAGE
+from podium.components.images import STEPS_IMAGE
 
 
-@component(base_image=TRAINER_IMAGE, install_kfp_package=False)
+@component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def prepare_data(
     prepared: Output[Dataset],
     dataset: str = "mnist",
     source: str = "",
+    target: str = "",
     limit: int = 0,
     seed: int = 1,
+    data_options: dict = {},  # noqa: B006  KFP takes the default from the signature
 ) -> None:
-    """Download, verify and split a dataset into one checksummed artifact.
+    """Read, verify and split data into one checksummed artifact.
 
     Args:
         prepared: The dataset artifact: train, validation and test parts and dataset.json.
-        dataset: mnist or fashion-mnist.
-        source: A directory or URI that holds the four idx files; empty for the known mirrors.
-        limit: At most this many images for training and validation together; 0 takes all.
-        seed: Decides which images form the validation part.
+        dataset: mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE, or a prepared dataset's URI.
+        source: A directory or URI that holds the four idx files of mnist; empty for the known mirrors.
+        target: Name of the target column of a table or of text.
+        limit: At most this many items for training and validation together; 0 takes all.
+        seed: Decides which items form the validation part.
+        data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
     """
     from podium.steps.prepare_data import DataSettings, prepare_data
 
-    settings = DataSettings(dataset=dataset, source=source, limit=limit, seed=seed)
+    settings = DataSettings(
+        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
+    )
     info = prepare_data(settings, prepared.path)
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

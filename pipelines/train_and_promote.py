@@ -14,6 +14,8 @@ from podium.components.upload_model import upload_model
 def train_and_promote(
     dataset: str = "mnist",
     source: str = "",
+    target: str = "",
+    data_options: dict = {},  # noqa: B006
     limit: int = 0,
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
     network: str = "",
@@ -37,9 +39,11 @@ def train_and_promote(
     5. Promote it if it beats the champion.
 
     Args:
-        dataset: mnist or fashion-mnist.
-        source: A directory or URI that holds the idx files; empty for the known mirrors.
-        limit: At most this many images for training and validation together; 0 takes all.
+        dataset: mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE, or a prepared dataset's URI.
+        source: A directory or URI that holds the idx files of mnist; empty for the known mirrors.
+        target: Name of the target column of a table or of text.
+        data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
+        limit: At most this many items for training and validation together; 0 takes all.
         hyperparameters: Flags of the trainer without the dashes and their values, as in {"lr": 0.7}.
         network: Network, a name the trainer knows; empty takes the trainer's own default.
         epochs: Epochs of the training; 0 leaves them to the hyperparameters and the trainer.
@@ -53,7 +57,9 @@ def train_and_promote(
         trainer_image: Image of master and workers.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    prepared = prepare_data(dataset=dataset, source=source, limit=limit, seed=seed)
+    prepared = prepare_data(
+        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
+    )
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data = prepared.outputs["prepared"]
 

@@ -15,6 +15,8 @@ from podium.components.upload_model import upload_model
 def tune_and_promote(
     dataset: str = "mnist",
     source: str = "",
+    target: str = "",
+    data_options: dict = {},  # noqa: B006
     limit: int = 0,
     experiment: str = "random",
     max_trials: int = 4,
@@ -43,9 +45,11 @@ def tune_and_promote(
     6. Promote it if it beats the champion.
 
     Args:
-        dataset: mnist or fashion-mnist.
-        source: A directory or URI that holds the idx files; empty for the known mirrors.
-        limit: At most this many images for training and validation together; 0 takes all.
+        dataset: mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE, or a prepared dataset's URI.
+        source: A directory or URI that holds the idx files of mnist; empty for the known mirrors.
+        target: Name of the target column of a table or of text.
+        data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
+        limit: At most this many items for training and validation together; 0 takes all.
         experiment: Name of a bundled Katib Experiment, a YAML file of one, or its text.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
@@ -63,7 +67,9 @@ def tune_and_promote(
         trainer_image: Image of trials, master and workers.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    prepared = prepare_data(dataset=dataset, source=source, limit=limit, seed=seed)
+    prepared = prepare_data(
+        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
+    )
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data = prepared.outputs["prepared"]
 

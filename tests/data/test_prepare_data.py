@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,13 +11,14 @@ from small_dataset import CONTENT, Serve, packed, send
 from podium.data import artifact
 from podium.data.sources.known import DATASETS, FILES
 from podium.errors import Damaged, Failed, InvalidInput
-from podium.steps.prepare_data import DataSettings, prepare_data, split
+from podium.steps.prepare_data import DataSettings, prepare_data
 
 pytestmark = pytest.mark.usefixtures("known")
 
 
-def prepare(target: Path, folder: Path, **options: int | float) -> artifact.DatasetInfo:
-    return prepare_data(DataSettings(dataset="small", source=str(folder), **options), target)  # type: ignore[arg-type]
+def prepare(target: Path, folder: Path, *, limit: int = 0, seed: int = 1, **options: float) -> artifact.DatasetInfo:
+    settings = DataSettings(dataset="small", source=str(folder), limit=limit, seed=seed, data_options=options)
+    return prepare_data(settings, target)
 
 
 def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> None:
@@ -47,30 +49,11 @@ def test_a_limit_shrinks_train_and_validation_only(tmp_path: Path, folder: Path)
     assert info.limit == 40
 
 
-def test_the_split_keeps_the_proportions_of_the_classes() -> None:
-    labels = np.repeat(np.arange(3), [1000, 501, 7]).astype(np.uint8)
-    np.random.default_rng(0).shuffle(labels)
-    train, held_out = split(labels, DataSettings())
-    assert not set(train) & set(held_out)
-    assert len(train) + len(held_out) == 1508
-    assert np.bincount(labels[held_out]).tolist() == [100, 50, 1]
-    train, held_out = split(labels, DataSettings(limit=150))
-    assert np.bincount(labels[[*train, *held_out]]).tolist() == [99, 50, 1]
-    assert len(held_out) == 15
-
-
-def test_the_split_of_a_seed_never_changes() -> None:
-    """Digests of old runs must still be met: neither a new numpy nor a change here may choose other images."""
-    train, held_out = split((np.arange(40) % 10).astype(np.uint8), DataSettings(validation=0.25, seed=1))
-    assert held_out.tolist() == [2, 3, 4, 26, 27, 28, 29, 30, 31, 35]
-    assert len(train) == 30
-
-
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
         ({"validation": 0}, "0 < validation < 1"),
-        ({"validation": float("nan")}, "0 < validation < 1"),
+        ({"validation": float("nan")}, "validation must be a finite number"),
         ({"limit": 19}, "limit >= 20"),
         ({"seed": -1}, "0 <= seed"),
     ],
@@ -121,8 +104,31 @@ except PodiumError as error:
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
 
 
-def test_a_dataset_artifact_as_source_is_taken_as_it_stands(tiny_dataset: Path, tmp_path: Path) -> None:
-    info = prepare_data(DataSettings(source=str(tiny_dataset)), tmp_path / "copy")
-    assert (info.name, info.digest) == ("tiny", artifact.describe(tiny_dataset).digest)
-    with pytest.raises(InvalidInput, match="taken as it stands"):
-        prepare_data(DataSettings(source=str(tiny_dataset), limit=100), tmp_path / "less")
+def test_a_prepared_dataset_is_copied_as_it_is(tiny_dataset: Path, tmp_path: Path) -> None:
+    info = prepare_data(DataSettings(dataset=str(tiny_dataset)), tmp_path / "copy")
+    assert info == artifact.describe(tiny_dataset) == artifact.describe(tmp_path / "copy")
+    np.testing.assert_array_equal(
+        artifact.load(tmp_path / "copy", "test").target, artifact.load(tiny_dataset, "test").target
+    )
+    with pytest.raises(InvalidInput, match="taken as it is"):
+        DataSettings(dataset=str(tiny_dataset), limit=100)
+
+
+def test_a_prepared_dataset_may_stay_in_place(tiny_dataset: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny_dataset, copy)
+    before = {file.name: file.stat().st_ino for file in copy.iterdir()}
+    prepare_data(DataSettings(dataset=str(copy)), f"file://{copy}")
+    assert {file.name: file.stat().st_ino for file in copy.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+def test_a_damaged_dataset_is_not_copied(tiny_dataset: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny_dataset, copy)
+    with (copy / "test-target.npy").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x63")
+    with pytest.raises(Damaged, match="test-target"):
+        prepare_data(DataSettings(dataset=str(copy)), tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]

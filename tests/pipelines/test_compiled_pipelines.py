@@ -95,8 +95,7 @@ def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
     spec = yaml.safe_load(text)
     images = {name: one["container"]["image"] for name, one in spec["deploymentSpec"]["executors"].items()}
     inputs = spec["root"]["inputDefinitions"]["parameters"]
-    assert set(images.values()) == {"host:5000/steps:2", "host:5000/trainer:2"}
-    assert images["exec-prepare-data"] == "host:5000/trainer:2"
+    assert set(images.values()) == {"host:5000/steps:2"}
     assert inputs["trainer_image"]["defaultValue"] == "host:5000/trainer:2"
     assert inputs["max_trials"]["defaultValue"] == 9
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from podium.documents import load_yaml
+from podium.errors import require
 from podium.terminal import EchoHandler, echo
 
 PARTS = ["train", "validation", "test"]  # as podium.data.artifact has them, which would load numpy for --help
@@ -18,38 +20,66 @@ def data() -> None:
 
 
 @data.command()
-@click.option("--dataset", default="mnist", show_default=True, help="mnist or fashion-mnist.")
-@click.option("-o", "--output", help="Directory, s3:// or minio:// prefix; $PODIUM_HOME/data/DATASET if missing.")
+@click.argument("dataset", metavar="[SOURCE]", default="mnist")
+@click.option("-o", "--output", help="Directory, s3:// or minio:// prefix; $PODIUM_HOME/data/NAME if missing.")
 @click.option(
-    "--source", default="", help="Directory or URI with the idx files; cache and mirrors are asked if missing."
+    "--source", default="", help="Directory or URI with the idx files of mnist; cache and mirrors if missing."
 )
-@click.option("--validation", default=0.1, show_default=True, help="Share of the training images put aside.")
-@click.option("--limit", default=0, help="Use so many images for train and validation together; test stays whole.")
-@click.option("--seed", default=1, show_default=True, help="Decides which images are chosen.")
+@click.option("--target", default="", help="Name of the target column of a table or of text.")
+@click.option("--validation", type=float, help="Share of the training items put aside.  [default: 0.1]")
+@click.option("--limit", default=0, help="Use so many items for train and validation together; test stays whole.")
+@click.option("--seed", default=1, show_default=True, help="Decides which items are chosen.")
+@click.option("--option", "words", metavar="NAME=VALUE", multiple=True, help="Option of the source; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the dataset.json that was written.")
 def prepare(
-    dataset: str, output: str | None, source: str, validation: float, limit: int, seed: int, as_json: bool
+    dataset: str,
+    output: str | None,
+    source: str,
+    target: str,
+    validation: float | None,
+    limit: int,
+    seed: int,
+    words: tuple[str, ...],
+    as_json: bool,
 ) -> None:
-    """Fetch, verify, split and write a dataset as one checksummed artifact.
+    """Read, verify, split and write data as one checksummed artifact.
+
+    SOURCE is mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE (paths or S3 URIs), or a prepared
+    dataset, which is verified and copied to --output.
 
     \b
     Examples:
       podium data prepare
-      podium data prepare --dataset fashion-mnist --limit 6000 --output small-fashion
-      podium data prepare --source /media/stick/mnist --output s3://datasets/mnist
+      podium data prepare fashion-mnist --limit 6000 --output small-fashion
+      podium data prepare mnist --source /media/stick/mnist --output s3://datasets/mnist
+      podium data prepare table:houses.csv --target price --option group=city
+      podium data prepare small-fashion --output s3://datasets/small-fashion
     """
     from podium.settings import Settings
     from podium.steps.prepare_data import DataSettings, prepare_data
 
     _talk()
-    target = output or str(Settings.from_environment().home / "data" / dataset)
-    settings = DataSettings(dataset=dataset, source=source, validation=validation, limit=limit, seed=seed)
-    info = prepare_data(settings, target)
+    options = _options(words) | ({} if validation is None else {"validation": validation})
+    settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=options)
+    where = output or (
+        dataset if settings.is_prepared else str(Settings.from_environment().home / "data" / settings.name)
+    )
+    info = prepare_data(settings, where)
     if as_json:
-        echo(json.dumps({"uri": target, **info.to_json()}, indent=1))
+        echo(json.dumps({"uri": where, **info.to_json()}, indent=1))
         return
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
-    echo(f"{target}\n{info.name}: {counts}; digest {info.digest[:12]}")
+    echo(f"{where}\n{info.name}: {info.kind}, {counts}, split {info.split}; digest {info.digest[:12]}")
+
+
+def _options(words: tuple[str, ...]) -> dict[str, Any]:
+    """Read ``name=value``; a value is YAML: 0.2, true, city, [id, name]."""
+    options = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        require(bool(name and equals), "an option is NAME=VALUE", option=word)
+        (options[name],) = load_yaml(text, f"--option {name}") or [""]
+    return options
 
 
 @data.command()

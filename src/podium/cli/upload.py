@@ -19,7 +19,7 @@ FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 @click.option("--name", help="Name on the server; the pipeline's own if missing.")
 @click.option("--description", default="", help="Shown with a new version.")
 @click.option("--steps-image", help="Image of the steps.")
-@click.option("--trainer-image", help="Image of trials, training and prepare_data.")
+@click.option("--trainer-image", help="Image of trials and training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the version as JSON.")
 @server_options
 def upload(

@@ -10,7 +10,8 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from podium.documents import MAX_JSON, load_json
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError, require
 from podium.settings import Settings
 
-__all__ = ["PARTS", "DatasetInfo", "InputDescription", "Part", "Selection", "describe", "load", "write"]
+__all__ = ["PARTS", "DatasetInfo", "InputDescription", "Part", "Selection", "copy", "describe", "load", "write"]
 
 PREPARE_HINT = "make it again: podium data prepare --output DIRECTORY"
 INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
@@ -141,8 +142,9 @@ def write(
     chosen = {name: part if isinstance(part, Selection) else Selection(part=part) for name, part in parts.items()}
     _check(chosen, kind, tuple(classes), inputs)
     facts = {
-        "name": name, "kind": kind, "classes": tuple(classes), "preprocessing": preprocessing, "source": source,
+        "name": name, "kind": kind, "classes": tuple(classes), "source": source,
         "split": split, "seed": seed, "limit": limit,
+        "preprocessing": json.loads(json.dumps(preprocessing, allow_nan=False)),  # as it will be read again
     }  # fmt: skip
     directory = local_path(target)
     if directory is not None:
@@ -151,6 +153,29 @@ def write(
         info = _write_directory(Path(scratch, "dataset"), chosen, inputs, target_name, facts)
         upload(Path(scratch, "dataset"), info, str(target))
         return info
+
+
+def copy(source: str | Path, target: str | Path) -> DatasetInfo:
+    """Copy an artifact file by file, every byte verified; it appears complete or not at all.
+
+    Args:
+        source: A directory or URI that holds a dataset.
+        target: As in `write`; source itself is verified and stays where it is.
+
+    Raises:
+        NotFound, InvalidInput, Damaged: As load.
+        Conflict, PodiumError: As write.
+    """
+    info = describe(source)
+    files = {file.file: _verified(source, file) for part in info.parts.values() for file in part.files}
+    directory = local_path(target)
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            upload(_copy(Path(scratch, "dataset"), files, info), info, str(target))
+    elif not (directory.exists() and (home := local_path(source)) and directory.samefile(home)):
+        _check_target(directory.absolute())
+        _copy(directory.absolute(), files, info)
+    return info
 
 
 def local_path(uri: str | Path) -> Path | None:
@@ -225,6 +250,33 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
     return path
 
 
+def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> Path:
+    with _appearing(target) as draft:
+        for name, path in files.items():
+            shutil.copyfile(path, draft / name)
+        _write_info(draft, info)
+    return target
+
+
+@contextmanager
+def _appearing(target: Path) -> Iterator[Path]:
+    """Yield a directory beside target that becomes target in the end, or is removed."""
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        _replace(draft, target)
+    except OSError as error:
+        hint = "free some space, or choose another directory"
+        raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_info(directory: Path, info: DatasetInfo) -> None:
+    (directory / "dataset.json").write_text(json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n")
+
+
 def _write_directory(
     target: Path,
     parts: Mapping[str, Selection],
@@ -233,20 +285,12 @@ def _write_directory(
     facts: dict[str, Any],
 ) -> DatasetInfo:
     _check_target(target)
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        draft.mkdir(parents=True)
+    with _appearing(target) as draft:
         infos = {part: _write_part(draft, part, parts[part], len(facts["classes"])) for part in PARTS}
         inputs = {name: _input_info(name, description, parts["train"]) for name, description in descriptions.items()}
         info = DatasetInfo(digest=_digest(infos), inputs=inputs, parts=infos, **facts,
                            target=_target_info(target_name, parts["train"], facts["kind"]))  # fmt: skip
-        (draft / "dataset.json").write_text(json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n")
-        _replace(draft, target)
-    except OSError as error:
-        hint = "free some space, or choose another directory"
-        raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        _write_info(draft, info)
     return info
 
 

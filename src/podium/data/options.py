@@ -8,7 +8,7 @@ from podium.data.schema import KINDS
 from podium.documents import parse
 from podium.errors import InvalidInput, require, suggestion
 
-SPLITS = ("stratified", "random", "group", "time", "given")
+SPLITS = ("stratified", "random")
 MISSING = ("fill", "indicator", "refuse")
 COMMON = ("name", "kind", "split", "validation", "test", "allow_duplicates")
 
@@ -30,7 +30,7 @@ class DataOptions:
     """``classification`` or ``regression``; empty follows from the target."""
 
     split: str = ""
-    """``stratified``, ``random``, ``group``, ``time`` or ``given``; empty follows from group, time, part and kind."""
+    """``stratified`` or ``random``; empty takes the first for classes and the second for numbers."""
 
     group: str = ""
     """Column or array that says which items stay together."""
@@ -130,4 +130,12 @@ class DataOptions:
         for name in options:
             if name not in known:
                 raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
-        return cast(DataOptions, parse(cls, {**options, "target": target}, "data_options"))
+        values = {name: _whole(value) for name, value in options.items()}
+        return cast(DataOptions, parse(cls, {**values, "target": target}, "data_options"))
+
+
+def _whole(value: Any) -> Any:
+    """Return 64 for 64.0: the parameters of a pipeline have no whole numbers inside."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

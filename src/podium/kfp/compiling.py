@@ -28,7 +28,7 @@ def compile_pipeline(
         words: Parameters as ``name=value``, the defaults of the compiled pipeline; the path of an Experiment's file is
             replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
-        trainer_image: Image of trials, training and prepare_data; the one the components name if None.
+        trainer_image: Image of trials and training; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
 
     Raises:

@@ -45,11 +45,9 @@ def _check_jobs(settings: PipelineSettings) -> None:
     if experiment := settings.experiment():
         check(experiment)
     batch = config.batch_size if experiment is None else _largest_batch(experiment)
-    if settings.data and settings.data.limit and batch:
-        images = settings.data.limit - settings.data.held_out(settings.data.limit)
-        if batch > images:
-            problem = f"limit={settings.data.limit} leaves {images} training images, but a batch has {batch}"
-            raise InvalidInput(problem, "raise limit, or train with a smaller batch-size")
+    if settings.data and (images := settings.data.training_items) and batch and batch > images:
+        problem = f"limit={settings.data.limit} leaves {images} training images, but a batch has {batch}"
+        raise InvalidInput(problem, "raise limit, or train with a smaller batch-size")
 
 
 def _largest_batch(experiment: "Experiment") -> int | None:

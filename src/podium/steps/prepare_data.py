@@ -1,19 +1,31 @@
-"""Prepare a dataset: fetch, verify, split, write one artifact."""
+"""Prepare a dataset: read a source, divide it, write one artifact."""
 
-from dataclasses import dataclass
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from podium.data.sources.known import LEAST_LIMIT, known_dataset
-from podium.errors import NotFound, require
+from podium.data.sources.known import DATASETS, known_dataset
+from podium.errors import InvalidInput, require, suggestion
 from podium.settings import Settings
 from podium.steps.base import require_seed, step
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from podium.data.artifact import DatasetInfo, Part, Selection
+    from podium.data.options import DataOptions
+    from podium.data.sources.raw import Raw
 
-    from podium.data.artifact import DatasetInfo
+log = logging.getLogger("podium.data")
+
+SOURCES = ("images", "table", "text", "npz")
+"""What may stand before the colon of a dataset, each a module of podium.data.sources."""
+
+LEAST_LIMIT = 20
+"""Items of a limited dataset at least, train and validation together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,41 +33,90 @@ class DataSettings:
     """Which dataset to prepare; fields are named as in the pipelines."""
 
     dataset: str = "mnist"
-    """mnist or fashion-mnist."""
+    """mnist or fashion-mnist; images:DIRECTORY, table:FILE, text:FILE or npz:FILE; or the path or URI of a prepared
+    dataset, which is taken as it is."""
 
     source: str = ""
-    """Directory or URI with the idx files; empty for cache, mirrors and package mirrors in that order. A source that
-    holds a dataset artifact, for example of your own data, is taken as it is."""
+    """Directory or URI with the idx files of mnist or fashion-mnist; empty for cache, mirrors and package mirrors in
+    that order."""
 
-    validation: float = 0.1
-    """Share of the training images put aside for validation, 0 < share < 1."""
+    target: str = ""
+    """Name of the target: the column of a table or of text, the array of an .npz."""
 
     limit: int = 0
-    """How many of the training images to use, train and validation together; 0 for all."""
+    """How many items to use, train and validation together; 0 for all."""
 
     seed: int = 1
-    """Decides which images are chosen, nothing else."""
+    """Decides which items are chosen, nothing else."""
+
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    """The other fields of podium.data.options.DataOptions, by name."""
 
     def __post_init__(self) -> None:
-        if not self.source:
-            known_dataset(self.dataset)
-        require(0 < self.validation < 1, "0 < validation < 1", "the share of the training images",
-                validation=self.validation)  # fmt: skip
         require(self.limit == 0 or self.limit >= LEAST_LIMIT, f"limit >= {LEAST_LIMIT}",
                 "train and validation together; 0 takes all", limit=self.limit)  # fmt: skip
         require_seed(self.seed)
+        if self.dataset not in DATASETS:
+            require(not self.source, "source holds the idx files of mnist or fashion-mnist",
+                    "name your own data itself: dataset=table:FILE, or the path of a prepared dataset",
+                    dataset=self.dataset, source=self.source)  # fmt: skip
+            if not self.kind:
+                self._check_location()
+        if self.is_prepared:
+            given = {"limit": self.limit, "target": self.target, "data_options": self.data_options}
+            require(not any(given.values()), "a prepared dataset is taken as it is", "leave the options out",
+                    **{name: value for name, value in given.items() if value})  # fmt: skip
+        else:
+            _ = self.options
 
-    def held_out(self, images: int) -> int:
-        """Return how many of these images are put aside for validation."""
-        return max(1, round(images * self.validation))
+    @property
+    def kind(self) -> str:
+        """What stands before the colon; empty for a known or a prepared dataset."""
+        kind, colon, _ = self.dataset.partition(":")
+        return kind if colon and kind in SOURCES else ""
+
+    @property
+    def name(self) -> str:
+        """Name of the dataset if the options have none: that of the known dataset, or of the file without ending."""
+        return Path(self.dataset.partition(":")[2].rstrip("/")).name.partition(".")[0] if self.kind else self.dataset
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the dataset is the path or URI of a prepared one."""
+        if self.dataset in DATASETS or self.kind:
+            return False
+        return "/" in self.dataset or ":" in self.dataset or os.path.isfile(f"{self.dataset}/dataset.json")
+
+    @property
+    def training_items(self) -> int | None:
+        """How many items the limit leaves for training at most; None without a limit."""
+        from podium.data.splits import held_out
+
+        return self.limit - held_out(self.limit, self.options.validation) if self.limit else None
+
+    def _check_location(self) -> None:
+        """Refuse what is neither the name of a known dataset nor looks like a path or URI."""
+        word, colon, rest = self.dataset.partition(":")
+        if not self.is_prepared:
+            known_dataset(self.dataset)
+        elif colon and "/" not in word and not rest.startswith("/") and not os.path.exists(self.dataset):
+            raise InvalidInput(f"no source is called {word!r}", suggestion(word, SOURCES))
+
+    @property
+    def options(self) -> "DataOptions":
+        """Options of the source, checked."""
+        from podium.data.options import DataOptions
+
+        return DataOptions.read(self.target, self.data_options)
 
 
 @step
 def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | None = None) -> "DatasetInfo":
     """Write the dataset artifact that every trainer and the evaluation read.
 
-    The 60,000 training images are split into train and validation, every class in proportion (54,000 and 6,000 by
-    default). The 10,000 test images are always kept whole, so that results stay comparable.
+    Items are divided as podium.data.splits says. The 60,000 training images of MNIST and Fashion-MNIST are split into
+    train and validation, every class in proportion (54,000 and 6,000 by default); their 10,000 test images are always
+    kept whole, so that results stay comparable.
 
     Args:
         settings: Which dataset.
@@ -63,7 +124,7 @@ def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | No
         cache: Directory of verified downloads; the machine's own if None.
 
     Raises:
-        InvalidInput: The dataset is unknown, a limit is given for a dataset artifact, or target holds something else.
+        InvalidInput: The data or an option breaks a rule, items occur in two parts, or target holds something else.
         NotFound: The source lacks a file.
         Damaged: The source has a wrong file.
         Failed: No source has the files; the message names each.
@@ -71,84 +132,55 @@ def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | No
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
     from podium.data import artifact
-    from podium.data.sources.mnist import fetch
+    from podium.data.splits import divide
 
-    seed, limit, source = settings.seed, settings.limit or None, settings.source or None
-    if prepared := _prepared(source):
-        require(limit is None, "a dataset artifact is taken as it stands", "leave the limit out", limit=limit)
-        assert source is not None
-        whole = {part: artifact.load(source, part) for part in artifact.PARTS}
-        descriptions = {
-            name: artifact.InputDescription(meaning=described.meaning, columns=described.columns)
-            for name, described in prepared.inputs.items()
-        }
-        return artifact.write(
-            target, whole, name=prepared.name, kind=prepared.kind, classes=prepared.classes, inputs=descriptions,
-            target_name=prepared.target.name, preprocessing=prepared.preprocessing, source=prepared.source,
-            split=prepared.split, seed=prepared.seed, limit=prepared.limit,
+    if settings.is_prepared:
+        return artifact.copy(settings.dataset, target)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        raw = _read(settings, cache or Settings.from_environment().cache, Path(scratch))
+        limit = settings.limit or None
+        division = divide(raw, settings.options, seed=settings.seed, limit=limit)
+        raw = raw if raw.fit is None else raw.fit(division.index["train"])
+        own: dict[str, Part | None] = {"validation": raw.validation, "test": raw.test}
+        parts = {part: artifact.Selection(part=whole) for part, whole in own.items() if whole is not None}
+        parts |= {part: artifact.Selection(part=raw.items, index=index) for part, index in division.index.items()}
+        _check_overlaps(parts, allowed=settings.options.allow_duplicates or raw.published)
+        info = artifact.write(
+            target, parts, name=raw.name, kind=raw.kind, classes=raw.classes, inputs=raw.descriptions,
+            target_name=raw.target_name, preprocessing=raw.preprocessing, source=raw.source, split=division.how,
+            seed=settings.seed, limit=limit,
         )  # fmt: skip
-    known = known_dataset(settings.dataset)
-    fetched = fetch(known, cache=cache or Settings.from_environment().cache, source=source)
-    images, labels = fetched.array("train-images-idx3-ubyte"), fetched.array("train-labels-idx1-ubyte")
-    test_images, test_labels = fetched.array("t10k-images-idx3-ubyte"), fetched.array("t10k-labels-idx1-ubyte")
-    train, held_out = split(labels, settings)
-    items = artifact.Part(inputs={"images": images}, target=labels)
-    parts: dict[str, artifact.Part | artifact.Selection] = {
-        "train": artifact.Selection(part=items, index=train),
-        "validation": artifact.Selection(part=items, index=held_out),
-        "test": artifact.Part(inputs={"images": test_images}, target=test_labels),
-    }
-    recipe = "garment" if known.name == "fashion-mnist" else "digit"
-    return artifact.write(
-        target, parts, name=known.name, kind="classification", classes=known.classes,
-        inputs={"images": artifact.InputDescription(meaning="image")}, target_name="label",
-        preprocessing={"kind": "image", "input": "images", "recipe": recipe, "size": [28, 28], "channels": 1},
-        source=fetched.source, split="stratified", seed=seed, limit=limit,
-    )  # fmt: skip
+    _report_classes(info)
+    return info
 
 
-def _prepared(source: str | None) -> "DatasetInfo | None":
-    from podium.data import artifact
+def _read(settings: DataSettings, cache: Path, scratch: Path) -> "Raw":
+    if settings.kind:
+        location = settings.dataset.partition(":")[2]
+        require(location != "", "a source has a location", "as in table:houses.csv", dataset=settings.dataset)
+        module = import_module(f"podium.data.sources.{settings.kind}")
+        return cast("Raw", module.read(location, settings.options, scratch))
+    from podium.data.sources import mnist
 
-    if source is None or source.startswith(("http://", "https://")):
-        return None
-    try:
-        return artifact.describe(source)
-    except NotFound:
-        return None
-
-
-def split(labels: "NDArray[np.uint8]", settings: DataSettings) -> tuple["NDArray[np.int64]", "NDArray[np.int64]"]:
-    """Choose train and validation images, every class in proportion.
-
-    Args:
-        labels: Of all images, [n].
-        settings: Share, limit and seed; equal seeds choose equal images, on every machine and numpy version.
-
-    Returns:
-        Indices of the train and of the validation images, ascending.
-    """
-    import numpy as np
-
-    count = len(labels)
-    shuffle = np.random.RandomState(settings.seed).permutation(count)  # its stream is frozen, newer ones are not
-    used, _ = _take(labels, shuffle, min(settings.limit or count, count))
-    held_out, train = _take(labels, used, settings.held_out(len(used)))
-    return np.sort(train), np.sort(held_out)
+    return mnist.read(known_dataset(settings.dataset), cache=cache, source=settings.source or None)
 
 
-def _take(
-    labels: "NDArray[np.uint8]", indices: "NDArray[np.int64]", count: int
-) -> tuple["NDArray[np.int64]", "NDArray[np.int64]"]:
-    """Divide indices into count of them, with the classes in proportion, and the rest."""
-    import numpy as np
+def _check_overlaps(parts: "Mapping[str, Selection]", *, allowed: bool) -> None:
+    from podium.data.duplicates import find_overlaps
 
-    classes = labels[indices]
-    shares = np.bincount(classes) * count / len(indices)
-    quota = np.floor(shares).astype(int)
-    quota[np.argsort(quota - shares, kind="stable")[: count - quota.sum()]] += 1  # the largest remainders fill up
-    order = np.argsort(classes, kind="stable")
-    rank = np.empty(len(indices), int)  # of each index among those of its class
-    rank[order] = np.arange(len(indices)) - np.searchsorted(classes[order], classes[order])
-    chosen = rank < quota[classes]
-    return indices[chosen], indices[~chosen]
+    overlaps = find_overlaps(parts)
+    if overlaps and not allowed:
+        raise InvalidInput(
+            "; ".join(map(str, overlaps)),
+            "remove the duplicates, keep them together by a group, or accept them: data_options.allow_duplicates=true",
+        )
+    for overlap in overlaps:
+        log.warning("%s", overlap)
+
+
+def _report_classes(info: "DatasetInfo") -> None:
+    for part in info.parts:
+        missing = [name for name, count in zip(info.classes, info.parts[part].class_counts, strict=False) if not count]
+        if missing:
+            more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
+            log.warning("the %s part has no item of %s%s", part, ", ".join(missing[:5]), more)

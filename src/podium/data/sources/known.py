@@ -20,6 +20,9 @@ class Known:
     classes: tuple[str, ...]
     """Name of each label."""
 
+    recipe: str = "digit"
+    """How a picture becomes an image of it, see podium.data.pictures."""
+
     sha256: dict[str, str]
     """Of each file, uncompressed."""
 
@@ -38,6 +41,7 @@ DATASETS = {
     ),
     "fashion-mnist": Known(
         name="fashion-mnist",
+        recipe="garment",
         mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         classes=(
             "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
@@ -52,10 +56,6 @@ DATASETS = {
 }  # fmt: skip
 
 
-LEAST_LIMIT = 20
-"""Images of a limited dataset at least, train and validation together: two of each class."""
-
-
 def known_dataset(name: str) -> Known:
     """Look up a dataset.
 
@@ -68,4 +68,5 @@ def known_dataset(name: str) -> Known:
 
     near = get_close_matches(name.lower(), DATASETS, 1)
     hint = f"did you mean {near[0]}?" if near else None
-    raise InvalidInput(f"the dataset must be one of {', '.join(DATASETS)}, but got {name!r}", hint)
+    names = ", ".join(DATASETS)
+    raise InvalidInput(f"the dataset must be one of {names}, a KIND:LOCATION or a path, but got {name!r}", hint)

@@ -1,4 +1,4 @@
-"""Get the four idx files of a dataset from the first source that has them all, byte for byte."""
+"""MNIST and Fashion-MNIST: four idx files from the first source that has them all, byte for byte."""
 
 import logging
 import os
@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.schema import InputDescription, Part
 from podium.data.sources import origins
 from podium.data.sources.idx import decompress, read_idx
 from podium.data.sources.known import FILES, Known
+from podium.data.sources.raw import Raw
 from podium.errors import Damaged, Failed, PodiumError
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,27 @@ class Fetched:
     def array(self, name: str) -> NDArray[np.uint8]:
         """Return the values of a file: images [n, 28, 28] or labels [n]."""
         return read_idx(self.files[name], name, 3 if "images" in name else 1)
+
+
+def read(known: Known, *, cache: Path, source: str | None = None) -> Raw:
+    """Return the training images, to be divided, and the test images; arguments and errors as of `fetch`."""
+    fetched = fetch(known, cache=cache, source=source)
+    items, test = (
+        Part(inputs={"images": fetched.array(images)}, target=fetched.array(labels))
+        for images, labels in (FILES[:2], FILES[2:])
+    )
+    return Raw(
+        items=items,
+        test=test,
+        name=known.name,
+        kind="classification",
+        classes=known.classes,
+        descriptions={"images": InputDescription(meaning="image")},
+        target_name="label",
+        preprocessing={"kind": "image", "input": "images", "recipe": known.recipe, "size": [28, 28], "channels": 1},
+        source=fetched.source,
+        published=True,
+    )
 
 
 def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
