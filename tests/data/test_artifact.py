@@ -153,7 +153,7 @@ try:
 except PodiumError as error:
     print(error)
 """
-    command = [sys.executable, "-c", program, str(tiny_dataset), str(tmp_path / "d")]
+    command = [sys.executable, "-B", "-c", program, str(tiny_dataset), str(tmp_path / "d")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "could not be written" in done.stdout, done.stderr
     assert "hint: free some space" in done.stdout

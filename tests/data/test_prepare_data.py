@@ -97,7 +97,7 @@ except PodiumError as error:
 """
     environment = {"PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+        [sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
     )
     assert "the dataset could not be written to" in done.stdout, done.stderr
     assert "hint: free some space" in done.stdout

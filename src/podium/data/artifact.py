@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from podium.data.blocks import Selection, mean_and_std, require_finite
+from podium.data.blocks import Selection, first_not_finite, mean_and_std
 from podium.data.cache import fetch_file, matches
 from podium.data.schema import (
     FORMAT,
@@ -339,7 +339,11 @@ def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
         stream.seek(0)
         digest.update(stream.read())
         for block in part.blocks(name):
-            require_finite(block, start, path.stem)
+            if bad := first_not_finite(block):
+                item, column = part.origin(start + bad[0]) + 1, f", column {bad[1] + 1}" if len(bad) == 2 else ""
+                raise InvalidInput(
+                    f"{name} holds {block[bad]} in item {item}{column}", "fill in or drop what is missing"
+                )
             stream.write(block.data)
             digest.update(block.data)
             start += len(block)

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.schema import Array, Part, len_statistics
-from podium.errors import InvalidInput
 
 BLOCK = 4 * 2**20
 """Bytes of a block, if an item is not larger: some steps need several times as much."""
@@ -24,6 +23,10 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.part) if self.index is None else len(self.index)
+
+    def origin(self, position: int) -> int:
+        """Return the position in the part of an item of the selection."""
+        return position if self.index is None else int(self.index[position])
 
     def array(self, name: str) -> Array:
         """Return the whole array of an input, or of ``target``, of which a block is selected by `blocks`."""
@@ -48,22 +51,11 @@ def blocks(array: Array, index: NDArray[np.int64] | None = None) -> Iterator[Arr
         yield np.ascontiguousarray(items, array.dtype.newbyteorder("="))
 
 
-def require_finite(block: Array, start: int, name: str) -> None:
-    """Check that a block of floats has no NaN and no infinity.
-
-    Args:
-        block: [n, …].
-        start: Position of its first item.
-        name: What the error calls the array.
-
-    Raises:
-        InvalidInput: It has; the message names the item.
-    """
-    if block.dtype.kind == "f" and not (finite := np.isfinite(block)).all():
-        item, *inside = (int(at) for at in np.argwhere(~finite)[0])
-        column = f", column {inside[0]}" if len(inside) == 1 else ""
-        raise InvalidInput(f"{name} holds {block[item][tuple(inside)]} in item {start + item}{column}",
-                           "fill in or drop what is missing")  # fmt: skip
+def first_not_finite(block: Array) -> tuple[int, ...] | None:
+    """Return the position of the first NaN or infinity in a block [n, …]; None if there is none."""
+    if block.dtype.kind != "f" or (finite := np.isfinite(block)).all():
+        return None
+    return tuple(int(at) for at in np.argwhere(~finite)[0])
 
 
 def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

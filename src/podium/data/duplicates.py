@@ -66,4 +66,4 @@ def hash_items(items: Selection) -> NDArray[np.uint64]:
 
 
 def _origin(items: Selection, positions: NDArray[np.int64]) -> list[int]:
-    return (positions if items.index is None else items.index[positions]).tolist()
+    return [items.origin(position) for position in positions.tolist()]

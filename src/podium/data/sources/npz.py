@@ -1,0 +1,153 @@
+"""Arrays of one's own: an ``.npz``, or a folder of ``.npy`` files, which may be larger than memory."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from podium.data.options import DataOptions
+from podium.data.schema import MOST_CLASSES, Array, InputDescription, Part
+from podium.data.sources.fetching import fetch_file, fetch_folder
+from podium.data.sources.raw import Raw
+from podium.errors import Damaged, InvalidInput, NotFound, require, suggestion
+
+TARGETS = ("target", "label", "labels", "y")
+"""Names a target has if none is given."""
+
+PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+"""Endings of arrays that are divided already, as in ``x_train`` and ``x_test``."""
+
+Arrays = dict[str, Array]
+
+
+def read(location: str, options: DataOptions, scratch: Path) -> Raw:
+    """Map arrays into memory; each is an input, but for the target, groups, times and the name of the part.
+
+    Args:
+        location: Path or URI of an ``.npz`` file, or of a folder of ``.npy`` files. Arrays ``classes`` [k] of text name
+            the classes; arrays called ``x_train``, ``x_test`` and so on are the parts of an input ``x``.
+        options: ``target``, ``group``, ``time`` and ``part`` name arrays.
+        scratch: Directory for what is unpacked.
+
+    Raises:
+        NotFound: There is no such file.
+        Damaged: It cannot be unpacked.
+        InvalidInput: An array is missing, holds no numbers, or has another length.
+    """
+    options.only("npz", "target", "group", "time", "part")
+    named = _open(location, scratch)
+    names = named.pop("classes", None)
+    parts = _divide(named, location)
+    first = parts["train"]
+    target = options.target or next((name for name in TARGETS if name in first), "")
+    roles = {role: getattr(options, role) for role in ("group", "time", "part") if getattr(options, role)}
+    for array in (target or "target", *roles.values()):
+        if array not in first:
+            raise InvalidInput(f"{location} has no array {array!r}", suggestion(array, first))
+    kind, classes, values = _read_target({part: arrays[target] for part, arrays in parts.items()}, names, options.kind)
+    made = {
+        part: Part(
+            inputs={name: _flat(array) for name, array in arrays.items() if name not in (target, *roles.values())},
+            target=values[part],
+        )
+        for part, arrays in parts.items()
+    }
+    columns = {role: np.asarray(first[name]).reshape(-1) for role, name in roles.items()}
+    return Raw(
+        items=made["train"],
+        validation=made.get("validation"),
+        test=made.get("test"),
+        name=options.name or Path(location.rstrip("/")).name.partition(".")[0],
+        kind=kind,
+        classes=classes,
+        descriptions={name: InputDescription(meaning=_meaning(array)) for name, array in made["train"].inputs.items()},
+        target_name=target,
+        source=location,
+        groups=columns.get("group"),
+        times=columns.get("time"),
+        given=columns["part"].astype(str) if "part" in columns else None,
+    )
+
+
+def _open(location: str, scratch: Path) -> Arrays:
+    if location.endswith(".npz"):
+        files = _unpack(fetch_file(location, scratch), location, scratch / "arrays")
+    else:
+        files = sorted(fetch_folder(location, scratch).glob("*.npy"))
+    if not files:
+        raise NotFound(f"there is no .npy in {location}")
+    arrays: Arrays = {}
+    for file in files:
+        try:
+            arrays[file.stem] = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+        except (ValueError, OSError) as error:
+            raise InvalidInput(f"{location}: {file.name} is not an array of numbers or text: {error}") from error
+    return arrays
+
+
+def _unpack(archive: Path, location: str, target: Path) -> list[Path]:
+    """Unpack the arrays of an .npz, checking its checksums: what is packed cannot be mapped."""
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            names = [name for name in packed.namelist() if name.endswith(".npy") and "/" not in name]
+            return [Path(packed.extract(name, target)) for name in names]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise Damaged(f"{location} is not an .npz file, or damaged: {error}", "write it again: numpy.savez") from error
+
+
+def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
+    """Sort ``x_train`` and ``x_test`` into parts; without such names all is to be divided."""
+    parts: dict[str, Arrays] = {}
+    for name, array in arrays.items():
+        stem, _, ending = name.rpartition("_")
+        if stem and ending in PARTS:
+            parts.setdefault(PARTS[ending], {})[stem] = array
+    if "train" not in parts:
+        return {"train": arrays}
+    inside = sum(map(len, parts.values()))
+    require(inside == len(arrays), "all arrays are divided, or none is", arrays=sorted(arrays), file=location)
+    for part, members in parts.items():
+        require(members.keys() == parts["train"].keys(), "all parts have the same arrays", file=location, part=part,
+                arrays=sorted(members))  # fmt: skip
+    return parts
+
+
+def _read_target(
+    parts: Mapping[str, Array], names: Array | None, kind: str
+) -> tuple[str, tuple[str, ...], dict[str, Array]]:
+    """Return the kind, the classes, and the target of each part."""
+    flat = {part: array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array for part, array in parts.items()}
+    floats = flat["train"].dtype.kind == "f"
+    if kind == "regression" or (not kind and floats):
+        require(flat["train"].dtype.kind in "biuf", "the target of a regression holds numbers",
+                dtype=str(flat["train"].dtype))  # fmt: skip
+        exact = flat["train"].dtype.name in ("float32", "float64")
+        return "regression", (), {part: array if exact else array.astype(np.float64) for part, array in flat.items()}
+    for part, array in flat.items():
+        require(array.ndim == 1, "the target of a classification is [n]", part=part, shape=list(array.shape))
+    values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
+    if len(values) > MOST_CLASSES:
+        raise InvalidInput(f"the target has {len(values):,} classes, but at most {MOST_CLASSES:,} are possible",
+                           "is it a number to predict? kind=regression")  # fmt: skip
+    if names is not None:
+        fits = values.dtype.kind in "iu" and values.min() >= 0 and values.max() < len(names)
+        require(fits, "targets are indices into the array classes", classes=len(names), largest=values.max())
+        classes = tuple(map(str, names.tolist()))
+        indices = flat
+    else:
+        classes = tuple(map(str, values.tolist()))
+        indices = {part: np.searchsorted(values, array) for part, array in flat.items()}
+    smallest = np.min_scalar_type(max(1, len(classes) - 1))
+    return "classification", classes, {part: array.astype(smallest) for part, array in indices.items()}
+
+
+def _flat(array: Array) -> Array:
+    """Return gray pictures [n, h, w, 1] without their channel."""
+    return array[..., 0] if array.ndim == 4 and array.shape[3] == 1 and array.dtype == np.uint8 else array
+
+
+def _meaning(array: Array) -> str:
+    picture = array.ndim == 3 or (array.ndim == 4 and array.shape[3] == 3)
+    return "image" if picture and array.dtype == np.uint8 else "array"

@@ -1,0 +1,126 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from podium.data import artifact
+from podium.data.options import DataOptions
+from podium.data.sources import npz
+from podium.errors import Damaged, InvalidInput, NotFound
+from podium.steps.prepare_data import DataSettings, prepare_data
+
+RNG = np.random.default_rng(0)
+
+
+def arrays(count: int = 60, **more: Any) -> dict[str, np.ndarray]:
+    return {"x": RNG.random((count, 4), np.float32), "y": np.arange(count) % 3, **more}
+
+
+def prepare(tmp_path: Path, target: str = "", **options: Any) -> artifact.DatasetInfo:
+    settings = DataSettings(dataset=f"npz:{tmp_path}/made.npz", target=target, data_options=options)
+    return prepare_data(settings, tmp_path / "d")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_become_inputs_and_target(tmp_path: Path, save: Any) -> None:
+    given = arrays(words=RNG.integers(0, 9, (60, 7)))
+    save(tmp_path / "made.npz", **given)
+    info = prepare(tmp_path)
+    assert (info.name, info.kind, info.classes, info.split) == ("made", "classification", ("0", "1", "2"), "stratified")
+    assert {name: (one.dtype, one.shape) for name, one in info.inputs.items()} == {
+        "x": ("float32", (4,)), "words": ("int64", (7,)),
+    }  # fmt: skip
+    parts = [artifact.load(tmp_path / "d", part) for part in artifact.PARTS]
+    found = np.concatenate([part.inputs["x"] for part in parts])
+    assert sorted(map(tuple, found)) == sorted(map(tuple, given["x"]))
+
+
+def test_a_folder_of_arrays_is_mapped_and_not_copied(tmp_path: Path) -> None:
+    for name, array in arrays().items():
+        np.save(tmp_path / f"{name}.npy", array)
+    raw = npz.read(str(tmp_path), DataOptions(), tmp_path / "scratch")
+    assert isinstance(raw.items.inputs["x"].base, np.memmap)
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_arrays_called_train_and_test_are_the_parts(tmp_path: Path) -> None:
+    pictures = RNG.integers(0, 256, (60, 5, 6, 3), np.uint8)
+    np.savez(tmp_path / "made.npz", x_train=pictures[:50], y_train=np.arange(50) % 4, x_test=pictures[50:],
+             y_test=np.arange(10) % 3)  # fmt: skip
+    info = prepare(tmp_path)
+    assert {part: one.count for part, one in info.parts.items()} == {"train": 45, "validation": 5, "test": 10}
+    assert (info.inputs["x"].meaning, info.inputs["x"].shape, len(info.inputs["x"].mean)) == ("image", (5, 6, 3), 3)
+    np.testing.assert_array_equal(artifact.load(tmp_path / "d", "test").inputs["x"], pictures[50:])
+
+
+def test_classes_may_have_names_of_their_own(tmp_path: Path) -> None:
+    np.savez(tmp_path / "made.npz", **arrays(classes=np.array(["low", "middle", "high", "never seen"])))
+    assert prepare(tmp_path).classes == ("low", "middle", "high", "never seen")
+    np.savez(tmp_path / "made.npz", **{**arrays(), "y": np.array(["b", "a", "c"] * 20)})
+    info = prepare(tmp_path)
+    assert info.classes == ("a", "b", "c")
+    assert info.parts["test"].class_counts == (2, 2, 2)
+
+
+def test_floats_are_numbers_to_predict(tmp_path: Path) -> None:
+    np.savez(tmp_path / "made.npz", **{**arrays(), "y": RNG.random((60, 2))})
+    info = prepare(tmp_path)
+    assert (info.kind, info.classes, info.target.shape, info.split) == ("regression", (), (2,), "random")
+    assert info.target.mean == pytest.approx(tuple(artifact.load(tmp_path / "d", "train").target.mean(0)))
+    np.savez(tmp_path / "made.npz", **arrays())
+    assert prepare(tmp_path, kind="regression").target.dtype == "float64"
+
+
+def test_groups_stay_together_and_are_no_input(tmp_path: Path) -> None:
+    np.savez(tmp_path / "made.npz", **arrays(patient=np.arange(60) // 6))
+    info = prepare(tmp_path, group="patient")
+    assert (list(info.inputs), info.split) == (["x"], "by patient")
+
+
+def test_items_in_two_parts_are_refused_unless_allowed(tmp_path: Path) -> None:
+    doubled = arrays()
+    doubled["x"][30:] = doubled["x"][:30]
+    np.savez(tmp_path / "made.npz", **doubled)
+    with pytest.raises(InvalidInput, match="items are train items too, for example items") as error:
+        prepare(tmp_path)
+    assert "allow_duplicates=true" in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["made.npz"]
+    prepare(tmp_path, allow_duplicates=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({}, {"group": "patiant"}, "has no array 'patiant'"),
+        ({"y": np.arange(59)}, {}, "one target an item"),
+        ({"x": np.array([["a"]] * 60)}, {}, "arrays hold numbers"),
+        ({"x": np.array([{}] * 60)}, {}, r"x\.npy is not an array of numbers or text"),
+        ({"x": np.full((60, 2), np.nan)}, {"allow_duplicates": True}, "x holds nan in item 1, column 1"),
+        ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
+        ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "holds numbers"),
+        ({"classes": np.array(["a", "b"])}, {}, "indices into the array classes"),
+        ({"x_train": np.zeros((60, 2))}, {}, "all arrays are divided, or none is"),
+        ({}, {"resize": [3, 4]}, "npz has no option resize"),
+    ],
+)
+def test_arrays_that_fit_nothing_are_refused(
+    tmp_path: Path, change: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    np.savez(tmp_path / "made.npz", **{**arrays(), **change})
+    with pytest.raises(InvalidInput, match=message):
+        prepare(tmp_path, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["made.npz"]
+
+
+def test_a_damaged_or_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"made\.npz"):
+        prepare(tmp_path)
+    np.savez(tmp_path / "made.npz", **arrays())
+    data = bytearray((tmp_path / "made.npz").read_bytes())
+    data[500] ^= 1
+    (tmp_path / "made.npz").write_bytes(data)
+    with pytest.raises(Damaged, match=r"made\.npz is not an \.npz file, or damaged"):
+        prepare(tmp_path)
+    with pytest.raises(NotFound, match=r"there is no \.npy in"):
+        npz.read(str(tmp_path), DataOptions(), tmp_path)
