@@ -1,0 +1,166 @@
+"""The helpers for a trainer of one's own, in a real sweep and in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podium.data.artifact import describe, load
+from podium.metrics import parse_line
+
+TRAIN = """\
+import argparse
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from podium.trainer import kit
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sharpness", type=float, default=1.0)
+options, _ = parser.parse_known_args()
+
+classes = len(kit.dataset().classes)
+train, validation = kit.load("train"), kit.load("validation")
+images, labels = train.inputs["images"] / 255.0, train.target
+means = np.stack([images[labels == label].mean(0).ravel() for label in range(classes)])
+weights = (2 * options.sharpness * means.T).astype(np.float32)
+bias = (-options.sharpness * (means**2).sum(1)).astype(np.float32)
+logits = (validation.inputs["images"] / 255.0).reshape(len(validation), -1) @ weights + bias
+right = float((logits.argmax(1) == validation.target).mean())
+log_sum = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1)
+kit.report(accuracy=right / 2, log_loss=9.0)
+kit.report(accuracy=right, log_loss=float((log_sum - logits[np.arange(len(logits)), validation.target]).mean()))
+
+nodes = [
+    helper.make_node("Cast", ["images"], ["float"], to=onnx.TensorProto.FLOAT),
+    helper.make_node("Flatten", ["float"], ["flat"]),
+    helper.make_node("Div", ["flat", "scale"], ["scaled"]),
+    helper.make_node("Gemm", ["scaled", "weights", "bias"], ["logits"]),
+]
+values = {"weights": weights, "bias": bias, "scale": np.float32(255)}
+graph = helper.make_graph(
+    nodes, "nearest",
+    [helper.make_tensor_value_info("images", onnx.TensorProto.UINT8, ["n", 28, 28])],
+    [helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["n", classes])],
+    [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()],
+)
+kit.save_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+"""
+EXPERIMENT = {
+    "apiVersion": "kubeflow.org/v1beta1",
+    "kind": "Experiment",
+    "metadata": {"name": "nearest"},
+    "spec": {
+        "objective": {"type": "minimize", "objectiveMetricName": "log_loss", "additionalMetricNames": ["accuracy"]},
+        "algorithm": {"algorithmName": "grid"},
+        "maxTrialCount": 2,
+        "parallelTrialCount": 2,
+        "parameters": [
+            {"name": "sharpness", "parameterType": "categorical", "feasibleSpace": {"list": ["0.001", "0.5"]}}
+        ],
+        "trialTemplate": {
+            "primaryContainerName": "train",
+            "trialParameters": [{"name": "sharpness", "reference": "sharpness"}],
+            "trialSpec": {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "restartPolicy": "Never",
+                            "containers": [
+                                {
+                                    "name": "train",
+                                    "image": "any",
+                                    "command": ["python", "train.py", "--sharpness=${trialParameters.sharpness}"],
+                                }
+                            ],
+                        }
+                    }
+                },
+            },
+        },
+    },
+}
+
+
+def python(code: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=60)
+
+
+def test_a_sweep_tunes_a_trainer_made_with_the_kit(tmp_path: Path, tiny_dataset: Path) -> None:
+    import onnxruntime
+
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(EXPERIMENT))
+    command = [str(Path(sys.executable).with_name("podium")), "experiment", "run", "sweep.yaml", "--json"]
+    places = ["--data", str(tiny_dataset), "--output", str(tmp_path / "models"), "--dir", str(tmp_path / "cluster")]
+    done = subprocess.run([*command, *places], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    models = {
+        float(json.loads(file.read_text())["log_loss"]): file for file in tmp_path.rglob("models/**/metrics.json")
+    }
+    assert len(models) == 2
+    best = models[min(models)]
+    kept = json.loads(best.read_text())
+    assert kept["dataset"] == describe(tiny_dataset).digest
+    assert [one["epoch"] for one in kept["epochs"]] == [1, 2]
+    assert kept["accuracy"] == kept["epochs"][1]["accuracy"] > 0.8
+    validation = load(tiny_dataset, "validation")
+    (logits,) = onnxruntime.InferenceSession(best.with_name("model.onnx")).run(None, dict(validation.inputs))
+    assert (logits.argmax(1) == validation.target).mean() == kept["accuracy"]
+
+
+def test_only_the_first_rank_reports_and_saves(tmp_path: Path, tiny_dataset: Path) -> None:
+    code = "from podium.trainer import kit; kit.report(accuracy=0.5, epoch=3); kit.save_onnx(b'x')"
+    places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": f"file://{tmp_path}/out"}
+    second, first = python(code, RANK="1", **places), python(code, RANK="0", **places)
+    assert (second.returncode, second.stdout, first.returncode) == (0, "", 0), first.stderr + second.stderr
+    assert [(one.name, one.value) for one in parse_line(first.stdout.strip(), ["accuracy"])] == [("accuracy", "0.5000")]
+    assert json.loads((tmp_path / "out/metrics.json").read_text())["epoch"] == 3
+    assert (tmp_path / "out/model.onnx").read_bytes() == b"x"
+
+
+def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_dataset: Path) -> None:
+    (tmp_path / "made/inner").mkdir(parents=True)
+    (tmp_path / "made/inner/trees.npy").write_bytes(b"trees")
+    code = (
+        "import sys; from podium.trainer import kit\n"
+        "for epoch in (1, 2): kit.report(rmse=1.0 / epoch)\n"
+        "kit.save_model(sys.argv[1], predict=['python', 'predict.py'], epoch=1)"
+    )
+    done = python(code, str(tmp_path / "made"), "--data", str(tiny_dataset), f"--output={tmp_path / 'out'}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/inner/trees.npy").read_bytes() == b"trees"
+    assert json.loads((tmp_path / "out/model.json").read_text()) == {"predict": ["python", "predict.py"]}
+    kept = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert (kept["rmse"], kept["epoch"], len(kept["epochs"])) == (1.0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("kit.load('test')", "a trainer reads train and validation"),
+        ("kit.report(accuracy=float('nan'))", "accuracy is finite"),
+        ("kit.save_model('.')", "holds neither model.onnx nor model.json"),
+        ("kit.save_onnx(b'x', epoch=4)", "epoch 4 was not reported"),
+        ("kit.output()", "neither --output nor PODIUM_OUTPUT is given"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence(tmp_path: Path, tiny_dataset: Path, call: str, told: str) -> None:
+    places = {"PODIUM_DATA": str(tiny_dataset)} | ({} if "output" in call else {"PODIUM_OUTPUT": str(tmp_path / "out")})
+    done = python(f"import os\nos.chdir({str(tmp_path)!r})\nfrom podium.trainer import kit\n{call}", **places)
+    assert done.returncode == 1
+    assert told in done.stderr
+
+
+def test_the_kit_loads_no_torch(tiny_dataset: Path) -> None:
+    code = "import sys; from podium.trainer import kit; print(len(kit.load('train')), 'torch' in sys.modules)"
+    assert python(code, PODIUM_DATA=str(tiny_dataset)).stdout == "400 False\n"

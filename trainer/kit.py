@@ -1,0 +1,140 @@
+"""A few functions for a trainer of one's own; nobody must use them, and they import no torch.
+
+    from podium.trainer import kit
+
+    train, validation = kit.load("train"), kit.load("validation")
+    for epoch in range(5):
+        ...
+        kit.report(accuracy=0.93, loss=0.21)
+    kit.save_onnx("model.onnx")
+
+They read what podium gives to every trainer: ``--data`` and ``--output`` on the command line, else the environment's
+PODIUM_DATA and PODIUM_OUTPUT. Of several ranks (RANK in the environment) only the first reports and saves.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from podium.data import artifact
+from podium.data.artifact import DatasetInfo, Part
+from podium.errors import InvalidInput
+from podium.metrics import format_metrics
+from podium.storage import Storage, connect
+
+__all__ = ["dataset", "load", "output", "report", "save_model", "save_onnx"]
+
+
+_epochs: list[dict[str, float]] = []
+"""What this process has reported; it trains one model."""
+
+
+def dataset() -> DatasetInfo:
+    """Describe the dataset: kind, classes, inputs with their statistics, target, digest."""
+    return artifact.describe(_given("data"))
+
+
+def load(part: str) -> Part:
+    """Map ``train`` or ``validation`` from disk, every byte verified.
+
+    Returns:
+        ``inputs``, arrays [n, …] by name, and ``target``: class indices [n], or floats [n] or [n, k]. Read only.
+
+    Raises:
+        InvalidInput: Another part: the test part is opened once, after the training.
+    """
+    if part == "test":
+        raise InvalidInput("a trainer reads train and validation", "the test part is for the evaluation alone")
+    return artifact.load(_given("data"), part)
+
+
+def output() -> str:
+    """Return the URI of the model directory to write."""
+    return _given("output")
+
+
+def report(*, epoch: int | None = None, **metrics: float) -> None:
+    """Print the metrics of an epoch as podium and Katib read them, and keep them for metrics.json.
+
+    Args:
+        epoch: Its number; the next one if None.
+        **metrics: Finite numbers, measured on the validation part; one of them is the Experiment's objective.
+
+    Raises:
+        InvalidInput: A number is not finite.
+    """
+    if _is_first():
+        print(format_metrics(time=None, **metrics), flush=True)
+    number = len(_epochs) + 1 if epoch is None else epoch
+    _epochs.append({"epoch": number, **{name: float(value) for name, value in metrics.items()}})
+
+
+def save_onnx(model: Any, *, epoch: int | None = None) -> None:
+    """Write model.onnx and metrics.json to the output.
+
+    Args:
+        model: An ONNX model, its bytes, or its file. Its inputs are named and typed as the dataset's.
+        epoch: The epoch whose weights it has; the last one that was reported if None.
+    """
+    content = Path(model).read_bytes() if isinstance(model, str | os.PathLike) else model
+    if not isinstance(content, bytes):
+        content = content.SerializeToString()
+    if _is_first():
+        target = connect(output())
+        target.put("model.onnx", content)
+        _save_metrics(target, epoch)
+
+
+def save_model(directory: str | Path, *, predict: Sequence[str] = (), epoch: int | None = None) -> None:
+    """Write the files of a directory and metrics.json to the output.
+
+    Args:
+        directory: Holds model.onnx, or what the predict command needs.
+        predict: Command that predicts, as in ``["python", "predict.py"]``; podium adds ``--model``, ``--inputs`` and
+            ``--output``. Empty if there is a model.onnx or a model.json.
+        epoch: The epoch whose weights it has; the last one that was reported if None.
+
+    Raises:
+        InvalidInput: It holds neither model.onnx nor model.json, and no command is given.
+    """
+    source = Path(directory)
+    files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*")) if file.is_file()}
+    if not predict and not files.keys() & {"model.onnx", "model.json"}:
+        hint = 'save_model(directory, predict=["python", "predict.py"])'
+        raise InvalidInput(f"{source} holds neither model.onnx nor model.json", hint)
+    if _is_first():
+        target = connect(output())
+        for name, file in files.items():
+            target.put(name, file)
+        if predict:
+            target.put("model.json", json.dumps({"predict": list(predict)}).encode())
+        _save_metrics(target, epoch)
+
+
+def _save_metrics(target: Storage, epoch: int | None) -> None:
+    """Write metrics.json, last: then the model directory is whole."""
+    chosen = [one for one in _epochs if epoch in (None, one["epoch"])]
+    if not chosen and epoch is not None:
+        raise InvalidInput(f"epoch {epoch} was not reported", "call report for every epoch")
+    record = {**(chosen[-1] if chosen else {}), "epochs": _epochs, "dataset": dataset().digest}
+    target.put("metrics.json", json.dumps(record, indent=1).encode())
+
+
+def _given(name: str) -> str:
+    """Return what podium gave: an option of the command line, else a variable of the environment."""
+    option, variable = f"--{name}", f"PODIUM_{name.upper()}"
+    for word, following in pairwise([*sys.argv[1:], ""]):
+        if word == option or word.startswith(f"{option}="):
+            return following if word == option else word.partition("=")[2]
+    if value := os.environ.get(variable):
+        return value
+    hint = f"run it in a sweep or a training of podium, or set {variable}"
+    raise InvalidInput(f"neither {option} nor {variable} is given", hint)
+
+
+def _is_first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
