@@ -170,6 +170,8 @@ class Training:
         with processor.autocast(self.precision, self.world.device):
             outputs = self.gradients.forward(inputs)
         loss = self.gradients.backward(weight * self.objective.loss(outputs.float(), targets))
+        if self.objective.longest_gradient:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.objective.longest_gradient)
         self.optimizer.step(recipe.learning_rate(config, done, self.steps))
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss

@@ -25,6 +25,9 @@ class Objective(ABC):
     metrics: tuple[str, ...]
     """All metrics of an epoch."""
 
+    longest_gradient: float = 0.0
+    """Gradients are scaled down to this norm; 0: never."""
+
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss added up over the items of a batch.
@@ -102,6 +105,7 @@ class Regression(Objective):
 
     shown = ("rmse", "r2", "loss")
     metrics = ("rmse", "mae", "r2", "loss")
+    longest_gradient = 1.0  # unlike that of a cross entropy the gradient grows with the error: SGD would run away
 
     def __init__(self, task: Task, device: torch.device) -> None:
         self.mean = torch.tensor(task.target_mean, device=device, dtype=torch.float64)
