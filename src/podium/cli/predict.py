@@ -1,89 +1,154 @@
 """`podium predict`."""
 
-from dataclasses import asdict
+import csv
+import json
+import uuid
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.registry_options import open_registry, output, registry_options
-from podium.errors import Failed, InvalidInput
+from podium.cli.registry_options import open_registry, registry_options
+from podium.errors import Failed, PodiumError
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.registry.version import Facts
-    from podium.steps.predict import Prediction
+    from podium.data.rows import Problem
+    from podium.steps.predict import Outcome
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("pictures", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("items", nargs=-1, required=True)
 @click.option("--model", "name", default="mnist", show_default=True, help="Model in the registry.")
 @click.option("--alias", default="champion", show_default=True, help="Which version: an alias or a version's id.")
 @click.option(
     "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A model.onnx instead of one from the registry.",
+    type=click.Path(exists=True, path_type=Path),
+    help="A model directory, or the model.onnx in it, instead of a model in the registry.",
 )
-@click.option("--dataset", help="How to prepare pictures: mnist or fashion-mnist; what the model says if missing.")
+@click.option("--data", default="", help="The dataset it was trained on, for a model without preprocessing.json.")
+@click.option("--delimiter", default="", help="Of CSV files; follows from their header if missing.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of CSV and text files.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a CSV file.")
 @registry_options
 def predict(
-    pictures: tuple[Path, ...],
+    items: tuple[str, ...],
     name: str,
     alias: str,
     file: Path | None,
-    dataset: str | None,
+    data: str,
+    delimiter: str,
+    encoding: str,
+    output: Path | None,
     storage: str | None,
     as_json: bool,
 ) -> None:
-    """Classify pictures with the champion.
+    """Predict new pictures, rows or sentences with the champion.
 
-    PICTURES are .png and .jpg files or folders of them: one dark digit on light paper, light on dark, in color, of any
-    size. For a model of Fashion-MNIST, one piece of clothing on a plain background. A model of other data is refused
-    without --dataset: how its pictures are prepared is not known. Exit 1 if a picture could not be classified; the
-    others are.
+    ITEMS are what the model was trained on: pictures or folders of them; CSV, Parquet or JSON lines files with the
+    columns of the training data; text files with a sentence a line, or sentences. They become inputs exactly as the
+    training data did: the model's preprocessing.json says how, and a model without it is refused unless --data names
+    its dataset. Exit 1 if an item could not be predicted; the others are, in their order.
 
     \b
     Examples:
       podium predict photo.jpg
-      podium predict drawings/ --json
-      podium predict shoe.png --model fashion-mnist --storage s3://models
-      podium predict digit.png --file trained/model.onnx --dataset mnist
+      podium predict new-customers.csv --model churn --output predicted.csv
+      podium predict "what a film" "never again" --model reviews --json
+      podium predict drawings/ --file trained/ --data prepared/
     """
-    from podium.steps import predict as step
+    from podium.steps.predict import load_directory, load_version
 
-    if dataset:
-        from podium.data.sources.known import known_dataset
-
-        known_dataset(dataset)
-    model: bytes | Path
-    known: Facts | None = None
-    if file:
-        model, source = file, str(file)
+    predictor = load_directory(file, data) if file else load_version(open_registry(storage)[name], alias, data)
+    problems: list[Problem] = []
+    outcomes = _good(predictor.predict(items, delimiter=delimiter, encoding=encoding), problems)
+    if output:
+        count = _write_csv(outcomes, output)
+    elif as_json:
+        count = _print_json(outcomes, predictor.name, problems)
     else:
-        registered = open_registry(storage)[name]
-        version = registered.version(alias)
-        model, known = registered.read(version, "model.onnx"), version.facts
-        source = f"{name} {version.version}"
-    trained_on = dataset or (known.dataset if known else None)
-    if trained_on is None:
-        raise InvalidInput(f"{source} does not say what it was trained on", "say it: --dataset mnist")
-    predictions, unread = step.predict(
-        model, pictures, dataset=trained_on, classes=known.dataset_classes if known else None
-    )
-    value = {
-        "model": source,
-        "dataset": trained_on,
-        "predictions": [prediction.to_json() for prediction in predictions],
-        "failed": [asdict(picture) for picture in unread],
-    }
-    output(as_json, value, lambda: "\n".join(_line(prediction) for prediction in predictions))
-    if unread:
-        for picture in unread:
-            echo(picture.reason, err=True)
-        raise Failed(f"{len(unread)} of {len(predictions) + len(unread)} pictures could not be classified")
+        count = _print_lines(outcomes)
+    if problems:
+        raise Failed(f"{len(problems):,} of {count + len(problems):,} items could not be predicted")
+    if output:
+        echo(f"{count:,} predictions in {output}", err=True)
 
 
-def _line(prediction: "Prediction") -> str:
-    runners = [f"{label} {share:.1%}" for label, share in list(prediction.probabilities.items())[1:3]]
-    share = prediction.probabilities[prediction.label]
-    return f"{prediction.picture}  {prediction.label}  {share:.1%}  (then {', '.join(runners)})"
+def _good(results: "Iterable[Outcome | Problem]", problems: "list[Problem]") -> "Iterator[Outcome]":
+    """Yield the outcomes; report problems at once and collect them."""
+    from podium.steps.predict import Outcome
+
+    for result in results:
+        if isinstance(result, Outcome):
+            yield result
+        else:
+            problems.append(result)
+            echo(str(result), err=True)
+
+
+def _line(outcome: "Outcome") -> str:
+    name = ", ".join(f"row {value}" if key == "row" else str(value) for key, value in outcome.name.items())
+    if outcome.values:
+        return f"{name}  {' '.join(f'{value:.6g}' for value in outcome.values)}"
+    if not outcome.probabilities:
+        return f"{name}  {outcome.label}"
+    (label, share), *others = outcome.ranked
+    runners = ", ".join(f"{other} {probability:.1%}" for other, probability in others[:2])
+    return f"{name}  {label}  {share:.1%}  (then {runners})"
+
+
+def _print_lines(outcomes: "Iterable[Outcome]") -> int:
+    count = 0
+    for outcome in outcomes:
+        echo(_line(outcome))
+        count += 1
+    return count
+
+
+def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Problem]") -> int:
+    """Print one object, an item a line, without keeping the items."""
+    count = 0
+    echo(f'{{"model": {json.dumps(model)}, "predictions": [')
+    before = ""
+    for outcome in outcomes:
+        if before:
+            echo(f"{before},")
+        before = json.dumps(outcome.to_json(), ensure_ascii=False)
+        count += 1
+    if before:
+        echo(before)
+    failed = [{"row": problem.row, "where": problem.where, "reason": problem.reason} for problem in problems]
+    echo(f'], "failed": {json.dumps(failed, ensure_ascii=False)}}}')
+    return count
+
+
+def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> int:
+    """Write a row for each outcome into a file that appears complete or not at all."""
+    draft = output.with_name(f".{output.name}.{uuid.uuid4().hex[:8]}")
+    count = 0
+    try:
+        with draft.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream)
+            for outcome in outcomes:
+                row = _cells(outcome)
+                if count == 0:
+                    writer.writerow(row)
+                writer.writerow(row.values())
+                count += 1
+        draft.replace(output)
+    except OSError as error:
+        raise PodiumError(f"{output} cannot be written: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return count
+
+
+def _cells(outcome: "Outcome") -> dict[str, str | int | float]:
+    """Return a row of the CSV file by column: the item's name, the prediction, each class's probability."""
+    if len(outcome.values) == 1:
+        return {**outcome.name, "prediction": outcome.values[0]}
+    if outcome.values:
+        return {**outcome.name, **{f"prediction_{at}": value for at, value in enumerate(outcome.values, 1)}}
+    shares = {f"probability_{label}": share for label, share in (outcome.probabilities or {}).items()}
+    return {**outcome.name, "prediction": outcome.label, **shares}

@@ -75,6 +75,11 @@ class Rows:
         columns = {name: values.filter(mask) for name, values in self.columns.items()}
         return Rows(file=self.file, numbers=self.numbers[chosen], columns=columns)
 
+    def slice(self, start: int, count: int) -> "Rows":
+        """Return at most ``count`` of the rows, from a position on."""
+        columns = {name: values.slice(start, count) for name, values in self.columns.items()}
+        return Rows(file=self.file, numbers=self.numbers[start : start + count], columns=columns)
+
     def problem(self, position: int, column: str, reason: str) -> Problem:
         """Name what is wrong with the value at a position of these rows."""
         row = int(self.numbers[position])
