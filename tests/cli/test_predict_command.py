@@ -1,9 +1,12 @@
-"""`podium predict` with a model written by hand: is the ink of a picture wide (class 0) or tall (class 1)?"""
+"""`podium predict` with models written by hand, which go by their preprocessing.json."""
 
+import csv
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,25 +14,77 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 
+from podium.data.rows import Problem
 from podium.registry import open_registry
+from podium.steps.predict import load_directory
+
+DIGIT = {"kind": "image", "input": "images", "recipe": "digit", "size": [28, 28], "channels": 1}
+SHAPES = {**DIGIT, "classes": ["wide", "tall"]}
+CATEGORIES = ["red", "green", "(missing)", "(unknown)"]
+FIELDS = [
+    {"name": "x", "kind": "number", "type": "number", "fill": 5.0},
+    {"name": "color", "kind": "category", "type": "text", "categories": CATEGORIES},
+]
+TABLE: dict[str, Any] = {"kind": "table", "columns": FIELDS, "classes": ["low", "high"]}
+TEXT = {
+    "kind": "text", "vocabulary": ["(padding)", "(unknown)", "good", "bad"], "length": 3, "column": "review",
+    "classes": [],
+}  # fmt: skip
+
+
+def save(
+    nodes: Sequence[Any], inputs: dict[str, tuple[int, list[Any]]], output: str, width: int, *tensors: Any
+) -> bytes:
+    taken = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
+    given = [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["n", width])]
+    graph = helper.make_graph(list(nodes), "model", taken, given, list(tensors))
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.checker.check_model(made)
+    return bytes(made.SerializeToString())
 
 
 @pytest.fixture
-def model() -> bytes:
+def shapes() -> bytes:
+    """Is the ink of a picture wide (class 0) or tall (class 1)?"""
     y, x = np.mgrid[:28, :28] - 14.0
     tall = ((y**2 - x**2) / 5000).reshape(784, 1)
-    weights = np.concatenate([-tall, tall], 1).astype(np.float32)
     nodes = [
         helper.make_node("Cast", ["images"], ["float"], to=TensorProto.FLOAT),
         helper.make_node("Flatten", ["float"], ["flat"]),
         helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
     ]
-    taken = [helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", 28, 28])]
-    given = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 2])]
-    graph = helper.make_graph(nodes, "tall", taken, given, [numpy_helper.from_array(weights, "weights")])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    onnx.checker.check_model(made)
-    return bytes(made.SerializeToString())
+    weights = numpy_helper.from_array(np.concatenate([-tall, tall], 1).astype(np.float32), "weights")
+    return save(nodes, {"images": (TensorProto.UINT8, ["n", 28, 28])}, "logits", 2, weights)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Callable[[bytes, Any], Path]:
+    """Write a model directory."""
+
+    def write(model: bytes, preprocessing: Any) -> Path:
+        (tmp_path / "trained").mkdir(exist_ok=True)
+        (tmp_path / "trained/model.onnx").write_bytes(model)
+        if preprocessing is not None:
+            (tmp_path / "trained/preprocessing.json").write_text(json.dumps(preprocessing))
+        return tmp_path / "trained"
+
+    return write
+
+
+@pytest.fixture
+def rows(directory: Callable[[bytes, Any], Path]) -> Path:
+    """A model of rows: logits (-x, x + 100 * color)."""
+    weights = numpy_helper.from_array(np.array([[-1, 1], [0, 100]], np.float32), "weights")
+    node = helper.make_node("MatMul", ["table", "weights"], ["logits"])
+    return directory(save([node], {"table": (TensorProto.FLOAT, ["n", 2])}, "logits", 2, weights), TABLE)
+
+
+@pytest.fixture
+def words(directory: Callable[[bytes, Any], Path]) -> Path:
+    """A model of sentences: the number of words."""
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    nodes = [helper.make_node("ReduceSum", ["mask", "axes"], ["value"])]
+    return directory(save(nodes, {"mask": (TensorProto.FLOAT, ["n", 3])}, "value", 1, axes), TEXT)
 
 
 @pytest.fixture
@@ -43,12 +98,14 @@ def pictures(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def store(tmp_path: Path, model: bytes) -> str:
-    """A registry whose champion is the model."""
+def store(tmp_path: Path, model: bytes, preprocessing: Any) -> str:
+    """Make a registry whose champion is the model."""
     registered = open_registry(tmp_path / "store")["shapes"]
     metadata = {"dataset": {"name": "shapes", "classes": ["wide", "tall"]}}
-    version = registered.upload({"model.onnx": model}, metadata, "first")
+    files: dict[str, Path | bytes] = {"model.onnx": model}
+    if preprocessing is not None:
+        files["preprocessing.json"] = json.dumps(preprocessing).encode()
+    version = registered.upload(files, metadata, "first")
     registered.promote(version.version, {}, None)
     return str(tmp_path / "store")
 
@@ -58,57 +115,142 @@ def podium(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
-def test_the_champion_answers_with_its_own_classes(store: str, pictures: Path) -> None:
-    done = podium(pictures, "--model", "shapes", "--storage", store, "--dataset", "mnist")
+def test_the_champion_answers_with_its_own_classes(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+    done = podium(pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, SHAPES))
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["tall", "wide"]
     assert "%" in done.stdout
 
 
-def test_json_holds_every_probability(store: str, pictures: Path) -> None:
-    found = json.loads(
-        podium(pictures / "tall.png", "--model", "shapes", "--storage", store, "--dataset", "mnist", "--json").stdout
-    )
-    assert (found["model"], found["dataset"]) == ("shapes first", "mnist")
-    (one,) = found["predictions"]
-    assert one["class"] == "tall"
-    assert one["probabilities"]["tall"] > 0.9
-    assert sum(one["probabilities"].values()) == pytest.approx(1)
+def test_json_holds_every_probability(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+    registry = store(tmp_path, shapes, DIGIT)
+    done = podium(pictures / "tall.png", "--model", "shapes", "--storage", registry, "--json")
+    value = json.loads(done.stdout)
+    assert (value["model"], value["failed"]) == ("shapes first", [])
+    (prediction,) = value["predictions"]
+    assert (prediction["class"], Path(prediction["picture"]).name) == ("tall", "tall.png")
+    assert prediction["probabilities"]["tall"] > 0.9
+    assert sum(prediction["probabilities"].values()) == pytest.approx(1)
 
 
-def test_mistakes_are_named(store: str, pictures: Path, model: bytes, tmp_path: Path) -> None:
-    nowhere = podium(pictures / "nowhere.png", "--model", "shapes", "--storage", store)
-    assert (nowhere.returncode, nowhere.stdout) == (2, "")
-    assert "nowhere.png' does not exist" in nowhere.stderr
-    unknown = podium(pictures, "--model", "shape", "--storage", store)
+@pytest.mark.parametrize("preprocessing", [None, {}, {"classes": ["wide", "tall"]}])
+def test_a_model_without_preprocessing_is_refused(
+    preprocessing: Any, shapes: bytes, pictures: Path, tmp_path: Path
+) -> None:
+    done = podium(pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, preprocessing))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "shapes first does not say how pictures, rows or sentences become its inputs" in done.stderr
+    assert "--data URI" in done.stderr
+
+
+def test_mistakes_are_named(
+    shapes: bytes, pictures: Path, tiny_dataset: Path, directory: Callable[[bytes, Any], Path]
+) -> None:
+    trained = directory(shapes, SHAPES)
+    nowhere = podium(pictures / "nowhere.png", "--file", trained)
+    assert (nowhere.returncode, nowhere.stdout) == (1, "")
+    assert "there is no picture" in nowhere.stderr
+    unknown = podium(pictures, "--model", "shape", "--storage", pictures / "store")
     assert unknown.returncode == 1
     assert "Traceback" not in unknown.stderr
-    (tmp_path / "model.onnx").write_bytes(model)
-    other = podium(pictures, "--file", tmp_path / "model.onnx", "--dataset", "mnist")
+    other = podium(pictures, "--file", trained / "model.onnx", "--data", tiny_dataset)
     assert other.returncode == 2
     assert "has 2 classes, but the data has 10" in other.stderr
-    misspelt = podium(pictures, "--file", tmp_path / "model.onnx", "--dataset", "fasion-mnist")
-    assert (misspelt.returncode, misspelt.stdout) == (2, "")
-    assert "did you mean fashion-mnist?" in misspelt.stderr
+    (trained / "preprocessing.json").write_text('{"kind": "smell"}')
+    wrong = podium(pictures, "--file", trained)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "kind 'smell' is not known" in wrong.stderr
 
 
-def test_a_model_of_own_data_takes_no_digits(store: str, pictures: Path, model: bytes, tmp_path: Path) -> None:
-    done = podium(pictures, "--model", "shapes", "--storage", store)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "trained on shapes" in done.stderr
-    (tmp_path / "model.onnx").write_bytes(model)
-    unnamed = podium(pictures, "--file", tmp_path / "model.onnx")
-    assert (unnamed.returncode, unnamed.stdout) == (2, "")
-    assert "does not say what it was trained on" in unnamed.stderr
+def test_the_dataset_can_say_how_inputs_are_made(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+    from podium.data import artifact
+
+    images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1])
+    part = artifact.Part(inputs={"images": images}, target=labels)
+    artifact.write(
+        tmp_path / "data", {"train": part, "validation": part, "test": part}, name="shapes", kind="classification",
+        classes=("wide", "tall"), inputs={"images": artifact.InputDescription(meaning="image")}, target_name="shape",
+        preprocessing=DIGIT, source="drawn", split="given",
+    )  # fmt: skip
+    registry = store(tmp_path, shapes, None)
+    done = podium(pictures, "--model", "shapes", "--storage", registry, "--data", tmp_path / "data")
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["tall", "wide"], done.stderr
 
 
-def test_a_blank_picture_does_not_stop_the_others(store: str, pictures: Path) -> None:
+def test_a_blank_picture_does_not_stop_the_others(
+    shapes: bytes, pictures: Path, directory: Callable[[bytes, Any], Path]
+) -> None:
     Image.new("RGB", (150, 150), (240, 238, 230)).save(pictures / "blank.png")
     (pictures / "cut.png").write_bytes((pictures / "tall.png").read_bytes()[:60])
-    done = podium(pictures, "--model", "shapes", "--storage", store, "--dataset", "mnist", "--json")
+    done = podium(pictures, "--file", directory(shapes, SHAPES), "--json")
     assert done.returncode == 1
-    found = json.loads(done.stdout)
-    assert [one["class"] for one in found["predictions"]] == ["tall", "wide"]
-    assert [Path(one["picture"]).name for one in found["failed"]] == ["blank.png", "cut.png"]
+    value = json.loads(done.stdout)
+    assert [prediction["class"] for prediction in value["predictions"]] == ["tall", "wide"]
+    assert [Path(failed["where"]).name for failed in value["failed"]] == ["blank.png", "cut.png"]
     assert "blank.png: the digit must stand out" in done.stderr
-    assert "2 of 4 pictures could not be classified" in done.stderr
+    assert "2 of 4 items could not be predicted" in done.stderr
+
+
+def test_rows_are_predicted_in_order_into_a_csv_file(rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("color,x,more\nred,-1,\nred,2\ngreen,,1\nblue,abc,1\nblue,-900,1\n")
+    done = podium(tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
+    assert done.returncode == 1
+    assert [line.partition("new.csv, ")[2] for line in done.stderr.splitlines()[:2]] == [
+        "row 2: has 2 values, but the header names 3",
+        "row 4, column x: 'abc' is not a number that float32 can hold",
+    ]
+    with (tmp_path / "out.csv").open(newline="") as stream:
+        predicted = list(csv.DictReader(stream))
+    assert [(row["row"], row["prediction"]) for row in predicted] == [("1", "low"), ("3", "high"), ("5", "low")]
+    assert float(predicted[0]["probability_low"]) == pytest.approx(1 / (1 + np.exp(-2)))
+    assert [file.name for file in tmp_path.glob(".*")] == []
+
+
+@pytest.mark.parametrize("content", ['{"color": "red", "x": 2}\n', "x;color\n2;red\n", "x\tcolor\n2\tred\n"])
+def test_json_lines_and_other_delimiters_are_read(content: str, rows: Path, tmp_path: Path) -> None:
+    file = tmp_path / ("new.jsonl" if content.startswith("{") else "new.csv")
+    file.write_text(content)
+    done = podium(file, "--file", rows)
+    assert done.stdout == f"{file}, row 1  high  98.2%  (then low 1.8%)\n", done.stderr
+
+
+def test_a_table_without_a_column_is_refused(rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("color\nred\n")
+    done = podium(tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "new.csv has no column 'x', which the model needs" in done.stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("form", ["arguments", "lines", "table"])
+def test_sentences_are_predicted_from_anywhere(form: str, words: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("good\n\nso very bad indeed\n")
+    (tmp_path / "new.csv").write_text("n,review\n1,good\n2,\n3,so very bad indeed\n")
+    given = {"arguments": ["good", " ", "so very bad indeed"], "lines": [tmp_path / "new.txt"],
+             "table": [tmp_path / "new.csv"]}  # fmt: skip
+    done = podium(*given[form], "--file", words, "--json")
+    value = json.loads(done.stdout)
+    assert [prediction["value"] for prediction in value["predictions"]] == [1, 3]
+    assert [failed["row"] for failed in value["failed"]] == [2]
+    assert "there is no word" in done.stderr
+
+
+def test_sentences_and_files_are_not_mixed(words: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("good\n")
+    done = podium("a good film", tmp_path / "new.txt", "--file", words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name sentences or files, not both" in done.stderr
+
+
+def test_large_tables_are_predicted_batch_by_batch(rows: Path, tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(size=200_000).round(3)
+    lines = [f"{value},red" for value in values]
+    lines[100_000] = "oops,red"
+    (tmp_path / "new.csv").write_text("\n".join(["x,color", *lines]))
+    predictor = load_directory(rows)
+    results = list(predictor.predict([str(tmp_path / "new.csv")]))
+    (problem,) = [result for result in results if isinstance(result, Problem)]
+    assert "row 100001, column x: 'oops'" in str(problem)
+    results.remove(problem)
+    labels = [getattr(result, "label", "") for result in results]
+    assert labels == ["high" if value > 0 else "low" for value in np.delete(values, 100_000)]
