@@ -148,8 +148,8 @@ def test_mistakes_are_named(
 ) -> None:
     trained = directory(shapes, SHAPES)
     nowhere = podium(pictures / "nowhere.png", "--file", trained)
-    assert (nowhere.returncode, nowhere.stdout) == (1, "")
-    assert "there is no picture" in nowhere.stderr
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert "nowhere.png\nhint: items are files" in nowhere.stderr
     unknown = podium(pictures, "--model", "shape", "--storage", pictures / "store")
     assert unknown.returncode == 1
     assert "Traceback" not in unknown.stderr

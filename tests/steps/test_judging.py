@@ -15,6 +15,7 @@ from podium.identity import code_version
 from podium.registry import Version, open_registry
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate, per_class
+from podium.steps.predict import PREPROCESSING
 from podium.steps.promote import Promotion, promote
 from podium.steps.upload_model import upload_model
 
@@ -95,6 +96,22 @@ def test_the_test_part_is_opened_once_after_the_choice_and_for_the_winner_alone(
     judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"])
     weak, strong = "sweep-1-aaaa/model.onnx", "train-1/model.onnx"
     assert ["/".join(name.split("/")[-2:]) for name in opened] == ["validation", weak, strong, "test", strong]
+
+
+def test_a_version_says_how_its_inputs_were_made(judged: Any, tiny_dataset: Path, tmp_path: Path) -> None:
+    version = stored(tmp_path)
+    written = json.loads(open_registry(tmp_path / "store")["tiny"].read(version, PREPROCESSING))
+    info = artifact.describe(tiny_dataset)
+    assert written == {**info.preprocessing, "target": "label", "classes": list(info.classes)}
+
+
+def test_what_a_model_says_of_its_inputs_is_kept(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    (candidates["strong"] / PREPROCESSING).write_text('{"kind": "own"}')
+    judge(tiny_dataset, tmp_path, candidates["strong"])
+    version = stored(tmp_path)
+    assert open_registry(tmp_path / "store")["tiny"].read(version, PREPROCESSING) == b'{"kind": "own"}'
 
 
 def test_what_is_reported_is_what_the_models_bytes_do(

@@ -14,7 +14,7 @@ from podium.data.pictures import find_pictures
 from podium.data.preprocessing import ImagePreprocessing, Preprocessing, TablePreprocessing, TextPreprocessing
 from podium.data.rows import BATCH, Problem, RowFile, Rows, open_rows
 from podium.data.sources.fetching import fetch_file
-from podium.errors import InvalidInput, NotFound
+from podium.errors import InvalidInput
 
 __all__ = ["Batch", "read_items"]
 
@@ -53,13 +53,16 @@ def read_items(
         encoding: Of CSV and text files.
 
     Raises:
-        NotFound: A file is not there.
-        InvalidInput: A file is of another kind, or lacks a column.
+        NotFound: A remote file is not there, or a folder has no picture.
+        InvalidInput: A local file is not there or of another kind, or lacks a column.
     """
+    sentences = [item for item in items if isinstance(preprocessing, TextPreprocessing) and _is_sentence(item)]
+    for item in items:
+        if item not in sentences and "://" not in item and not Path(item).exists():
+            raise InvalidInput(f"there is no file {item}", "items are files, or sentences for a model of sentences")
     if isinstance(preprocessing, ImagePreprocessing):
         yield from _read_pictures(preprocessing, find_pictures(map(Path, items)))
         return
-    sentences = [item for item in items if isinstance(preprocessing, TextPreprocessing) and _is_sentence(item)]
     if sentences:
         if len(sentences) < len(items):
             raise InvalidInput("name sentences or files, not both", f"a sentence, for example: {sentences[0][:60]!r}")
@@ -129,6 +132,4 @@ def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:
             message = f"{name}, after row {start - 1}: this is not {encoding} ({error.reason})"
             raise InvalidInput(message, "say how it is encoded: --encoding latin-1") from None
 
-    if not path.is_file():
-        raise NotFound(f"there is no file {name}")
     return RowFile(name=name, columns=(column,), note="a sentence a line", batches=batches)

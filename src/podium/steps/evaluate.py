@@ -13,6 +13,7 @@ from podium.steps.base import say, step
 from podium.steps.handover import read_trials
 from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
+from podium.steps.predict import PREPROCESSING, describe_preprocessing
 from podium.steps.trained import TrainedMetrics
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def evaluate(
         data: The dataset artifact, a directory or URI.
         candidates: URIs of model directories, the best trial's first.
         evaluation: JSON file to write all measurements to, with the sha256 of each file of the winner.
-        predictions: Directory to write PREDICTIONS and LABELS to.
+        predictions: Directory to write PREDICTIONS, LABELS and PREPROCESSING to; the last only if the dataset says how
+            its inputs were made and the winner does not.
         trials: Table of the sweep's trials, if there was a sweep.
 
     Raises:
@@ -155,6 +157,8 @@ def _test(
     predictions.mkdir(parents=True, exist_ok=True)
     np.save(predictions / PREDICTIONS, class_indices(scores.predictions))
     np.save(predictions / LABELS, part.target)
+    if info.preprocessing and PREPROCESSING not in files:  # what the model directory says itself comes first
+        (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
     return scores, files
 
 

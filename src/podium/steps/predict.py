@@ -12,6 +12,7 @@ from podium.errors import InvalidInput, NotFound
 if TYPE_CHECKING:
     from podium.data.preprocessing import Preprocessing
     from podium.data.rows import Problem
+    from podium.data.schema import DatasetInfo
     from podium.registry import Model
     from podium.scoring import OnnxModel
 
@@ -138,13 +139,18 @@ def load_directory(path: Path, data: str = "") -> Predictor:
     return Predictor(name=str(path), model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))
 
 
+def describe_preprocessing(info: "DatasetInfo") -> dict[str, Any]:
+    """Return what the preprocessing.json of a model says that was trained on a dataset."""
+    return {**info.preprocessing, "target": info.target.name, "classes": list(info.classes)}
+
+
 def _read(given: Any, name: str, data: str) -> tuple["Preprocessing", tuple[str, ...]]:
     """Return the preprocessing and the names of the classes, as far as they are known."""
     from podium.data import artifact, preprocessing
 
     if data:
         info = artifact.describe(data)
-        given, where = {**info.preprocessing, "classes": list(info.classes)}, f"{data}/dataset.json"
+        given, where = describe_preprocessing(info), f"{data}/dataset.json"
     else:
         where = f"{PREPROCESSING} of {name}"
     read = preprocessing.read(given if "kind" in given else {}, where)
