@@ -167,7 +167,7 @@ BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "unknown column": ("x,label\n1,0\n2,1\n", {"drop": ["X"]}, "drop: .*a.csv has no column 'X'"),
     "two kinds": ("x,label\n1,0\n2,1\n", {"numbers": ["x"], "categories": ["x"]}, "a column is a number or a category"),
     "no input": ("x,label\n1,0\n2,1\n", {"drop": ["x"]}, "a table has a column besides its target"),
-    "no such part": ("x,p,label\n1,train,0\n2,exam,1\n", {"part": "p"}, "row 2, column p: 'exam' is not the name of"),
+    "no part": ("x,p,label\n1,train,0\n2,,1\n", {"part": "p"}, "row 2, column p: the part is missing"),
     "words as time": ("x,t,label\n1,1,0\n2,soon,1\n", {"time": "t"}, "row 2, column t: the time must be a finite num"),
     "no group": ("x,g,label\n1,a,0\n2,,1\n", {"group": "g"}, "row 2, column g: the group is missing"),
     "names": ("x,label\n" + "".join(f"n{row},{row % 2}\n" for row in range(1200)), {}, "column x: more than 1,000 categ"),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
 from podium.data.rows import RowFile, open_rows
-from podium.data.schema import PARTS, Array
+from podium.data.schema import Array
 from podium.data.sources.fetching import fetch_file
 from podium.data.values import MISSING_VALUES, Guess, to_days, to_numbers, to_text
 from podium.errors import InvalidInput, require
@@ -94,17 +94,13 @@ class Survey:
         return to_days(self.kept[name], self.missing_values)[0]
 
     def given(self, name: str) -> NDArray[np.str_]:
-        """Return the part of each row, [n].
+        """Return what the file calls the part of each row, [n].
 
         Raises:
-            InvalidInput: A value is missing, or not the name of a part.
+            InvalidInput: A value is missing.
         """
         self._require_all(name, "the part")
         text = to_text(self.kept[name], self.missing_values)
-        wrong = np.flatnonzero(~pc.is_in(text, pa.array(PARTS)).to_numpy(zero_copy_only=False))
-        if len(wrong):
-            raise InvalidInput(f"{self._where(wrong[0], name)}: {text[int(wrong[0])].as_py()!r} is not the name of a "
-                               "part", f"one of {', '.join(PARTS)}")  # fmt: skip
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
 
     def _require_all(self, name: str, role: str) -> None:
