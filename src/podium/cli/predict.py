@@ -58,8 +58,10 @@ def predict(
       podium predict "what a film" "never again" --model reviews --json
       podium predict drawings/ --file trained/ --data prepared/
     """
+    from podium.data.items import check_files, is_sentence
     from podium.steps.predict import load_directory, load_version
 
+    check_files(item for item in items if not is_sentence(item))
     predictor = load_directory(file, data) if file else load_version(open_registry(storage)[name], alias, data)
     problems: list[Problem] = []
     outcomes = _good(predictor.predict(items, delimiter=delimiter, encoding=encoding), problems)

@@ -1,6 +1,6 @@
 """New pictures, rows and sentences as the inputs of a model, batch by batch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from podium.data.rows import BATCH, Problem, RowFile, Rows, open_rows
 from podium.data.sources.fetching import fetch_file
 from podium.errors import InvalidInput
 
-__all__ = ["Batch", "read_items"]
+__all__ = ["Batch", "check_files", "is_sentence", "read_items"]
 
 PICTURES = 256
 """Decoded at a time."""
@@ -56,10 +56,8 @@ def read_items(
         NotFound: A remote file is not there, or a folder has no picture.
         InvalidInput: A local file is not there or of another kind, or lacks a column.
     """
-    sentences = [item for item in items if isinstance(preprocessing, TextPreprocessing) and _is_sentence(item)]
-    for item in items:
-        if item not in sentences and "://" not in item and not Path(item).exists():
-            raise InvalidInput(f"there is no file {item}", "items are files, or sentences for a model of sentences")
+    sentences = [item for item in items if isinstance(preprocessing, TextPreprocessing) and is_sentence(item)]
+    check_files(item for item in items if item not in sentences)
     if isinstance(preprocessing, ImagePreprocessing):
         yield from _read_pictures(preprocessing, find_pictures(map(Path, items)))
         return
@@ -77,8 +75,19 @@ def read_items(
         yield from _read_rows(preprocessing, file)
 
 
-def _is_sentence(item: str) -> bool:
-    """Return whether an argument is not meant as a file."""
+def check_files(items: Iterable[str]) -> None:
+    """Check that local files and folders are there.
+
+    Raises:
+        InvalidInput: It names the first that is not.
+    """
+    for item in items:
+        if "://" not in item and not Path(item).exists():
+            raise InvalidInput(f"there is no file {item}", "items are files, or sentences for a model of sentences")
+
+
+def is_sentence(item: str) -> bool:
+    """Return whether an argument is not meant as a file: it has a space or no ending."""
     return "://" not in item and not Path(item).exists() and (" " in item or not Path(item).suffix)
 
 
