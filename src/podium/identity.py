@@ -96,10 +96,16 @@ def object_name(slug: str, run: str, task: str) -> str:
     Returns:
         At most 40 characters, a valid Kubernetes name.
     """
-    digest = sha256(f"{run}\n{task}".encode()).hexdigest()[:10]
+    digest = sha256(f"{run}\n{_without_attempt(task, run)}".encode()).hexdigest()[:10]
     readable = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[: NAME_LIMIT - len(digest) - 1].rstrip("-")
     require(readable[:1].isalpha(), "the slug starts with a letter", slug=slug)
     return f"{readable}-{digest}"
+
+
+def _without_attempt(task: str, run: str) -> str:
+    """Leave out the directory that kfp.local makes below a run's artifacts each time the run is resumed."""
+    before, artifacts, rest = task.partition(f"/{run}/artifacts/")
+    return before + artifacts + rest.partition("/")[2] if artifacts and "://" not in task else task
 
 
 def code_version(environ: Mapping[str, str] | None = None, root: Path | None = None) -> str:

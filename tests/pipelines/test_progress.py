@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from podium.run.progress import View
-from podium.run.run import Run, StepRecord
+from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
 from podium.terminal import console
 

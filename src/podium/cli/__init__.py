@@ -21,6 +21,7 @@ from podium.terminal import echo, echo_error
 # command -> (module in podium.cli, object in it, line shown by `podium --help`)
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
+    "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
     "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
     "upload": ("upload", "upload", "Upload a pipeline to a Kubeflow Pipelines server."),
     "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),
@@ -31,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),
     "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),
     "models": ("models", "models", "List, compare, promote, roll back and verify models."),
-    "storage": ("storage", "storage", "Check a bucket or directory."),
+    "storage": ("storage", "storage", "Check a bucket or directory, copy data into it and out of it."),
     "predict": ("predict", "predict", "Classify pictures with the champion."),
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 from podium.terminal import echo
 
 FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
@@ -16,13 +16,15 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 @click.argument("pipeline", default="tune_and_promote")
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
+@click.option("--resume", metavar="RUN", help="Go on with a run that was stopped or failed; latest for the newest.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) -> None:
+def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | None, as_json: bool) -> None:
     """Run a pipeline on this machine; no cluster, no Docker.
 
     PIPELINE is tune_and_promote (the default), train_and_promote, or a Python file with a KFP pipeline of your own:
     FILE.py, or FILE.py:function if it has several. PARAMETERS are written name=value or --name value. Everything of
-    the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both).
+    the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both). --resume
+    goes on with an earlier run, with its parameters: finished steps and finished trials are not repeated.
 
     \b
     Examples:
@@ -30,20 +32,30 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, as_json: bool) 
       podium run tune_and_promote max_trials=6 epochs=5
       podium run train_and_promote --dataset fashion-mnist --workers 0
       podium run my_pipeline.py max_trials=8
+      podium run --resume latest
       podium run --list
     """
+    given = [] if pipeline == "tune_and_promote" else [pipeline]
+    if resume and (given or parameters):
+        problem = f"a run is resumed with its own parameters, but got {' '.join([*given, *parameters])}"
+        raise InvalidInput(problem, "leave them out, or begin a new run")
     pipeline, words = _split(pipeline, parameters)
     if list_:
         _show_parameters(pipeline, as_json)
         return
     from podium.run.outcome import outcome_of, show
     from podium.run.progress import progress
-    from podium.run.run import run_pipeline
+    from podium.run.run import resume_run, run_pipeline
+    from podium.run.runs import Runs
     from podium.settings import Settings
 
+    settings = Settings.from_environment()
     try:
         with progress() as watcher:
-            done = run_pipeline(pipeline, words, Settings.from_environment(), watcher)
+            if resume:
+                done = resume_run(Runs(settings)[resume], settings, watcher)
+            else:
+                done = run_pipeline(pipeline, words, settings, watcher)
     except KeyboardInterrupt as interrupt:
         for note in getattr(interrupt, "__notes__", ()):
             echo(note, err=True)

@@ -135,22 +135,34 @@ def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
     from podium.kfp.definition import load
     from podium.kfp.parameters import with_defaults
     from podium.run.checks import check_here
+    from podium.run.runs import locked
 
     definition = load(order["pipeline"])
     pipeline = definition.pipeline
-    values = _values(definition, order)
+    values = order["values"] if "values" in order else _values(definition, order)
     if definition.ours:
         check_here(with_defaults(values, definition.parameters))
     try:
-        directory.mkdir(mode=0o700, parents=True)  # only for the owner, like the objects of its cluster
-        reporter.logs.mkdir()
+        # Only for the owner, like the objects of its cluster; they are there where a run is resumed.
+        directory.mkdir(mode=0o700, parents=True, exist_ok="values" in order)
+        reporter.logs.mkdir(exist_ok=True)
     except OSError as error:
         raise InvalidInput(
             f"{reporter.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
         ) from None
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
         os.environ.setdefault(variable, order["defaults"][name])  # for components that no parameter reaches
-    reporter.report("steps", steps=_in_order(pipeline.pipeline_spec.root.dag.tasks), parameters=values)
+    with locked(directory):
+        _execute(pipeline, values, order, reporter)
+
+
+def _execute(pipeline: Any, values: dict[str, Any], order: dict[str, Any], reporter: Reporter) -> None:
+    directory, tasks = Path(order["directory"]), pipeline.pipeline_spec.root.dag.tasks
+    for name, task in tasks.items():
+        # Under a key of their own the results of steps that are never cached serve this run alone: to resume it.
+        if not task.caching_options.enable_cache:
+            task.caching_options.enable_cache, task.caching_options.cache_key = True, f"{order['run']}/{name}"
+    reporter.report("steps", steps=_in_order(tasks), parameters=values)
     _configure(directory, Path(order["cache"]))
     _keep_exit_codes(reporter)
     root = logging.getLogger()

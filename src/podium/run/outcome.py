@@ -7,7 +7,7 @@ from typing import Any
 
 from podium.documents import read_json
 from podium.errors import PodiumError
-from podium.run.run import Run
+from podium.run.runs import Run
 from podium.steps.handover import read_evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of

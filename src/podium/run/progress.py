@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from podium.run.outcome import relative
-from podium.run.run import Run, StepRecord, Watcher
+from podium.run.run import Watcher
+from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
 from podium.terminal import console, echo
 

@@ -12,84 +12,51 @@ process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.store import Store, is_resumable
-from podium.errors import Failed, InvalidInput, PodiumError
+from podium.errors import Conflict, Failed, InvalidInput, PodiumError
 from podium.identity import RUN_ID, new_run_id
 from podium.interrupts import signals_interrupt
-from podium.manifests.resource import Resource
+from podium.run.runs import Run, StepRecord
 from podium.settings import Settings
 
 PATIENCE = 40
 """Seconds a cancelled step has to stop what it started."""
 
 
-@dataclass(kw_only=True)
-class StepRecord:
-    """A step of a run."""
-
-    title: str
-    state: str = "pending"
-    """pending, running, succeeded, cached, failed or stopped."""
-
-    started: float | None = None
-    """Seconds since the epoch."""
-
-    seconds: float | None = None
-    exit_code: int | None = None
-    """Exit code of its process, if it failed."""
-
-
-@dataclass(kw_only=True)
-class Run:
-    """A run, as in run.json."""
-
-    id: str
-    """Name of the run's directory, and part of its jobs' names."""
-
-    pipeline: str
-    """Name of the pipeline, or its file."""
-
-    directory: Path
-    parameters: dict[str, Any] = field(default_factory=dict)
-    """Parameters that differ from the pipeline's defaults."""
-
-    steps: dict[str, StepRecord] = field(default_factory=dict)
-    """By task name, in the order they run."""
-
-    outputs: dict[str, Any] = field(default_factory=dict)
-    """What the pipeline returned: values, and URIs of artifacts."""
-
-    state: str = "running"
-    """running, succeeded, failed or stopped."""
-
-    began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    """Start time."""
-
-    def log(self, step: str) -> Path:
-        """Return the file with a step's output."""
-        return self.directory / "logs" / f"{step}.log"
-
-    def save(self) -> None:
-        """Write run.json, whole or not at all."""
-        draft = self.directory / ".run.json"
-        draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
-        draft.replace(self.directory / "run.json")
-
-
 Watcher = Callable[[Run, str, str], None]
 """Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
+
+
+def resume_run(run: Run, settings: Settings, watcher: Watcher) -> Run:
+    """Go on with a run that was stopped, was killed or failed: its finished steps and trials are not repeated.
+
+    Args:
+        run: As Runs returns it.
+        settings: Directories of runs and models.
+        watcher: Called on every change.
+
+    Raises:
+        InvalidInput: It has succeeded.
+        Conflict: It is running.
+        Failed, KeyboardInterrupt: As run_pipeline.
+    """
+    if run.state == "succeeded":
+        raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", f"podium runs show {run.id}")
+    if run.state == "running":
+        raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
+    for step in run.steps.values():
+        if not step.is_done:
+            step.state, step.started, step.seconds, step.exit_code = "pending", None, None, None
+    run.state = "running"
+    return _carry_out(run, {"values": run.parameters}, settings, watcher)
 
 
 def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watcher: Watcher) -> Run:
@@ -108,22 +75,30 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
     """
     run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
     run.directory = settings.runs / run.id
-    defaults = {"storage": settings.storage, "cluster": f"local://{run.directory / 'cluster'}"}
-    cache = settings.home / "cache"
-    order = {"pipeline": pipeline, "words": list(words), "directory": str(run.directory), "defaults": defaults}
+    return _carry_out(run, {"words": list(words)}, settings, watcher)
+
+
+def _carry_out(run: Run, parameters: dict[str, Any], settings: Settings, watcher: Watcher) -> Run:
+    defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
+    order = {"run": run.id, "pipeline": run.pipeline, "directory": str(run.directory), "defaults": defaults,
+             "cache": str(settings.home / "cache"), **parameters}  # fmt: skip
     try:
-        with _child({**order, "cache": str(cache)}, run.id) as child:
+        with _child(order, run.id) as child:
             assert child.stdout is not None
             for line in child.stdout:
                 _follow(run, json.loads(line), watcher)
             code = child.wait()
     except KeyboardInterrupt as interrupt:
         _stopped(run)
-        for line in _resumable(run):
-            interrupt.add_note(line)
+        if run.steps:
+            interrupt.add_note(f"what finished is kept; go on with: {_resume_command(run)}")
         raise
-    _end(run, code, shlex.join(["podium", "run", pipeline, *words]))
+    _end(run, code)
     return run
+
+
+def _resume_command(run: Run) -> str:
+    return f"podium run --resume {run.id}"
 
 
 @contextmanager
@@ -174,7 +149,7 @@ def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
         raise InvalidInput(event["message"], event["hint"])
     if kind == "steps":
         run.parameters = event["parameters"]
-        run.steps = {step: StepRecord(title=title) for step, title in event["steps"].items()}
+        run.steps = {step: run.steps.get(step, StepRecord(title=title)) for step, title in event["steps"].items()}
     elif kind == "outputs":
         run.outputs = event["outputs"]
         return
@@ -182,7 +157,7 @@ def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
         run.steps[name] = StepRecord(title=name)
     if kind == "start":
         run.steps[name].state, run.steps[name].started = "running", time.time()
-    elif kind == "cached":
+    elif kind == "cached" and not run.steps[name].is_done:
         run.steps[name].state, run.steps[name].seconds = "cached", 0.0
     elif kind in ("success", "failure"):
         step = run.steps[name]
@@ -202,15 +177,7 @@ def _stopped(run: Run) -> None:
         run.save()
 
 
-def _resumable(run: Run) -> list[str]:
-    """Say how to resume each sweep that was stopped with the run."""
-    store = Store(run.directory / "cluster")
-    experiments = map(Resource.parse, store.list("Experiment"))
-    names = [experiment.name for experiment in experiments if is_resumable(experiment)]
-    return [f"the sweep's trials are kept; resume it with: {store.resume_command(name)}" for name in names]
-
-
-def _end(run: Run, code: int, command: str) -> None:
+def _end(run: Run, code: int) -> None:
     if code == 0:
         run.state = "succeeded"
         run.save()
@@ -223,12 +190,13 @@ def _end(run: Run, code: int, command: str) -> None:
         run.save()
     who, code = (f'step "{run.steps[failed].title}"', run.steps[failed].exit_code or code) if failed else ("run", code)
     if killer := _killed_by(code):
-        again = "; ".join([f"run it again: {command}", *_resumable(run)])
-        raise Failed(f"{who} was killed by {killer}", f"its log: {run.log(failed or 'kfp')}; {again}")
+        hint = f"its log: {run.log(failed or 'kfp')}; go on with: {_resume_command(run)}"
+        raise Failed(f"{who} was killed by {killer}", hint)
     if failed is None:
         raise PodiumError(f"run {run.id} broke off (exit code {code})", f"see {run.log('kfp')}")
     raise Failed(
-        f'step "{run.steps[failed].title}" failed\n{_last_words(run.log(failed))}', f"its log: {run.log(failed)}"
+        f'step "{run.steps[failed].title}" failed\n{_last_words(run.log(failed))}',
+        f"its log: {run.log(failed)}; once that is fixed go on with: {_resume_command(run)}",
     )
 
 

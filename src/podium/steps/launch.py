@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 
 from podium.cluster.base import Cluster
 from podium.cluster.kubernetes.store_access import find_access, grant_access
+from podium.cluster.local.store import is_resumable
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
 from podium.interrupts import Terminated
 from podium.manifests.experiment import Experiment
@@ -50,8 +51,12 @@ def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
         cluster.create(resource.manifest)
         return
     except Conflict:
-        state = cluster.resource(kind, name).state
-    if state.finished and not state.succeeded:
+        existing = cluster.resource(kind, name)
+        state = existing.state
+    if kind == "Experiment" and is_resumable(existing):
+        say(f"{kind} {name} was stopped; going on with it")
+        cluster.resume(kind, name)
+    elif state.finished and not state.succeeded:
         say(f"{kind} {name} of an earlier attempt failed; starting it again")
         cluster.delete(kind, name)
         cluster.create(resource.manifest)

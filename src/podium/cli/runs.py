@@ -1,0 +1,254 @@
+"""`podium runs`: what `podium run` left on this machine."""
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.cluster_options import as_json_option
+from podium.errors import InvalidInput, NotFound, PodiumError, require, suggestion
+from podium.terminal import echo, echo_log
+
+if TYPE_CHECKING:
+    from podium.run.runs import Run, Runs
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def runs() -> None:
+    """List, compare, resume and remove the runs on this machine."""
+
+
+@runs.command("list")
+@as_json_option
+def list_(as_json: bool) -> None:
+    """List all runs, the newest last: state, when, how long, how big, what came of it.
+
+    \b
+    Examples:
+      podium runs list
+      podium runs list --json
+    """
+    from podium.cli.model_tables import size, table, when
+    from podium.run.runs import bytes_of
+
+    rows = [(run, bytes_of(run.directory), _result(run)) for run in _runs()]
+    if as_json:
+        echo(json.dumps([{**_summary(run), "bytes": count, "result": result} for run, count, result in rows], indent=1))
+        return
+    head = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
+    cells = [
+        (run.id, run.pipeline, run.state, when(run.began), _clock(run.seconds), size(count), result)
+        for run, count, result in rows
+    ]
+    echo(table(head, cells))
+
+
+@runs.command()
+@click.argument("name", metavar="RUN")
+@as_json_option
+def show(name: str, as_json: bool) -> None:
+    """Show a run: its parameters, its steps, and its result or what to do.
+
+    RUN is an id, the beginning of one, or latest.
+
+    \b
+    Example:
+      podium runs show latest
+    """
+    from podium.cli.model_tables import table
+    from podium.run.outcome import outcome_of
+    from podium.run.outcome import show as show_outcome
+    from podium.terminal import Styled
+
+    run = _runs()[name]
+    outcome = None
+    with suppress(PodiumError):
+        outcome = outcome_of(run) if run.state == "succeeded" else None
+    if as_json:
+        echo(json.dumps({**_summary(run), "parameters": run.parameters, "outcome": outcome}, indent=1))
+        return
+    echo(f"run {run.id} of {run.pipeline}: {run.state}")
+    for parameter, value in run.parameters.items():
+        echo(f"  {parameter}={value if isinstance(value, str) else json.dumps(value)}")
+    steps = [(step.title, step.state, _clock(step.elapsed)) for step in run.steps.values()]
+    echo(Styled(f"\n{table(('STEP', 'STATE', '>TOOK'), steps)}\n"))
+    echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
+    if run.state not in ("succeeded", "running"):
+        echo(f"go on with: podium run --resume {run.id}")
+
+
+@runs.command()
+@click.argument("name", metavar="RUN")
+@click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
+def logs(name: str, what: str | None) -> None:
+    """Print what a step, a trial or a job of a run has printed; without a name, what every step has.
+
+    \b
+    Examples:
+      podium runs logs latest
+      podium runs logs latest katib-sweep
+      podium runs logs latest sweep-285315287b-w8cqfcdq
+    """
+    run = _runs()[name]
+    if what is None:
+        for step in run.steps:
+            if run.log(step).is_file():
+                echo(f"== {step}")
+                _print(run.log(step))
+    elif what in run.steps:
+        if not run.log(what).is_file():
+            raise NotFound(f"step {what} of run {run.id} has printed nothing", f"it is {run.steps[what].state}")
+        _print(run.log(what))
+    else:
+        _print_job(run, what)
+
+
+@runs.command()
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@as_json_option
+def compare(names: tuple[str, ...], as_json: bool) -> None:
+    """Compare runs: the parameters in which they differ, and what came of each.
+
+    \b
+    Example:
+      podium runs compare 20261122-0916 latest
+    """
+    from podium.cli.model_tables import table
+
+    known = _runs()
+    chosen = [known[name] for name in names]
+    parameters = sorted({name for run in chosen for name in run.parameters})
+    differing = [name for name in parameters if len({_text(run, name) for run in chosen}) > 1]
+    if as_json:
+        rows = [
+            {**_summary(run), "parameters": {name: run.parameters.get(name) for name in differing},
+             "result": _result(run)}
+            for run in chosen
+        ]  # fmt: skip
+        echo(json.dumps(rows, indent=1))
+        return
+    shown = [name for name in differing if name != "cluster"]  # every run has a local cluster of its own
+    rows_of_text = [(run.id, run.state, *(_text(run, name) for name in shown), _result(run)) for run in chosen]
+    echo(table(("RUN", "STATE", *shown, "RESULT"), rows_of_text))
+
+
+@runs.command()
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@as_json_option
+def delete(names: tuple[str, ...], as_json: bool) -> None:
+    """Delete runs and the candidates they trained; versions in the registry stay.
+
+    \b
+    Example:
+      podium runs delete 20261122-091634-0513
+    """
+    known = _runs()
+    _delete(known, [known[name] for name in names], dry_run=False, as_json=as_json)
+
+
+@runs.command()
+@click.option("--keep", type=int, help="Keep this many of the newest runs.")
+@click.option("--older-than", type=int, metavar="DAYS", help="Only runs that began before this many days.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@as_json_option
+def prune(keep: int | None, older_than: int | None, dry_run: bool, as_json: bool) -> None:
+    """Delete old runs and the candidates they trained; versions in the registry and running runs stay.
+
+    \b
+    Examples:
+      podium runs prune --keep 5
+      podium runs prune --older-than 30 --dry-run
+    """
+    if keep is None and older_than is None:
+        raise InvalidInput("`--keep N` or `--older-than DAYS` must be given", "podium runs prune --keep 5 --dry-run")
+    require(keep is None or keep >= 0, "keep >= 0", keep=keep)
+    require(older_than is None or older_than >= 0, "older_than >= 0", older_than=older_than)
+    known = _runs()
+    old = [run for run in known if run.state != "running"]
+    if keep is not None:
+        old = old[: max(0, len(old) - keep)]
+    if older_than is not None:
+        before = datetime.now(UTC) - timedelta(days=older_than)
+        old = [run for run in old if datetime.fromisoformat(run.began) < before]
+    _delete(known, old, dry_run=dry_run, as_json=as_json)
+
+
+def _runs() -> "Runs":
+    from podium.run.runs import Runs
+    from podium.settings import Settings
+
+    return Runs(Settings.from_environment())
+
+
+def _summary(run: "Run") -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "pipeline": run.pipeline,
+        "state": run.state,
+        "began": run.began,
+        "seconds": round(run.seconds, 3),
+        "steps": {name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()},
+        "directory": str(run.directory),
+    }
+
+
+def _result(run: "Run") -> str:
+    """Return the winner's score on the test part and whether it was promoted; empty if the run has none."""
+    from podium.run.outcome import outcome_of
+
+    if run.state != "succeeded":
+        return ""
+    try:
+        outcome = outcome_of(run)
+    except PodiumError:
+        return ""  # a pipeline of one's own has other steps
+    return f"accuracy {outcome['test']['accuracy']:.4f}, {outcome['decision']['outcome']}"
+
+
+def _text(run: "Run", name: str) -> str:
+    value = run.parameters.get(name, "")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+
+
+def _print(log: Path) -> None:
+    with log.open(errors="replace") as lines:
+        for line in lines:
+            echo_log(line.rstrip("\n"))
+
+
+def _print_job(run: "Run", name: str) -> None:
+    from podium.cluster import connect
+
+    with connect(f"local://{run.cluster}") as cluster:
+        for kind in ("Trial", "PyTorchJob", "Job"):
+            with suppress(NotFound):
+                for line in cluster.logs(kind, name):
+                    echo_log(line)
+                return
+        names = [*run.steps, *(trial["metadata"]["name"] for trial in cluster.list("Trial"))]
+    raise NotFound(f"run {run.id} has no step, trial or job {name!r}", suggestion(name, names))
+
+
+def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool) -> None:
+    from podium.cli.model_tables import size
+    from podium.run.runs import bytes_of
+
+    rows = []
+    for run in chosen:
+        freed = bytes_of(run.directory) + (bytes_of(run.candidates) if run.candidates else 0)
+        rows.append({"run": run.id, "bytes": freed, "deleted": not dry_run})
+        if not dry_run:
+            known.delete(run)
+        if not as_json:
+            echo(f"{'would delete' if dry_run else 'deleted'} {run.id}, {size(freed)}")
+    if as_json:
+        echo(json.dumps(rows, indent=1))
+    elif not rows:
+        echo("there is nothing to delete")

@@ -1,0 +1,210 @@
+"""The runs of `podium run` on this machine: find one, read what it recorded, remove it."""
+
+import fcntl
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, cast
+
+from podium.documents import parse, read_json
+from podium.errors import Conflict, InvalidInput, NotFound, suggestion
+from podium.settings import Settings
+from podium.storage import path_of
+
+
+@dataclass(kw_only=True)
+class StepRecord:
+    """A step of a run."""
+
+    title: str
+    state: str = "pending"
+    """pending, running, succeeded, cached, failed or stopped."""
+
+    started: float | None = None
+    """Seconds since the epoch."""
+
+    seconds: float | None = None
+    exit_code: int | None = None
+    """Exit code of its process, if it failed."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds, of a running step so far."""
+        if self.seconds is None and self.started is not None and self.state == "running":
+            return time.time() - self.started
+        return self.seconds or 0.0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it succeeded, now or in the run that its result was cached by."""
+        return self.state in ("succeeded", "cached")
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A run, as in run.json."""
+
+    id: str
+    """Name of the run's directory, and part of its jobs' names."""
+
+    pipeline: str
+    """Name of the pipeline, or its file."""
+
+    directory: Path
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Parameters that differ from the pipeline's defaults."""
+
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    """By task name, in the order they run."""
+
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """What the pipeline returned: values, and URIs of artifacts."""
+
+    state: str = "running"
+    """running, succeeded, failed, stopped, or killed: its process is gone without a word."""
+
+    began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    """Start time."""
+
+    def log(self, step: str) -> Path:
+        """Return the file with a step's output."""
+        return self.directory / "logs" / f"{step}.log"
+
+    def save(self) -> None:
+        """Write run.json, whole or not at all."""
+        draft = self.directory / ".run.json"
+        draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
+        draft.replace(self.directory / "run.json")
+
+    @property
+    def seconds(self) -> float:
+        """Duration of its steps together; of a running one so far."""
+        return sum(step.elapsed for step in self.steps.values())
+
+    @property
+    def candidates(self) -> Path | None:
+        """Directory with the models it trained, those of its trials too; None where that is not on this machine."""
+        storage = str(self.parameters.get("storage") or "")
+        return Path(path_of(storage)) / "runs" / self.id if storage.startswith(("file://", "/")) else None
+
+    @property
+    def cluster(self) -> Path:
+        """Directory of its local cluster."""
+        return self.directory / "cluster"
+
+
+LOCK = "lock"
+"""File in a run's directory that its process holds locked as long as it lives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    """Content of run.json."""
+
+    id: str
+    pipeline: str
+    steps: dict[str, StepRecord]
+    state: str
+    began: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+
+class Runs:
+    """The runs under ``<home>/runs``, the oldest first.
+
+    Args:
+        settings: Names the directory.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.directory = settings.runs
+
+    def __iter__(self) -> Iterator[Run]:
+        """Yield every run whose record can be read."""
+        for path in sorted(self.directory.glob("*/run.json")):
+            with suppress(InvalidInput):
+                yield _read(path.parent)
+
+    def __getitem__(self, name: str) -> Run:
+        """Return a run by its id, by the beginning of it if only one run has it, or the newest by ``latest``.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidInput: Several begin like that, or its record is damaged.
+        """
+        if (self.directory / name / "run.json").is_file():
+            return _read(self.directory / name)
+        names = sorted(path.parent.name for path in self.directory.glob("*/run.json"))
+        if name == "latest" and names:
+            return _read(self.directory / names[-1])
+        matching = [known for known in names if known.startswith(name)]
+        if len(matching) > 1:
+            raise InvalidInput(
+                f"{len(matching)} runs begin with {name!r}: {', '.join(matching[-5:])}", "give more of it"
+            )
+        if not matching:
+            hint = suggestion(name, names) if names else "podium run makes one"
+            raise NotFound(f"there is no run {name!r} in {self.directory}", hint)
+        return _read(self.directory / matching[0])
+
+    def delete(self, run: Run) -> None:
+        """Remove a run's directory and the candidates it trained in a storage on this machine; versions stay.
+
+        Raises:
+            Conflict: It is running.
+        """
+        if run.state == "running":
+            raise Conflict(f"run {run.id} is running", "stop it first")
+        if candidates := run.candidates:
+            shutil.rmtree(candidates, ignore_errors=True)
+        shutil.rmtree(run.directory)
+
+
+def _read(directory: Path) -> Run:
+    path = directory / "run.json"
+    recorded = cast(_Recorded, parse(_Recorded, read_json(path), str(path)))
+    run = Run(directory=directory, **vars(recorded))
+    if run.state == "running" and not is_locked(directory):
+        run.state = "killed"
+        for step in run.steps.values():
+            step.state = "stopped" if step.state == "running" else step.state
+    return run
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[IO[bytes]]:
+    """Hold a run's lock; the kernel releases it however the process ends.
+
+    Raises:
+        Conflict: Another process holds it.
+    """
+    with (directory / LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"run {directory.name} is running", "wait for its end, or stop it") from None
+        yield file
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether a process of the run lives."""
+    try:
+        with locked(directory):
+            return False
+    except (Conflict, OSError):
+        return (directory / LOCK).exists()
+
+
+def bytes_of(directory: Path) -> int:
+    """Return the size of everything in a directory; what vanishes meanwhile does not count."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_size if not path.is_dir() else 0
+    return total
