@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -179,6 +179,36 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
     if number == signal.SIGTERM:
         (said,) = (line for line in running.communicate()[1].splitlines() if "go on with: " in line)
         assert said.endswith(f"podium run --resume {only_run(home).name}")
+
+
+def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_dataset: Path) -> None:
+    words = [f"source={tiny_dataset}", "network=fast", "max_trials=2", "parallel_trials=1", "epochs=1", "workers=0"]
+    process = subprocess.Popen([PODIUM, "run", *words], stderr=subprocess.PIPE, text=True, env=environment(home))
+    assert process.stderr is not None
+    trials = [line for line in takewhile_running(process.stderr) if "succeeded in" in line]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    first = trials[0].split()[1]
+    record = only_run(home) / "cluster" / "trials" / first / "object.json"
+    finished = record.read_bytes()
+    done = podium(home, "--resume", "latest", "--json")
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["run"] == only_run(home).name
+    assert first in {trial["name"] for trial in outcome["sweep"]["trials"]}
+    assert len(outcome["sweep"]["trials"]) == 2
+    assert record.read_bytes() == finished
+    assert "Prepare the data: succeeded" in done.stderr
+    again = podium(home, "--resume", "latest")
+    assert (again.returncode, "has succeeded" in again.stderr) == (2, True)
+
+
+def takewhile_running(lines: Iterable[str]) -> Iterator[str]:
+    """Yield a run's lines until its first trial has succeeded."""
+    for line in lines:
+        yield line
+        if "succeeded in" in line:
+            return
 
 
 @pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")

@@ -31,7 +31,7 @@ def list_(as_json: bool) -> None:
       podium runs list
       podium runs list --json
     """
-    from podium.cli.model_tables import size, table, when
+    from podium.cli.tables import size, table, when
     from podium.run.runs import bytes_of
 
     rows = [(run, bytes_of(run.directory), _result(run)) for run in _runs()]
@@ -58,7 +58,7 @@ def show(name: str, as_json: bool) -> None:
     Example:
       podium runs show latest
     """
-    from podium.cli.model_tables import table
+    from podium.cli.tables import table
     from podium.run.outcome import outcome_of
     from podium.run.outcome import show as show_outcome
     from podium.terminal import Styled
@@ -116,7 +116,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     Example:
       podium runs compare 20261122-0916 latest
     """
-    from podium.cli.model_tables import table
+    from podium.cli.tables import table
 
     known = _runs()
     chosen = [known[name] for name in names]
@@ -225,6 +225,7 @@ def _print(log: Path) -> None:
 
 def _print_job(run: "Run", name: str) -> None:
     from podium.cluster import connect
+    from podium.manifests.resource import Resource
 
     with connect(f"local://{run.cluster}") as cluster:
         for kind in ("Trial", "PyTorchJob", "Job"):
@@ -232,12 +233,12 @@ def _print_job(run: "Run", name: str) -> None:
                 for line in cluster.logs(kind, name):
                     echo_log(line)
                 return
-        names = [*run.steps, *(trial["metadata"]["name"] for trial in cluster.list("Trial"))]
+        names = [*run.steps, *(Resource.parse(trial).name for trial in cluster.list("Trial"))]
     raise NotFound(f"run {run.id} has no step, trial or job {name!r}", suggestion(name, names))
 
 
 def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool) -> None:
-    from podium.cli.model_tables import size
+    from podium.cli.tables import size
     from podium.run.runs import bytes_of
 
     rows = []

@@ -1,0 +1,116 @@
+"""`podium runs`: what is on this machine of earlier runs, and what can go."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from podium.cli import app
+from podium.errors import Conflict, InvalidInput, NotFound
+from podium.run.runs import Run, Runs, StepRecord, locked
+from podium.settings import Settings
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with a stopped run of ten days ago, a killed one of yesterday and candidates of both."""
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
+    for days, name, state, lr in (
+        (10, "20260101-010101-aaaa", "stopped", 0.1),
+        (1, "20260110-010101-bbbb", "running", 0.5),
+    ):
+        directory = tmp_path / "runs" / name
+        (directory / "logs").mkdir(parents=True)
+        (tmp_path / "store" / "runs" / name / "trials").mkdir(parents=True)
+        (tmp_path / "store" / "runs" / name / "trials" / "model.onnx").write_bytes(b"12345")
+        began = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="seconds")
+        steps = {
+            "prepare-data": StepRecord(title="Prepare the data", state="succeeded", seconds=2.0),
+            "train": StepRecord(title="Train the model", state=state, started=1.0),
+        }
+        parameters = {"lr": lr, "storage": f"file://{tmp_path}/store"}
+        Run(id=name, pipeline="train_and_promote", directory=directory, steps=steps, state=state, began=began,
+            parameters=parameters).save()  # fmt: skip
+        (directory / "logs" / "prepare-data.log").write_text(f"prepared with {lr}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def podium(home: Path) -> Callable[..., Result]:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, ["runs", *words])
+
+    return run
+
+
+def test_runs_are_listed_with_the_state_they_are_in(podium: Callable[..., Result]) -> None:
+    rows = json.loads(podium("list", "--json").stdout)
+    assert [(row["run"], row["state"]) for row in rows] == [
+        ("20260101-010101-aaaa", "stopped"),
+        ("20260110-010101-bbbb", "killed"),  # nobody holds its lock
+    ]
+    assert "train_and_promote  killed" in podium("list").stdout
+
+
+def test_a_run_is_named_by_its_beginning_or_latest(home: Path) -> None:
+    known = Runs(Settings.from_environment())
+    assert known["latest"].id == "20260110-010101-bbbb"
+    assert known["20260101"].id == "20260101-010101-aaaa"
+    with pytest.raises(InvalidInput, match="2 runs begin with '2026'"):
+        known["2026"]
+    with pytest.raises(NotFound, match="no run 'x'"):
+        known["x"]
+
+
+def test_an_unfinished_run_shows_the_command_that_goes_on(podium: Callable[..., Result]) -> None:
+    shown = podium("show", "latest").stdout
+    assert "run 20260110-010101-bbbb of train_and_promote: killed" in shown
+    assert "lr=0.5" in shown
+    assert shown.endswith("go on with: podium run --resume 20260110-010101-bbbb\n")
+
+
+def test_a_damaged_record_hides_no_other_run(home: Path, podium: Callable[..., Result]) -> None:
+    (home / "runs" / "20260101-010101-aaaa" / "run.json").write_text("{")
+    assert [row["run"] for row in json.loads(podium("list", "--json").stdout)] == ["20260110-010101-bbbb"]
+    failed: Any = podium("show", "20260101").exception
+    assert "run.json" in failed.message
+
+
+def test_what_a_step_printed_can_be_read_again(podium: Callable[..., Result]) -> None:
+    assert podium("logs", "latest", "prepare-data").stdout == "prepared with 0.5\n"
+    assert podium("logs", "latest").stdout == "== prepare-data\nprepared with 0.5\n"
+    refused: Any = podium("logs", "latest", "prepare").exception
+    assert "no step, trial or job 'prepare'" in refused.message
+    assert refused.hint == "did you mean prepare-data?"
+
+
+def test_compared_runs_show_only_the_parameters_that_differ(podium: Callable[..., Result]) -> None:
+    first, second = json.loads(podium("compare", "20260101", "latest", "--json").stdout)
+    assert (first["parameters"], second["parameters"]) == ({"lr": 0.1}, {"lr": 0.5})
+    assert podium("compare", "20260101", "latest").stdout.splitlines()[0].split() == ["RUN", "STATE", "lr", "RESULT"]
+
+
+def test_a_deleted_run_takes_its_candidates_along(home: Path, podium: Callable[..., Result]) -> None:
+    assert "deleted 20260101-010101-aaaa" in podium("delete", "20260101").stdout
+    assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
+    assert [path.name for path in (home / "store" / "runs").iterdir()] == ["20260110-010101-bbbb"]
+
+
+def test_a_run_that_is_running_is_not_deleted(home: Path, podium: Callable[..., Result]) -> None:
+    with locked(home / "runs" / "20260110-010101-bbbb"):
+        assert isinstance(podium("delete", "latest").exception, Conflict)
+        assert json.loads(podium("prune", "--keep", "0", "--json").stdout)[0]["run"] == "20260101-010101-aaaa"
+    assert (home / "runs" / "20260110-010101-bbbb").is_dir()
+
+
+def test_pruning_keeps_the_newest_and_the_young(home: Path, podium: Callable[..., Result]) -> None:
+    assert "would delete 20260101-010101-aaaa" in podium("prune", "--keep", "1", "--dry-run").stdout
+    assert len(list((home / "runs").iterdir())) == 2
+    assert "nothing to delete" in podium("prune", "--older-than", "30").stdout
+    podium("prune", "--older-than", "5")
+    assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
+    assert isinstance(podium("prune").exception, InvalidInput)
