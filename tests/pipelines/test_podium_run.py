@@ -138,7 +138,7 @@ def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) 
     )
     assert done.returncode == 1
     assert 'step "Train the model" failed' in done.stderr
-    assert "--batch-size <= training images" in done.stderr
+    assert "--batch-size <= training items" in done.stderr
     assert "Traceback" not in done.stderr
 
 
