@@ -80,7 +80,7 @@ def test_a_wrong_experiment_file_is_named(tmp_path: Path) -> None:
 def test_a_run_sweeps_the_experiment_of_a_file(tmp_path: Path, tiny_dataset: Path, sweep: Path) -> None:
     home = tmp_path / "home"
     sweep.write_text(sweep.read_text().replace("algorithmName: random", "algorithmName: sobol"))
-    done = podium(home, f"experiment={sweep}", f"source={tiny_dataset}", "max_trials=1", "trial_epochs=1",
+    done = podium(home, f"experiment={sweep}", f"dataset={tiny_dataset}", "max_trials=1", "trial_epochs=1",
                   "epochs=1", "workers=0", "trial_workers=0", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["sweep"]["algorithm"] == "sobol"

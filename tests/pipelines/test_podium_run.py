@@ -60,7 +60,7 @@ def only_run(home: Path) -> Path:
 
 
 def test_a_run_ends_with_a_champion_in_one_directory(home: Path, tiny_dataset: Path) -> None:
-    done = podium(home, "train_and_promote", f"source={tiny_dataset}", "epochs=2", "workers=0", "--json",
+    done = podium(home, "train_and_promote", f"dataset={tiny_dataset}", "epochs=2", "workers=0", "--json",
                   "hyperparameters={\"batch-size\": 32}")  # fmt: skip
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
@@ -132,7 +132,7 @@ def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) 
     done = podium(
         home,
         "train_and_promote",
-        f"source={tiny_dataset}",
+        f"dataset={tiny_dataset}",
         "workers=0",
         'hyperparameters={"batch-size": 5000}',
     )
@@ -145,7 +145,7 @@ def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) 
 @pytest.fixture
 def running(home: Path, tiny_dataset: Path) -> Iterator[subprocess.Popen[str]]:
     """A run in the midst of its sweep: trials are running."""
-    words = [f"source={tiny_dataset}", "max_trials=2", "trial_epochs=500"]
+    words = [f"dataset={tiny_dataset}", "max_trials=2", "trial_epochs=500"]
     process = subprocess.Popen(
         [PODIUM, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment(home), start_new_session=True,
@@ -182,7 +182,7 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
 
 
 def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_dataset: Path) -> None:
-    words = [f"source={tiny_dataset}", "network=fast", "max_trials=2", "parallel_trials=1", "epochs=1", "workers=0"]
+    words = [f"dataset={tiny_dataset}", "network=fast", "max_trials=2", "parallel_trials=1", "epochs=1", "workers=0"]
     process = subprocess.Popen([PODIUM, "run", *words], stderr=subprocess.PIPE, text=True, env=environment(home))
     assert process.stderr is not None
     trials = [line for line in takewhile_running(process.stderr) if "succeeded in" in line]
