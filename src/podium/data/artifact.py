@@ -230,7 +230,7 @@ def _map(uri: str | Path, file: FileInfo, dtype: str, shape: tuple[int, ...]) ->
     if (array.shape, array.dtype, array.flags.c_contiguous) != (shape, np.dtype(dtype), True):
         raise Damaged(f"{uri}/{file.file} holds {array.dtype} {array.shape}, but dataset.json says {dtype} {shape}",
                       PREPARE_HINT)  # fmt: skip
-    return np.asarray(array)
+    return array
 
 
 def _verified(uri: str | Path, file: FileInfo) -> Path:
