@@ -63,6 +63,7 @@ ALLOWED: dict[str, set[str]] = {
 RAW_FIELDS = {
     "apiVersion", "metadata", "spec", "status", "conditions", "labels", "annotations", "ownerReferences", "template",
     "containers", "initContainers", "volumeMounts", "trialTemplate", "trialSpec", "runSpec", "pytorchReplicaSpecs",
+    "tfReplicaSpecs", "xgbReplicaSpecs", "jaxReplicaSpecs",
     "runPolicy",
 }  # fmt: skip
 """Fields of a manifest that the typed objects of podium.manifests read."""

@@ -113,7 +113,7 @@ def test_logs_status_and_delete_work_afterwards(podium: Any) -> None:
         json.loads(podium("status", "train", "--json").stdout)["status"]["replicaStatuses"]["Master"]["succeeded"] == 1
     )
     assert podium("delete", "train").exit_code == 0
-    assert "no PyTorchJob or Job train" in str(error_of(podium("status", "train")))
+    assert "no job train" in str(error_of(podium("status", "train")))
 
 
 @pytest.mark.parametrize("policy", ["None", "Running"])

@@ -110,7 +110,7 @@ def test_a_namespace_where_katib_collects_nothing_is_refused(cluster: Kubernetes
 def test_a_missing_object_is_told_from_a_missing_kind(cluster: KubernetesCluster) -> None:
     with pytest.raises(NotFound):
         cluster.get("PyTorchJob", "nothing")
-    with pytest.raises(InvalidInput, match="kind is one of PyTorchJob"):
+    with pytest.raises(InvalidInput, match="kind is one of Job, PyTorchJob"):
         cluster.get("TrainJob", "nothing")
 
 

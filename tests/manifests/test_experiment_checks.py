@@ -36,7 +36,7 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "an unknown strategy": (("objective", "metricStrategies", 0, "value"), "mean", "must be one of min, max, latest"),
     "a quote in a value": (("parameters", 2, "feasibleSpace", "list"), ['"q"'], "must leave the trial template readable"),
     "no such container": (("trialTemplate", "primaryContainerName"), "main", "pod has no container 'main'"),
-    "a kind the cluster lacks": (("trialTemplate", "trialSpec", "kind"), "TFJob", "podium runs trials of kind"),
+    "a kind the cluster lacks": (("trialTemplate", "trialSpec", "kind"), "MPIJob", "podium runs trials of kind"),
     "a condition beyond us": (("trialTemplate", "successCondition"), "status.@this", "podium understands conditions"),
     "a pattern Go refuses": (
         ("metricsCollectorSpec", "source", "filter", "metricsFormat"), ["(?=a)(b)(c)"], "must be a Go pattern with two groups",

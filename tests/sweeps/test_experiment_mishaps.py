@@ -142,7 +142,7 @@ def test_a_carriage_return_ends_no_line_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.log"
     path.write_bytes(b"2026-01-01T00:00:09Z loss=0.5\r2026-01-01T00:00:01Z loss=0.9\n2026-01-01T00:00:05Z loss=0.7\n")
     parsed = Experiment.parse({"spec": {"objective": {"objectiveMetricName": "loss"}}})
-    observation, _ = collect(parsed, path, list)
+    observation, _ = collect(parsed, [path], list)
     assert observation["metrics"][0]["latest"] == "0.9", "both values of the first line have its time"
 
 

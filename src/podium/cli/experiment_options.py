@@ -59,11 +59,12 @@ def changed(
     """
     from podium.manifests.experiment import Experiment, customize, load
     from podium.manifests.experiment.build import own_name
+    from podium.manifests.kinds import JOB_KINDS
     from podium.manifests.labels import WARM_START
 
     networks = [text.partition("=")[2] for text in flags if text.lstrip("-").startswith("model=")]
     manifest = load(source, networks[-1] if networks else "")
-    if (kind := manifest.get("kind")) in ("PyTorchJob", "Job"):
+    if (kind := manifest.get("kind")) in JOB_KINDS:
         message = f"{source} must hold an Experiment, but holds a {kind}"
         raise InvalidInput(message, f"podium job run {source}" if Path(source).is_file() else "podium job run FILE")
     experiment = Experiment.parse(manifest)

@@ -19,6 +19,7 @@ from podium.cli.cluster_options import (
 )
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
+from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.terminal import echo, echo_log
 
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
     from podium.cluster.base import Cluster
     from podium.manifests.workload import Workload
 
-KINDS = ("PyTorchJob", "Job")
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def job() -> None:
-    """Run a PyTorchJob or a Job YAML, on this machine or on a cluster."""
+    """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TFJob, XGBoostJob, JAXJob."""
 
 
 @job.command()
@@ -49,7 +48,7 @@ def run(
     url: str,
     as_json: bool,
 ) -> None:
-    """Run each PyTorchJob and Job of a YAML file to its end; exit 0 if all succeed.
+    """Run each job of a YAML file to its end; exit 0 if all succeed.
 
     Replicas are processes with the operator's environment. Logs lie under the cluster's directory; those of rank 0 are
     printed. Ctrl-C stops everything. With --cluster kubernetes://NAMESPACE they run there; Ctrl-C leaves them running.
@@ -95,7 +94,7 @@ def logs(name: str, replica: str | None, follow: bool, url: str) -> None:
       podium job logs spirals --replica worker-0
     """
     with open_cluster(url) as cluster:
-        for line in cluster.logs(_kind_of(cluster, name, (*KINDS, "Trial")), name, replica, follow):
+        for line in cluster.logs(_kind_of(cluster, name, (*JOB_KINDS, "Trial")), name, replica, follow):
             echo_log(line)
 
 
@@ -126,7 +125,7 @@ def status(name: str, url: str, as_json: bool) -> None:
 @cluster_options
 @as_json_option
 def list_(url: str, as_json: bool) -> None:
-    """List the PyTorchJobs and Jobs of a cluster, this machine's by default.
+    """List the jobs of a cluster, this machine's by default.
 
     \b
     Examples:
@@ -203,7 +202,7 @@ def _read(file: Any, name: str | None) -> "list[Workload]":
     documents = load_yaml(file.read(MAX_YAML + 1), file.name)
     jobs = [_check_document(document, number, file.name) for number, document in enumerate(documents, 1)]
     if not jobs:
-        raise InvalidInput(f"{file.name} has no object in it", "it must hold a PyTorchJob or a Job")
+        raise InvalidInput(f"{file.name} has no object in it", "it must hold a job")
     if name is not None:
         if len(jobs) > 1:
             raise InvalidInput(f"`one job for --name` must hold, but {file.name} has {len(jobs)}")
@@ -215,10 +214,12 @@ def _check_document(document: Any, number: int, file: str) -> "Workload":
     from podium.manifests.workload import Workload
 
     kind = document.get("kind") if isinstance(document, dict) else None
-    if kind not in KINDS:
+    if kind not in JOB_KINDS:
         source = "FILE" if file.startswith("<") else file
         hint = f"podium experiment run {source}" if kind == "Experiment" else "put other objects into another file"
-        raise InvalidInput(f"`kind is PyTorchJob or Job` must hold, but document {number} has kind={kind!r}", hint)
+        raise InvalidInput(
+            f"`kind is {or_list([*JOB_KINDS])}` must hold, but document {number} has kind={kind!r}", hint
+        )
     job = Workload.parse(document)
     if job.suspended:
         raise InvalidInput(f"document {number} is suspended: it would wait forever", "remove suspend: true")
@@ -267,14 +268,14 @@ def _summary(cluster: "Cluster", job: "Workload") -> dict[str, Any]:
 def _all(cluster: "Cluster") -> "Iterator[Workload]":
     from podium.manifests.workload import Workload
 
-    for kind in KINDS:
+    for kind in JOB_KINDS:
         with suppress(UnknownKind):  # a cluster without the training operator has Jobs all the same
             yield from map(Workload.parse, cluster.list(kind))
 
 
-def _kind_of(cluster: "Cluster", name: str, kinds: tuple[str, ...] = KINDS) -> str:
+def _kind_of(cluster: "Cluster", name: str, kinds: tuple[str, ...] = tuple(JOB_KINDS)) -> str:
     for kind in kinds:
         with suppress(NotFound, UnknownKind):
             cluster.get(kind, name)
             return kind
-    raise NotFound(f"no PyTorchJob or Job {name} in {cluster.url}", f"{next_command('job list', cluster)} lists them")
+    raise NotFound(f"no job {name} in {cluster.url}", f"{next_command('job list', cluster)} lists them")

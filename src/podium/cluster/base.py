@@ -11,11 +11,12 @@ from podium.errors import Failed
 from podium.manifests.conditions import Manifest
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
-KINDS = ("PyTorchJob", "Job", "Experiment", "Trial")
+KINDS = (*JOB_KINDS, "Experiment", "Trial")
 """Kinds a cluster knows. Trials are made by Experiments and are read only."""
 
 

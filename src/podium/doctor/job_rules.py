@@ -1,4 +1,4 @@
-"""Rules about a Job or PyTorchJob: how it restarts and ends, and which variables its processes get."""
+"""Rules about a job: how it restarts and ends, and which variables its processes get."""
 
 import re
 from collections.abc import Iterator
@@ -11,19 +11,21 @@ _LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate|de
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
-OPERATOR_ENV = (
-    "PYTHONUNBUFFERED",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "WORLD_SIZE",
-    "RANK",
-    "PET_MASTER_ADDR",
-    "PET_MASTER_PORT",
-    "PET_NNODES",
-    "PET_NODE_RANK",
-    "PET_NPROC_PER_NODE",
-)
-"""What the training operator sets (kubeflow/trainer release-1.9: pkg/controller.v1/pytorch/envvar.go)."""
+_RANK = ("PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+OPERATOR_ENV: dict[str, tuple[str, ...]] = {
+    "PyTorchJob": (
+        *_RANK,
+        "PET_MASTER_ADDR",
+        "PET_MASTER_PORT",
+        "PET_NNODES",
+        "PET_NODE_RANK",
+        "PET_NPROC_PER_NODE",
+    ),
+    "TFJob": ("TF_CONFIG",),
+    "XGBoostJob": (*_RANK, "WORKER_PORT", "WORKER_ADDRS"),
+    "JAXJob": ("PYTHONUNBUFFERED", "COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID"),
+}
+"""What the training operator sets by kind (kubeflow/trainer release-1.9: pkg/controller.v1)."""
 
 
 def _launches(container: Container) -> bool:
@@ -32,10 +34,10 @@ def _launches(container: Container) -> bool:
 
 @rule("warn", "OnFailure restarts a replica in place for ever: no backoffLimit, no activeDeadlineSeconds, no end.")
 def restarts_without_end(job: Workload) -> Iterator[Hit]:
-    if job.kind != "PyTorchJob" or job.backoff_limit is not None or job.active_deadline_seconds is not None:
+    if not job.operator or job.backoff_limit is not None or job.active_deadline_seconds is not None:
         return
     for replica in job.replicas:
-        if (policy := replica.restart_policy or "OnFailure") in ("OnFailure", "Always"):
+        if (policy := replica.restart_policy or job.operator.restart_policy) in ("OnFailure", "Always"):
             hint = "set runPolicy.backoffLimit: 3 and runPolicy.activeDeadlineSeconds"
             what = f"{replica.role} restarts {policy} without a limit"
             yield Hit(what=what, where=job.run_policy_path, hint=hint)
@@ -91,11 +93,9 @@ def launcher_disagrees(job: Workload) -> Iterator[Hit]:
 
 @rule("warn", "The training operator sets these variables itself, with the values of each pod.")
 def operator_variables_overwritten(job: Workload) -> Iterator[Hit]:
-    if job.kind != "PyTorchJob":
-        return
     for _, container in job.containers():
         for name in container.env:
-            if name in OPERATOR_ENV and name != "PYTHONUNBUFFERED":
+            if name in OPERATOR_ENV.get(job.kind, ()) and name != "PYTHONUNBUFFERED":
                 yield Hit(what=f"{name} is set", where=f"{container.path}.env", hint="remove it")
 
 
@@ -103,10 +103,8 @@ def operator_variables_overwritten(job: Workload) -> Iterator[Hit]:
 def no_master(job: Workload) -> Iterator[Hit]:
     if job.kind != "PyTorchJob" or not job.replicas or job.replica("Master"):
         return
-    where = f"{job.path}spec.pytorchReplicaSpecs"
-    level = "fail" if job.in_template else None
-    what = "there are Workers only" + (": no pod bears the label that Katib collects from" if level else "")
-    yield Hit(what=what, where=where, hint="add a Master of one replica with the same template", level=level)
+    hint = "add a Master of one replica with the same template"
+    yield Hit(what="there are Workers only", where=job.replicas_path, hint=hint)
 
 
 @rule("warn", "The job has succeeded when the Master has; cleanPodPolicy None lets Workers run on.")
@@ -121,7 +119,7 @@ def workers_outlive_the_master(job: Workload) -> Iterator[Hit]:
 def workers_need_an_init_image(job: Workload) -> Iterator[Hit]:
     if job.kind == "PyTorchJob" and job.replica("Worker"):
         hint = "on a cluster without internet, load the operator's --pytorch-init-container-image"
-        where = f"{job.path}spec.pytorchReplicaSpecs.Worker"
+        where = f"{job.replicas_path}.Worker"
         yield Hit(what="Workers start after an init container", where=where, hint=hint)
 
 

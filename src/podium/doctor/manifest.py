@@ -15,13 +15,13 @@ from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment.checks import check, findings_of
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.schema import JOB_KINDS
 from podium.manifests.experiment.shell import METRICS_FILE
+from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
 from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
 from podium.manifests.workload import Workload
 
-KINDS = ("Experiment", "PyTorchJob", "Job")
+KINDS = ("Experiment", *JOB_KINDS)
 
 
 def documents(text: str, origin: str) -> list[dict[str, Any]]:

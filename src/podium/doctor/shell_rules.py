@@ -19,7 +19,7 @@ _IDLE = ("echo", "sleep", "true", "exit", "date", "ls", "cp", "mv", "rm", "touch
 
 
 def _variables(experiment: Experiment, container: Container) -> list[str]:
-    operator = OPERATOR_ENV if experiment.template.workload.kind == "PyTorchJob" else ()
+    operator = OPERATOR_ENV.get(experiment.template.workload.kind, ())
     return [*container.env, *operator, *KATIB_ENV]
 
 

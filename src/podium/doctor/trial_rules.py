@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from podium.doctor.job_rules import OPERATOR_ENV
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.rules import Hit, Rule, rule
@@ -14,7 +15,7 @@ _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 def no_pod_is_primary(experiment: Experiment) -> Iterator[Hit]:
     template, replicas = experiment.template, experiment.template.workload.replicas
     wanted = template.primary_pod_labels
-    if any(map(template.is_primary, replicas)) or not any(replica.role in ("Master", "") for replica in replicas):
+    if any(map(template.is_primary, replicas)) or not replicas:
         return
     if wanted:
         what = f"no pod bears {dict(wanted)}"
@@ -25,7 +26,9 @@ def no_pod_is_primary(experiment: Experiment) -> Iterator[Hit]:
 @rule("warn", "Each pod with a collector reports for the trial; values of several pods become one series.")
 def several_pods_report(experiment: Experiment) -> Iterator[Hit]:
     template = experiment.template
-    count = sum(replica.count for replica in template.workload.replicas if template.is_primary(replica))
+    job = template.workload
+    primary = template.primary_pods(job)
+    count = len(primary) if job.operator else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
     if count > 1:
         hint = "set primaryPodLabels so that one pod bears them"
         yield Hit(what=f"{count} pods report metrics", where="spec.trialTemplate.primaryPodLabels", hint=hint)
@@ -63,8 +66,8 @@ def image_without_shell(experiment: Experiment) -> Iterator[Hit]:
     "warn", "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal."
 )
 def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Hit]:
-    kind = experiment.template.workload.kind
-    if not experiment.early_stopping or kind == "PyTorchJob":  # the operator sets PYTHONUNBUFFERED
+    set_by_operator = OPERATOR_ENV.get(experiment.template.workload.kind, ())
+    if not experiment.early_stopping or "PYTHONUNBUFFERED" in set_by_operator:
         return
     for _, container in experiment.wrapped_containers():
         words = container.words

@@ -1,6 +1,6 @@
-"""Admission of PyTorchJobs and Jobs: the rules of the operator's webhook and of the API server.
+"""Admission of jobs: the rules of the training operator's webhooks and of the API server.
 
-Sources: kubeflow/trainer release-1.9 pkg/webhooks/pytorch and pkg/apis/kubeflow.org/v1; kubernetes
+Sources: kubeflow/trainer release-1.9 pkg/webhooks and pkg/apis/kubeflow.org/v1; kubernetes
 pkg/apis/batch/validation.
 """
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.conditions import Manifest
-from podium.manifests.experiment.schema import JOB_KINDS
+from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, or_list
 from podium.manifests.names import is_dns_1035, is_dns_1123
-from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, CONTAINER, RESTART_POLICIES
+from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
 from podium.manifests.resource import integer, numbered, text
 from podium.manifests.rules import Hit, Rule, apply, broken, one_of, raise_for, rule
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
-from podium.manifests.workload import REPLICA_SPECS, Draft, Pod, Replica, Workload
+from podium.manifests.workload import Draft, Pod, Replica, Workload, role_of
 
 _CONTAINER: Schema = {
     "name": TEXT,
@@ -46,19 +46,18 @@ _METADATA: Schema = {
     "ownerReferences": [OBJECT],
 }
 _REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": _TEMPLATE}
-_PYTORCHJOB: Schema = {
-    "metadata": _METADATA,
-    "spec": {
+_RUN_POLICY: Schema = {
+    "cleanPodPolicy": TEXT,
+    "ttlSecondsAfterFinished": INT,
+    "activeDeadlineSeconds": INT,
+    "backoffLimit": INT,
+    "schedulingPolicy": OBJECT,
+    "suspend": BOOL,
+    "managedBy": TEXT,
+}
+_OWN_FIELDS: dict[str, Schema] = {
+    "PyTorchJob": {
         "nprocPerNode": TEXT,
-        "runPolicy": {
-            "cleanPodPolicy": TEXT,
-            "ttlSecondsAfterFinished": INT,
-            "activeDeadlineSeconds": INT,
-            "backoffLimit": INT,
-            "schedulingPolicy": OBJECT,
-            "suspend": BOOL,
-            "managedBy": TEXT,
-        },
         "elasticPolicy": {
             "minReplicas": INT,
             "maxReplicas": INT,
@@ -72,8 +71,8 @@ _PYTORCHJOB: Schema = {
             "maxRestarts": INT,
             "metrics": [OBJECT],
         },
-        "pytorchReplicaSpecs": {"Master": _REPLICA, "Worker": _REPLICA},
     },
+    "TFJob": {"successPolicy": TEXT, "enableDynamicWorker": BOOL},
 }
 _JOB: Schema = {
     "metadata": _METADATA,
@@ -88,47 +87,46 @@ _JOB: Schema = {
         "template": _TEMPLATE,
     },
 }
-_REPLICAS = f"spec.{REPLICA_SPECS}"
 _NOT_NEGATIVE = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions")
 
 refused = rule("refuse", "The operator's webhook or the API server refuses the job.", "refused-by-operator")
 
 
 def admit(manifest: Mapping[str, Any]) -> Workload:
-    """Check a PyTorchJob or Job and return it with the defaults filled in.
+    """Check a job and return it with the defaults filled in.
 
     Raises:
         BrokenRules: One line for each rule it breaks, with field, rule and value.
     """
-    admitted = _capitalized(manifest)
+    admitted = _ordered(manifest)
     raise_for(well_formed.findings(admitted))
     _set_defaults(admitted)
     job = Workload.parse(admitted)
-    raise_for(apply(PYTORCHJOB if job.kind == "PyTorchJob" else JOB, job))
+    raise_for(apply(OPERATOR_JOB if job.operator else JOB, job))
     return job
 
 
-def _capitalized(manifest: Mapping[str, Any]) -> Manifest:
-    """Copy a manifest; the operator accepts master and WORKER too. Master comes first, so that ranks start in order."""
+def _ordered(manifest: Mapping[str, Any]) -> Manifest:
+    """Copy a manifest; the operator accepts master and WORKER too. Roles come in the order in which they start."""
     copy = Draft.of(manifest).manifest
-    spec = copy.get("spec")
-    if isinstance(spec, dict) and isinstance(given := spec.get(REPLICA_SPECS), dict):
-        names = {"master": "Master", "worker": "Worker"}
-        replicas = {names.get(str(role).lower(), str(role)): replica or {} for role, replica in given.items()}
-        spec[REPLICA_SPECS] = dict(sorted(replicas.items()))
+    spec, operator = copy.get("spec"), OPERATOR_KINDS.get(text(copy.get("kind")))
+    if operator and isinstance(spec, dict) and isinstance(given := spec.get(operator.replica_specs), dict):
+        replicas = {role_of(str(role), operator): replica or {} for role, replica in given.items()}
+        order = {role: number for number, role in enumerate(operator.roles)}
+        spec[operator.replica_specs] = dict(sorted(replicas.items(), key=lambda item: order.get(item[0], len(order))))
     return copy
 
 
 def _set_defaults(job: Manifest) -> None:
     spec = job["spec"]
-    if job["kind"] == "PyTorchJob":
+    if operator := OPERATOR_KINDS.get(job["kind"]):
         policy = spec["runPolicy"] = spec.get("runPolicy") or {}
         policy["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"
-        spec[REPLICA_SPECS] = spec.get(REPLICA_SPECS) or {}
-        for replica in spec[REPLICA_SPECS].values():
+        replicas = spec[operator.replica_specs] = spec.get(operator.replica_specs) or {}
+        for replica in replicas.values():
             if isinstance(replica, dict):
                 replica["replicas"] = 1 if replica.get("replicas") is None else replica["replicas"]
-                replica["restartPolicy"] = replica.get("restartPolicy") or "OnFailure"
+                replica["restartPolicy"] = replica.get("restartPolicy") or operator.restart_policy
         return
     spec["completionMode"] = spec.get("completionMode") or "NonIndexed"
     if spec.get("completions") is None and spec.get("parallelism") is None:
@@ -139,36 +137,58 @@ def _set_defaults(job: Manifest) -> None:
 
 @refused
 def well_formed(manifest: Mapping[str, Any]) -> Iterator[Hit]:
-    kind, version = manifest.get("kind"), manifest.get("apiVersion")
-    if kind not in tuple(JOB_KINDS):
-        yield broken("kind", "must be PyTorchJob or Job", kind)
+    kind, version = text(manifest.get("kind")), manifest.get("apiVersion")
+    if kind not in JOB_KINDS:
+        yield broken("kind", f"must be {or_list([*JOB_KINDS])}", manifest.get("kind"))
         return
-    if version != JOB_KINDS[str(kind)]:
-        yield broken("apiVersion", f"must be {JOB_KINDS[str(kind)]}", version)
+    if version != JOB_KINDS[kind]:
+        yield broken("apiVersion", f"must be {JOB_KINDS[kind]}", version)
     for part in ("metadata", "spec"):
         if manifest.get(part) is None:
             yield broken(part, "must be an object", None)
-    yield from wrong_types(manifest, _PYTORCHJOB if kind == "PyTorchJob" else _JOB)
+    yield from wrong_types(manifest, _schema(kind))
+
+
+def _schema(kind: str) -> Schema:
+    if kind not in OPERATOR_KINDS:
+        return _JOB
+    operator = OPERATOR_KINDS[kind]
+    roles = {operator.replica_specs: dict.fromkeys(operator.roles, _REPLICA)}
+    return {"metadata": _METADATA, "spec": {"runPolicy": _RUN_POLICY, **_OWN_FIELDS.get(kind, {}), **roles}}
 
 
 @refused
 def replicas(job: Workload) -> Iterator[Hit]:
-    if not job.replicas:
-        yield broken(_REPLICAS, "must have a Master or a Worker", {})
+    operator, roles = job.operator, [replica.role for replica in job.replicas]
+    if not operator:
+        return
+    known = or_list([f"a {role}" for role in operator.roles])
+    if not roles:
+        yield broken(job.replicas_path, f"must have {known}", {})
+    elif operator.required and operator.required not in roles:
+        yield broken(f"{job.replicas_path}.{operator.required}", "must be given", None)
+    if len([role for role in roles if role in LEADERS]) > 1:
+        yield broken(job.replicas_path, f"must have one of {' and '.join(LEADERS)} only", roles)
     for replica in job.replicas:
-        path = replica.path
-        if replica.role not in ("Master", "Worker"):
-            yield broken(path, "must be a Master or a Worker", replica.role)
+        if replica.role not in operator.roles:
+            yield broken(replica.path, f"must be {known}", replica.role)
             continue
-        if replica.role == "Master" and replica.count != 1:
-            rule = "replicas == 1 for the Master"
-            yield broken(f"{path}.replicas", rule, replica.count, "further processes are Workers")
-        elif replica.count < 1:
-            yield broken(f"{path}.replicas", "replicas >= 1", replica.count, "leave the Worker out if there is none")
-        yield from one_of(f"{path}.restartPolicy", replica.restart_policy, RESTART_POLICIES)
-        if replica.pod.container(CONTAINER) is None:
-            names = [container.name for container in replica.pod.containers]
-            yield broken(f"{replica.pod.path}.spec.containers", f"must hold one called {CONTAINER}", names)
+        yield from _replica(replica, operator.container)
+
+
+def _replica(replica: Replica, container: str) -> Iterator[Hit]:
+    path = replica.path
+    if replica.role in LEADERS and replica.count != 1:
+        rule = f"replicas == 1 for the {replica.role}"
+        yield broken(f"{path}.replicas", rule, replica.count, "further processes are Workers")
+    elif replica.count < 1:
+        yield broken(
+            f"{path}.replicas", "replicas >= 1", replica.count, f"leave the {replica.role} out if there is none"
+        )
+    yield from one_of(f"{path}.restartPolicy", replica.restart_policy, RESTART_POLICIES)
+    if replica.pod.container(container) is None:
+        names = [given.name for given in replica.pod.containers]
+        yield broken(f"{replica.pod.path}.spec.containers", f"must hold one called {container}", names)
 
 
 @refused
@@ -178,7 +198,7 @@ def run_policy(job: Workload) -> Iterator[Hit]:
         value = integer(policy.get(field))
         if value is not None and value < 0:
             yield broken(f"{path}.{field}", f"{field} >= 0", value)
-    if job.kind == "PyTorchJob":
+    if job.operator:
         yield from one_of(f"{path}.cleanPodPolicy", job.clean_pod_policy, CLEAN_POD_POLICIES)
         if policy.get("managedBy") is not None:
             managers = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
@@ -187,14 +207,24 @@ def run_policy(job: Workload) -> Iterator[Hit]:
 
 @refused
 def processes(job: Workload) -> Iterator[Hit]:
+    if job.kind != "PyTorchJob":
+        return
     given, elastic = job.spec.get("nprocPerNode"), job.spec.get("elasticPolicy")
     if given is not None and given not in ("auto", "cpu", "gpu") and not job.processes_per_replica:
         yield broken("spec.nprocPerNode", "must be auto, cpu, gpu or a number in quotes", given)
     if elastic is not None and job.replica("Worker") is None:
-        yield broken(f"{_REPLICAS}.Worker", "must be given with elasticPolicy", None, "an elastic job has Workers")
+        yield broken(
+            f"{job.replicas_path}.Worker", "must be given with elasticPolicy", None, "an elastic job has Workers"
+        )
     if elastic and elastic.get("nProcPerNode") is not None and given is not None:
         where = "spec.elasticPolicy.nProcPerNode"
         yield broken(where, "must be left out beside spec.nprocPerNode", elastic["nProcPerNode"])
+
+
+@refused
+def success_policy(job: Workload) -> Iterator[Hit]:
+    if job.kind == "TFJob" and job.success_policy:
+        yield from one_of("spec.successPolicy", job.success_policy, ("AllWorkers",))
 
 
 @refused
@@ -249,5 +279,5 @@ def _pod_suffix(replica: Replica) -> str:
     return f"-{replica.role.lower()}-{replica.count - 1}"
 
 
-PYTORCHJOB: tuple[Rule[Workload], ...] = (replicas, containers, run_policy, processes, name)
+OPERATOR_JOB: tuple[Rule[Workload], ...] = (replicas, containers, run_policy, processes, success_policy, name)
 JOB: tuple[Rule[Workload], ...] = (containers, completions, run_policy, name)

@@ -2,12 +2,14 @@
 
 from typing import Any, NamedTuple
 
+from podium.manifests.kinds import OPERATOR_KINDS
+
 Manifest = dict[str, Any]
 """An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
 
 _ORDER = {
     # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
-    "PyTorchJob": ("Failed", "Succeeded", "Suspended", "Restarting", "Running", "Created"),
+    **dict.fromkeys(OPERATOR_KINDS, ("Failed", "Succeeded", "Suspended", "Restarting", "Running", "Created")),
     "Job": ("Failed", "FailureTarget", "Complete", "Suspended"),
     # Stopped is ours: podium experiment resume removes it.
     "Experiment": ("Failed", "Succeeded", "Stopped", "Restarting", "Running", "Created"),
@@ -38,7 +40,7 @@ class State(NamedTuple):
 
 
 def status_of(manifest: Manifest) -> State:
-    """Read the state of a PyTorchJob, Job, Experiment or Trial from its conditions.
+    """Read the state of a job, Experiment or Trial from its conditions.
 
     Only conditions with status "True" count: a finished PyTorchJob keeps a Running condition that is "False".
     """

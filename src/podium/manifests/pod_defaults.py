@@ -45,7 +45,7 @@ def _request(container: dict[str, Any]) -> None:
 
 
 def with_pod_deadlines(resource: T) -> T:
-    """Return a job or Experiment with the deadline of its PyTorchJob on every pod too; a pod's own deadline stays.
+    """Return a job or Experiment with the deadline of its operator job on every pod too; a pod's own deadline stays.
 
     The training operator means to look at a job again when its activeDeadlineSeconds have passed, but in 1.9.3 that
     reminder goes to a queue that keeps nothing (kubeflow/trainer v1.9.3, pkg/common/util/fake_workqueue.go): a job
@@ -57,6 +57,6 @@ def with_pod_deadlines(resource: T) -> T:
 
 def _set_deadlines(draft: Draft) -> None:
     job = Workload(manifest=draft.manifest)
-    if job.kind == "PyTorchJob" and job.active_deadline_seconds is not None:
+    if job.operator and job.active_deadline_seconds is not None:
         for _, template in draft.templates:
             template["spec"].setdefault("activeDeadlineSeconds", job.active_deadline_seconds + MARGIN)

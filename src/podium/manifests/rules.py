@@ -159,13 +159,14 @@ def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Hit]:
         yield broken(where, f"must be one of {', '.join(names)}", value, suggestion(str(value or ""), names))
 
 
-def unsupported(where: str, runs: str, given: str) -> Hit:
+def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Hit:
     """Return the hit of what podium does not run and a cluster may.
 
     Args:
         where: Path of the field.
         runs: What podium runs instead, a sentence: ``podium collects from StdOut, …``.
         given: What follows ", not" in the sentence.
+        hint: What to write instead.
     """
-    hint = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
-    return Hit(what=f"{runs}, not {given}", where=where, hint=hint)
+    instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
+    return Hit(what=f"{runs}, not {given}", where=where, hint=hint or instead)

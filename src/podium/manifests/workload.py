@@ -1,14 +1,13 @@
-"""A Job or PyTorchJob: replicas, their pod templates and containers."""
+"""A Job, PyTorchJob, TFJob, XGBoostJob or JAXJob: replicas, their pod templates and containers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-from podium.manifests.labels import CPU_SHARE, JOB_ROLE, REPLICA_TYPE
+from podium.manifests.kinds import LEADERS, OPERATOR_KINDS, OperatorKind
+from podium.manifests.labels import CPU_SHARE, JOB_ROLE, REPLICA_INDEX, REPLICA_TYPE
 from podium.manifests.resource import Attribute, Resource, integer, items, mapping, objects, strings, text, texts, true
-
-REPLICA_SPECS = "pytorchReplicaSpecs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +209,7 @@ class Replica:
     """Pods of one role, made of one template."""
 
     role: str
-    """``Master``, ``Worker``; empty for a Job."""
+    """``Master``, ``Worker``, ``PS`` …; empty for a Job."""
 
     count: int
     restart_policy: str
@@ -220,20 +219,33 @@ class Replica:
     path: str
     """Where it stands, for messages."""
 
-    @cached_property
+    leads: bool = False
+    """Whether its first pod decides about the job: a Chief or Master, else the first Worker."""
+
+    @property
     def labels(self) -> dict[str, str]:
-        """Labels of the pods, those that the training operator adds included."""
-        operator = {REPLICA_TYPE: self.role.lower()} if self.role else {}
-        return self.pod.labels | operator | ({JOB_ROLE: "master"} if self.role == "Master" else {})
+        """Labels of the first pod."""
+        return self.labels_of(0)
+
+    def labels_of(self, index: int) -> dict[str, str]:
+        """Return the labels of a pod, those that the training operator adds included."""
+        operator = {REPLICA_TYPE: self.role.lower(), REPLICA_INDEX: str(index)} if self.role else {}
+        leader = {JOB_ROLE: "master"} if self.leads and (index == 0 or self.role in LEADERS) else {}
+        return self.pod.labels | operator | leader
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload(Resource):
-    """A Job or PyTorchJob of its own, or the job in an Experiment's trial template."""
+    """A job of its own, or the job in an Experiment's trial template."""
+
+    @property
+    def operator(self) -> OperatorKind | None:
+        """What the training operator knows of its kind; None for a Job, and for a kind that podium does not know."""
+        return OPERATOR_KINDS.get(self.kind)
 
     @cached_property
     def replicas(self) -> tuple[Replica, ...]:
-        """Master before Workers, as written; one without a role for a Job."""
+        """By role as written; one without a role for a Job."""
         if self.kind == "Job":
             pod = Pod(manifest=mapping(self.spec.get("template")), path=f"{self.path}spec.template")
             count, policy = integer(self.spec.get("parallelism")), text(pod.spec.get("restartPolicy"))
@@ -242,13 +254,25 @@ class Workload(Resource):
         return tuple(self._replica(str(role), mapping(replica)) for role, replica in self._replica_specs.items())
 
     @property
-    def _replica_specs(self) -> Mapping[str, Any]:
-        return mapping(self.spec.get(REPLICA_SPECS))
+    def replicas_path(self) -> str:
+        """Where the replicas of an operator's job stand, for messages."""
+        return f"{self.path}spec.{self.operator.replica_specs if self.operator else ''}"
 
-    def _replica(self, role: str, spec: Mapping[str, Any]) -> Replica:
-        path, count = f"{self.path}spec.{REPLICA_SPECS}.{role}", integer(spec.get("replicas"))
+    @cached_property
+    def _replica_specs(self) -> Mapping[str, Any]:
+        return mapping(self.spec.get(self.operator.replica_specs)) if self.operator else {}
+
+    @cached_property
+    def _leaders(self) -> tuple[str, ...]:
+        roles = {str(role).capitalize() for role in self._replica_specs}
+        return tuple(role for role in LEADERS if role in roles) or ("Worker",)
+
+    def _replica(self, given: str, spec: Mapping[str, Any]) -> Replica:
+        path, count = f"{self.replicas_path}.{given}", integer(spec.get("replicas"))
+        role = role_of(given, self.operator)
         return Replica(
-            role=role.capitalize(),
+            role=role,
+            leads=role in self._leaders,
             count=1 if count is None else count,
             restart_policy=text(spec.get("restartPolicy")),
             pod=Pod(manifest=mapping(spec.get("template")), path=f"{path}.template"),
@@ -276,13 +300,13 @@ class Workload(Resource):
 
     @property
     def workers(self) -> int:
-        """Worker replicas of a PyTorchJob."""
+        """Worker replicas."""
         worker = self.replica("Worker")
         return worker.count if worker else 0
 
     @cached_property
     def run_policy(self) -> Mapping[str, Any]:
-        """Where deadlines and limits stand: a Job's spec, a PyTorchJob's runPolicy."""
+        """Where deadlines and limits stand: a Job's spec, another's runPolicy."""
         return self.spec if self.kind == "Job" else mapping(self.spec.get("runPolicy"))
 
     @property
@@ -313,10 +337,21 @@ class Workload(Resource):
         """How many processes run at once."""
         if self.kind == "Job":
             return max(1, min(self.parallelism, self.completions or self.parallelism))
-        return sum(replica.count for replica in self.replicas) * (self.processes_per_replica or 1)
+        return self.pod_count * (self.processes_per_replica or 1)
+
+    @property
+    def pod_count(self) -> int:
+        """Pods of an operator's job."""
+        return sum(replica.count for replica in self.replicas)
 
     managed_by = Attribute("run_policy.managedBy", text)
-    """Controller that runs a PyTorchJob; empty if absent."""
+    """Controller that runs an operator's job; empty if absent."""
+
+    success_policy = Attribute("spec.successPolicy", text)
+    """``AllWorkers``: a TFJob without a Chief or Master has succeeded with all its Workers, not with the first."""
+
+    dynamic_workers = Attribute("spec.enableDynamicWorker", true)
+    """Whether each process of a TFJob is told of itself and the parameter servers only."""
 
     @cached_property
     def elastic(self) -> ElasticPolicy | None:
@@ -333,12 +368,12 @@ class Workload(Resource):
     """Whether it waits, for Kueue or for somebody."""
 
     clean_pod_policy = Attribute("run_policy.cleanPodPolicy", text)
-    """What a PyTorchJob stops once the Master has succeeded; empty if absent."""
+    """What an operator's job stops once it has succeeded; empty if absent."""
 
     @property
     def processes(self) -> str:
-        """``nprocPerNode``: ``auto``, ``cpu``, ``gpu`` or a number."""
-        return text(self.spec.get("nprocPerNode")) or "auto"
+        """``nprocPerNode`` of a PyTorchJob: ``auto``, ``cpu``, ``gpu`` or a number."""
+        return (text(self.spec.get("nprocPerNode")) if self.kind == "PyTorchJob" else "") or "auto"
 
     @property
     def processes_per_replica(self) -> int | None:
@@ -358,7 +393,7 @@ class Workload(Resource):
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A copy of a Job's or PyTorchJob's manifest to be altered; nothing in it is shared with the original."""
+    """A copy of a job's manifest to be altered; nothing in it is shared with the original."""
 
     manifest: dict[str, Any]
 
@@ -374,9 +409,9 @@ class Draft:
         if self.manifest.get("kind") == "Job":
             templates = {"": spec.get("template")}
         else:
-            templates = {
-                role: mapping(template).get("template") for role, template in mapping(spec.get(REPLICA_SPECS)).items()
-            }
+            operator = OPERATOR_KINDS.get(text(self.manifest.get("kind")))
+            replicas = mapping(spec.get(operator.replica_specs)) if operator else {}
+            templates = {role: mapping(replica).get("template") for role, replica in replicas.items()}
         return (
             (role, template)
             for role, template in templates.items()
@@ -429,6 +464,11 @@ class Draft:
         for other, template in self.templates:
             if other == role:
                 template["spec"]["volumes"] = [*items(template["spec"].get("volumes")), volume]
+
+
+def role_of(given: str, operator: OperatorKind | None) -> str:
+    """Return a role as the operator writes it; it takes any case."""
+    return next((role for role in operator.roles if role.lower() == given.lower()), given) if operator else given
 
 
 def fields_of(manifest: Mapping[str, Any]) -> frozenset[str]:

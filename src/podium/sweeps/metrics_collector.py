@@ -10,14 +10,14 @@ from podium.metrics import Reading, fold, read_events, read_json, read_text
 
 
 def collect(
-    experiment: Experiment, metrics: Path | None, log: Callable[[], Iterable[str]]
+    experiment: Experiment, metrics: Sequence[Path], log: Callable[[], Iterable[str]]
 ) -> tuple[dict[str, Any], list[Reading]]:
     """Read what a trial reported.
 
     Args:
         experiment: Says which metrics are collected, and how.
-        metrics: File or directory of the collector; None reads the log.
-        log: Gives the lines of the reporting replica.
+        metrics: Files, or one directory, of the collector; none reads the log.
+        log: Gives the lines of the reporting replicas.
 
     Returns:
         The observation for the trial's status, and the readings behind it.
@@ -26,12 +26,15 @@ def collect(
         Failed: The collector cannot read what is there; on a cluster the trial fails too.
     """
     names, collector = experiment.objective.metrics, experiment.collector
+    if collector.kind != "StdOut" and not metrics:
+        labels = dict(experiment.template.primary_pod_labels)
+        raise Failed(f"no pod of the trial bears {labels}", "leave primaryPodLabels out, or give a pod these labels")
     if collector.kind == "TensorFlowEvent":
-        readings = read_events(metrics, names)
+        readings = read_events(metrics[0], names)
     elif collector.reads_json:
-        readings = read_json(_lines(metrics), names)
+        readings = read_json(_lines(metrics[0]), names)
     else:
-        lines = log() if metrics is None else _lines(metrics)
+        lines = [line for path in metrics for line in _lines(path)] if metrics else log()
         readings = read_text(lines, names, collector.filters or None)
     return observe(readings, names), readings
 
@@ -46,10 +49,10 @@ def observe(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, Any]
     }
 
 
-def _lines(path: Path | None) -> list[str]:
-    if path is None or not path.is_file():
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
         raise Failed(
-            f"the program wrote no metrics file {path.name if path else ''}".rstrip(),
+            f"the program wrote no metrics file {path.name}",
             "its path must stand in the container's command, args or env: that is where it is made a local one",
         )
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:  # a carriage return ends no line

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import POLL
 from podium.interrupts import Background
+from podium.manifests.kinds import JOB_KINDS
 
 if TYPE_CHECKING:
     from podium.sweeps.controller import ExperimentController
@@ -62,7 +63,7 @@ class ExperimentSupervisor:
 def remove_experiment(cluster: LocalCluster, name: str) -> None:
     """Remove an Experiment that nobody runs any more, with its trials and their jobs."""
     for trial in cluster.trials(name):
-        for kind in ("PyTorchJob", "Job"):
+        for kind in JOB_KINDS:
             if cluster.store.exists(kind, trial.name):
                 cluster.delete(kind, trial.name)
         cluster.store.remove("Trial", trial.name)

@@ -118,13 +118,14 @@ class TrialRun:
 
     def _keep_output(self, wrapped: Wrapped) -> None:
         """Put what a wrapped command printed into the replica's log: that is where people look."""
-        if self._experiment.collector.kind != "StdOut" or wrapped.metrics is None:
+        if self._experiment.collector.kind != "StdOut":
             return
         logs = self._cluster.store.place(self._kind, self._name) / "logs"
-        reporting = [*sorted(logs.glob("master-0.log")), *sorted(logs.glob("pod-*.log"), reverse=True)]
-        if reporting and wrapped.metrics.is_file():
-            with reporting[0].open("ab") as log, wrapped.metrics.open("rb") as printed:
-                shutil.copyfileobj(printed, log)
+        names = wrapped.replicas or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
+        for name, file in zip(names, wrapped.metrics, strict=False):
+            if (logs / f"{name}.log").exists() and file.is_file():
+                with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
+                    shutil.copyfileobj(printed, log)
 
     def _finish(self, job: Workload | None, wrapped: Wrapped) -> list[Reading]:
         manifest = job.manifest if job else {}
@@ -146,9 +147,9 @@ class TrialRun:
 
     def _collect(self, kind: str, reason: str, message: str, wrapped: Wrapped) -> list[Reading]:
         try:
-            observation, readings = collect(self._experiment, wrapped.metrics, self._log)
+            observation, readings = collect(self._experiment, wrapped.metrics, lambda: self._log(wrapped))
         except Failed as error:
-            if wrapped.metrics is None or wrapped.metrics.exists():
+            if all(path.exists() for path in wrapped.metrics):
                 self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
                 return []
             observation, readings = observe([], self._experiment.objective.metrics), []
@@ -171,8 +172,8 @@ class TrialRun:
             self._mark(kind, reason, message)
         return readings
 
-    def _log(self) -> Iterator[str]:
-        return read_last_run(self._cluster.store, self._kind, self._name)
+    def _log(self, wrapped: Wrapped) -> Iterator[str]:
+        return read_last_run(self._cluster.store, self._kind, self._name, wrapped.replicas)
 
     def _watch_rules(self, wrapped: Wrapped) -> threading.Thread | None:
         rules = self.trial.stopping_rules
@@ -186,8 +187,11 @@ class TrialRun:
             formats=collector.filters or None,
             as_json=collector.reads_json,
         )
-        lines = self._cluster.logs(self._kind, self._name, follow=True) if wrapped.metrics is None else None
-        source = lines if lines is not None else self._tail(wrapped.metrics)
+        if wrapped.metrics:
+            source = self._tail(wrapped.metrics[0])
+        else:
+            replica = next(iter(wrapped.replicas), None)
+            source = self._cluster.logs(self._kind, self._name, replica, follow=True)
         thread = threading.Thread(target=self._follow, args=(watch, source), name=f"rules-{self._name}", daemon=True)
         thread.start()
         return thread
@@ -203,10 +207,10 @@ class TrialRun:
             return
         self._cluster.halt(self._kind, self._name)
 
-    def _tail(self, path: Path | None) -> Iterator[str]:
+    def _tail(self, path: Path) -> Iterator[str]:
         """Yield a metrics file's lines as it grows, until the job has ended."""
         at, rest = 0, ""
-        while path is not None:
+        while True:
             over = self._over.wait(TAIL)
             if path.is_file():
                 with path.open(encoding="utf-8", errors="replace", newline="\n") as file:

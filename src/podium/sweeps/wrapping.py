@@ -8,6 +8,7 @@ anything a shell would read runs as it is: the outcome is the same, and no shell
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,7 +20,7 @@ from podium.machine import cores
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, redirected, takes_script
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, TRIAL
-from podium.manifests.workload import Draft, Workload, set_env
+from podium.manifests.workload import Draft, Workload, role_of, set_env
 from podium.search.space import first_values
 from podium.sweeps.checkpoints import trial_directory
 
@@ -39,8 +40,11 @@ class Wrapped:
     job: Workload
     """What to create."""
 
-    metrics: Path | None
-    """File or directory that holds the metrics; None: what the replica prints."""
+    metrics: tuple[Path, ...]
+    """Files, or one directory, that hold the metrics; none: what the replicas print."""
+
+    replicas: tuple[str, ...]
+    """Replicas whose output is collected; none: a Job's last pod."""
 
 
 def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, checkpoints: Path | None) -> Wrapped:
@@ -61,37 +65,56 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     draft.label_pods(labels)
     draft.annotate({CPU_SHARE: f"{share:g}"})
     draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
+    replicas = experiment.template.primary_pods(job) if job.operator else ()
     reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
-    metrics: Path | None = None
+    metrics: tuple[Path, ...] = ()
     for role, container in draft.containers(experiment.template.primary_container):
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": job.name}])
-        if role not in reporting:
+        if role_of(role, job.operator) not in reporting:
+            _mount_metrics(draft, role, container, experiment.collector, directory / "unread")
             continue
         if checkpoints and (place := trial_directory(experiment)):
             _mount(draft, role, container, "suggestion-volume", place, checkpoints)
-        if container.get("command"):
-            metrics = _wrap_container(draft, role, container, experiment.collector, directory)
-    return Wrapped(job=Workload(manifest=draft.manifest), metrics=metrics)
+        if experiment.collector.kind == "StdOut":
+            metrics = _redirect(container, job, directory, replicas)
+        else:
+            metrics = _mount_metrics(draft, role, container, experiment.collector, directory / "metrics")
+            _wrap_words(container)
+    return Wrapped(job=Workload(manifest=draft.manifest), metrics=metrics, replicas=replicas)
 
 
-def _wrap_container(
-    draft: Draft, role: str, container: dict[str, Any], collector: Collector, directory: Path
-) -> Path | None:
-    """Let a container's command write what the collector reads; return where that will be."""
+def _wrap_words(container: dict[str, Any], redirection: str = "") -> bool:
+    """Let a container's command pass through Katib's shell; tell whether a shell is needed at all."""
+    if not container.get("command"):
+        return False
     words = [*container["command"], *(container.pop("args", None) or [])]
     shell, script = join(words)
     argv = None if takes_script(words) else plain_argv(script)
-    metrics: Path | None = None
-    if collector.kind == "StdOut" and argv is None:
-        metrics = directory / "metrics.log"
-        script = redirected(script, shlex.quote(str(metrics)))
-    elif collector.kind != "StdOut":
-        path, local = PurePosixPath(collector.path), directory / "metrics"
-        is_file = collector.kind == "File"
-        metrics = local / path.name if is_file else local
-        _mount(draft, role, container, "metrics-volume", str(path.parent if is_file else path), local)
-    container["command"] = list(argv) if argv is not None else [*shell, script]
-    return metrics
+    container["command"] = argv or [*shell, redirected(script, redirection) if redirection else script]
+    return argv is None
+
+
+def _redirect(container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]) -> tuple[Path, ...]:
+    """Let a shell write what a command prints into a file, one for each replica; return those files."""
+    if job.pod_count == 1 or not job.operator:
+        file = directory / "metrics.log"
+        return (file,) if _wrap_words(container, shlex.quote(str(file))) else ()
+    folder = directory / "metrics"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not _wrap_words(container, f'{shlex.quote(str(folder))}/"$HOSTNAME".log'):
+        return ()
+    return tuple(folder / f"{job.name}-{replica}.log" for replica in replicas)
+
+
+def _mount_metrics(
+    draft: Draft, role: str, container: dict[str, Any], collector: Collector, local: Path
+) -> tuple[Path, ...]:
+    """Mount a directory where the collector's file or directory is; return what will be there."""
+    if collector.kind not in ("File", "TensorFlowEvent") or not container.get("command"):
+        return ()
+    path, is_file = PurePosixPath(collector.path), collector.kind == "File"
+    _mount(draft, role, container, "metrics-volume", str(path.parent if is_file else path), local)
+    return (local / path.name if is_file else local,)
 
 
 def _mount(draft: Draft, role: str, container: dict[str, Any], name: str, folder: str, local: Path) -> None:

@@ -12,6 +12,7 @@ from podium.cluster.kubernetes.api import Api, resource
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.kubeconfig import load_configuration
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.workload import Workload
@@ -19,7 +20,7 @@ from podium.manifests.workload import Workload
 DELETE_WAIT = 30.0
 
 _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
-    "PyTorchJob": lambda value: {"spec": {"runPolicy": {"suspend": value}}},
+    **dict.fromkeys(OPERATOR_KINDS, lambda value: {"spec": {"runPolicy": {"suspend": value}}}),
     "Job": lambda value: {"spec": {"suspend": value}},
 }
 """What to merge into a job to stop it and to let it go on."""

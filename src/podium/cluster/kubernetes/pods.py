@@ -12,6 +12,7 @@ from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import EXPERIMENT, JOB_NAME, REPLICA_INDEX, REPLICA_TYPE, TRIAL
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -37,7 +38,7 @@ INTERNAL = "Internal error occurred"
 """How the message of every error 500 of the API server begins, a webhook that does not answer among them."""
 
 JOB_SELECTOR = {
-    "PyTorchJob": JOB_NAME,
+    **dict.fromkeys(OPERATOR_KINDS, JOB_NAME),
     "Job": "job-name",
     "Trial": TRIAL,
 }

@@ -1,4 +1,4 @@
-"""PyTorchJobs and Jobs as processes of this machine."""
+"""Jobs as processes of this machine."""
 
 import os
 import threading
@@ -15,15 +15,16 @@ from podium.cluster.local.images import check_images
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.logs import read_log
 from podium.cluster.local.metadata import timestamp
+from podium.cluster.local.operator_job import OperatorJobController, check_operator_job
 from podium.cluster.local.pods import PodPlan, plan_pod
 from podium.cluster.local.processes.client import Command
 from podium.cluster.local.processes.launcher_pool import LauncherPool
-from podium.cluster.local.pytorchjob import PyTorchJobController, check_pytorchjob
 from podium.cluster.local.store import POLL, Store
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of
+from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.names import named
 from podium.manifests.resource import Resource
@@ -41,14 +42,14 @@ class LocalCluster(Cluster):
     All that runs ends with this process, however it ends.
 
     Args:
-        directory: Holds ``{pytorchjobs,jobs}/<name>/``; made when needed.
+        directory: Holds ``{pytorchjobs,jobs,…}/<name>/``; made when needed.
         images: Directories that stand for container images; any other image is this Python.
         entrypoints: Entrypoints of images, for containers without a command.
         fork_server: Whether ``python -m`` may run in a fork of a process that has done its imports
             (PODIUM_FORK_SERVER=0 switches it off too).
     """
 
-    creates: tuple[str, ...] = ("PyTorchJob", "Job")
+    creates: tuple[str, ...] = tuple(JOB_KINDS)
     """Kinds of objects that it runs."""
 
     def __init__(
@@ -70,8 +71,8 @@ class LocalCluster(Cluster):
     def create(self, manifest: Manifest) -> Manifest:
         """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
         kind = manifest.get("kind") if isinstance(manifest, dict) else None
-        rule = f"kind is {', '.join(self.creates[:-1])} or {self.creates[-1]}"
-        require(kind in self.creates, rule, "write kind: and one of these", kind=kind)
+        rule = f"kind is {or_list(self.creates)}"
+        require(kind in self.creates, rule, INSTEAD.get(str(kind), "write kind: and one of these"), kind=kind)
         stored, supervisor = self._store(Resource.parse(named(manifest)))
         self.supervise(stored.kind, stored.name, supervisor)
         return stored.manifest
@@ -183,13 +184,13 @@ class LocalCluster(Cluster):
         self.store.close()
 
     def plan(self, manifest: Manifest) -> tuple[Workload, dict[str, PodPlan]]:
-        """Return a PyTorchJob or Job with its defaults, and how the pods of each role would run here.
+        """Return a job with its defaults, and how the pods of each role would run here.
 
         Raises:
             InvalidInput: It breaks a rule, or a field cannot be honored on this machine.
         """
         job = self.with_entrypoints(admit(manifest))
-        check_pytorchjob(job) if job.kind == "PyTorchJob" else check_job(job)
+        check_operator_job(job) if job.operator else check_job(job)
         plans = {replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas}
         threads_per_process(job)
         _check_environment(plans)
@@ -219,7 +220,7 @@ class LocalCluster(Cluster):
         written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
         stored = Resource.parse(self.store.create(written.manifest))
         job = job.with_metadata(stored.metadata).with_status(stored.status)
-        controller = PyTorchJobController if job.kind == "PyTorchJob" else JobController
+        controller = OperatorJobController if job.operator else JobController
         return stored, controller(self._runtime, job, plans)
 
     def _remove(self, kind: str, name: str) -> None:
@@ -277,7 +278,7 @@ def _with_status(job: Workload, ignored: list[str]) -> Workload:
     status: dict[str, Any] = {}
     if ignored:
         job = job.changed(lambda draft: draft.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
-    if job.kind == "PyTorchJob":
-        message = f"PyTorchJob {job.name} is created."
-        set_condition(status, "Created", True, "PyTorchJobCreated", message, timestamp())
+    if job.operator:
+        message = f"{job.kind} {job.name} is created."
+        set_condition(status, "Created", True, f"{job.kind}Created", message, timestamp())
     return job.with_status(status)

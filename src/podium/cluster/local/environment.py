@@ -1,7 +1,6 @@
 """The environment of a replica: what the operator sets, what the manifest says, what this machine needs."""
 
 import os
-import random
 import re
 import socket
 import sys
@@ -14,11 +13,12 @@ from podium.cluster.local.pods import ContainerPlan
 from podium.errors import InvalidInput, require
 from podium.machine import cores
 from podium.manifests.labels import CPU_SHARE
-from podium.manifests.workload import ElasticPolicy, Variable, Workload
+from podium.manifests.workload import Variable, Workload
 
 _OF_A_RANK = re.compile(
     r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS|JOB_COMPLETION_INDEX"
-    r"|PYTHONUNBUFFERED|PET_.*|TORCHELASTIC_.*|ROLE_.*|KATIB_.*)"
+    r"|PYTHONUNBUFFERED|PET_.*|TORCHELASTIC_.*|ROLE_.*|KATIB_.*|TF_CONFIG|WORKER_PORT|WORKER_ADDRS|COORDINATOR_PORT"
+    r"|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID)"
 )
 _REFERENCE = re.compile(r"\$(\$|\(([^()$]+)\))")
 
@@ -41,50 +41,6 @@ class PodIdentity:
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of the template."""
-
-
-def operator_environment(job: Workload, role: str, index: int, port: int) -> dict[str, str]:
-    """Return what the training operator sets in every container of a replica.
-
-    Two values differ from a cluster's: all replicas share this machine, so the address is 127.0.0.1 and the port is
-    a free one instead of 23456 (kubeflow/trainer release-1.9: pkg/controller.v1/pytorch/{envvar,master,elastic}.go).
-
-    Args:
-        job: An admitted PyTorchJob.
-        role: Master or Worker.
-        index: Number of the replica within its role.
-        port: A free port, the same for all replicas.
-    """
-    env = {"PYTHONUNBUFFERED": "1"}
-    if job.replica("Master"):
-        rank = str(index + (role == "Worker"))
-        env |= {"MASTER_PORT": str(port), "PET_MASTER_PORT": str(port)}
-        env |= {"MASTER_ADDR": "127.0.0.1", "PET_MASTER_ADDR": "127.0.0.1"}
-        env |= {"WORLD_SIZE": str(job.processes_at_once), "RANK": rank, "PET_NODE_RANK": rank}
-    if job.elastic is None or job.elastic.processes is None:
-        env["PET_NPROC_PER_NODE"] = job.processes
-    if job.elastic is None:
-        return env | {"PET_NNODES": str(sum(replica.count for replica in job.replicas))}
-    return env | _elastic_environment(job.elastic, job.workers, port)
-
-
-def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dict[str, str]:
-    least = elastic.min_replicas or elastic.max_replicas or workers
-    most = elastic.max_replicas or elastic.min_replicas or workers
-    env = {
-        "PET_RDZV_ENDPOINT": f"127.0.0.1:{elastic.host_port or port}",
-        "PET_RDZV_BACKEND": elastic.backend,
-        "PET_NNODES": f"{least}:{most}",
-    }
-    values = {
-        "PET_MAX_RESTARTS": elastic.max_restarts,
-        "PET_NPROC_PER_NODE": elastic.processes,
-        "PET_RDZV_ID": elastic.id,
-    }
-    env |= {name: str(value) for name, value in values.items() if value is not None}
-    if elastic.configuration:
-        env["PET_RDZV_CONF"] = ",".join(f"{key}={value}" for key, value in elastic.configuration)
-    return env | ({"PET_STANDALONE": ""} if elastic.standalone else {})
 
 
 MOST_PROCESSES = 1000
@@ -167,19 +123,6 @@ def translator(mounts: Iterable[tuple[str, Path]]) -> Callable[[str], str]:
         return text
 
     return translate
-
-
-def free_port() -> int:
-    """Return a port nobody listens on, below the range systems take outgoing connections from."""
-    for _ in range(100):
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise InvalidInput("no free port between 20000 and 32000", "see what listens there: ss -tln")
 
 
 def _from_source(variable: Variable, path: str, pod: PodIdentity) -> str | None:

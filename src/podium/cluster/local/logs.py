@@ -1,13 +1,14 @@
 """Logs of replicas: files, readable while they grow and from any process."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.store import Store
 from podium.errors import NotFound
 from podium.manifests.conditions import status_of
+from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.workload import Workload
 
 _LOOK = 0.1
@@ -19,9 +20,10 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
 
     Args:
         store: The objects.
-        kind: PyTorchJob, Job or Trial.
+        kind: A kind of job, or Trial.
         name: The object's name.
-        replica: None is the one that reports metrics: master-0, without a Master worker-0, of a Job the last pod.
+        replica: None is the one that reports metrics: that of the role which decides about
+            the job, such as master-0; of a Job the last pod.
         follow: Go on until the replica has ended.
 
     Raises:
@@ -29,7 +31,7 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
     """
     manifest, directory = store.read(kind, name), store.place(kind, name)
     if kind == "Trial" and not (directory / "logs").exists():
-        kind = next((job for job in ("PyTorchJob", "Job") if store.exists(job, name)), "PyTorchJob")
+        kind = next((job for job in JOB_KINDS if store.exists(job, name)), "Job")
         manifest, directory = store.read(kind, name), store.place(kind, name)
     names = replica_names(Workload.parse(manifest), directory)
     chosen = replica or names[0]
@@ -39,22 +41,28 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
     return _follow(store, kind, name, log) if follow else _lines(log)
 
 
-def read_last_run(store: Store, kind: str, name: str) -> Iterator[str]:
-    """Yield the lines that the reporting replica of a PyTorchJob or Job printed since its last start.
+def read_last_run(store: Store, kind: str, name: str, replicas: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines that replicas of a job printed since their last start.
 
     Katib's collector sees no others: the shell around the command begins its file anew.
+
+    Args:
+        store: The objects.
+        kind: Of the job.
+        name: Of the job.
+        replicas: The one that reports metrics if empty.
     """
     directory = store.place(kind, name)
-    chosen = replica_names(Workload.parse(store.read(kind, name)), directory)[0]
     records = read_json(directory / "pods.json", list)
-    start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
-    return _lines(directory / "logs" / f"{chosen}.log", start)
+    for chosen in replicas or replica_names(Workload.parse(store.read(kind, name)), directory)[:1]:
+        start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
+        yield from _lines(directory / "logs" / f"{chosen}.log", start)
 
 
 def replica_names(job: Workload, directory: Path) -> list[str]:
     """Return the replicas of a job; the one that reports metrics is first."""
-    if job.kind == "PyTorchJob":
-        replicas = sorted(job.replicas, key=lambda replica: replica.role)
+    if job.operator:
+        replicas = sorted(job.replicas, key=lambda replica: not replica.leads)
         return [f"{replica.role.lower()}-{index}" for replica in replicas for index in range(replica.count)]
     names = [path.stem for path in (directory / "logs").glob("*.log") if "." not in path.stem]
     return sorted(names, key=lambda name: (-int(name.rpartition("-")[2]), name)) or ["pod-0"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from podium.cluster.base import Manifest
+from podium.cluster.base import KINDS, Manifest
 from podium.cluster.local.jsonfile import read_json, read_object, write_json
 from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
 from podium.cluster.local.metadata import new_metadata, timestamp
@@ -25,7 +25,7 @@ from podium.manifests.conditions import set_condition, status_of
 from podium.manifests.resource import Resource
 from podium.settings import Settings
 
-PLURALS = {"PyTorchJob": "pytorchjobs", "Job": "jobs", "Experiment": "experiments", "Trial": "trials"}
+PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
 """Folder of each kind, which is also its name in the Kubernetes API."""
 
 LOST = "SupervisorLost"

@@ -13,10 +13,11 @@ from podium.manifests.experiment.admission import bad_patterns, refusals
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
 from podium.manifests.experiment.hints import PODS, SPACE
-from podium.manifests.experiment.schema import EXPERIMENT, JOB_KINDS
+from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.experiment.settings import broken_settings, unsupported_settings
 from podium.manifests.experiment.space import broken_values, read_parameter, repeated_values
 from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
 from podium.manifests.resource import mapping, numbered, text
 from podium.manifests.rules import (
     BrokenRules,
@@ -124,9 +125,10 @@ def algorithms(experiment: Experiment) -> Iterator[Hit]:
 def other_jobs(experiment: Experiment) -> Iterator[Hit]:
     template = experiment.template
     if not template.is_supported:
-        kinds = " or ".join(f"{kind} ({version})" for kind, version in JOB_KINDS.items())
-        given = f"{template.workload.kind} ({template.workload.api_version})"
-        yield unsupported("spec.trialTemplate.trialSpec.kind", f"podium runs trials of kind {kinds}", given)
+        kinds = or_list([f"{kind} ({version})" for kind, version in JOB_KINDS.items()])
+        job, path = template.workload, "spec.trialTemplate.trialSpec.kind"
+        given = f"{job.kind} ({job.api_version})"
+        yield unsupported(path, f"podium runs trials of kind {kinds}", given, INSTEAD.get(job.kind))
         return
     conditions = {"successCondition": template.success_condition, "failureCondition": template.failure_condition}
     for field, condition in conditions.items():
@@ -152,10 +154,10 @@ def pods(experiment: Experiment) -> Iterator[Hit]:
             hint = f"call the container that trains {name}, or change primaryContainerName"
             what = f"the {replica.role or 'trial'}'s pod has no container {name!r}, only {names}"
             yield Hit(what=what, where=path, hint=hint)
-    if job.kind == "PyTorchJob":
-        if name != "pytorch":
+    if operator := job.operator:
+        if name != operator.container:
             hint = "set primaryContainerName and the containers' names"
-            yield broken(path, "must be pytorch for a PyTorchJob", name, hint)
+            yield broken(path, f"must be {operator.container} for a {job.kind}", name, hint)
         if "." in experiment.name:
             yield broken("metadata.name", "must have no dot", experiment.name, "pods need DNS labels")
 

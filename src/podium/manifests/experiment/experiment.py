@@ -9,11 +9,12 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.defaults import set_defaults
-from podium.manifests.experiment.schema import EXPERIMENT, JOB_KINDS, default_primary_labels
+from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels
 from podium.manifests.experiment.settings import read_settings
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
+from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Attribute, Resource, integer, items, mapping, objects, text, texts
 from podium.manifests.rules import Hit, raise_for, rule
@@ -235,8 +236,20 @@ class TrialTemplate:
         return tuple(PLACEHOLDER.findall(json.dumps(self.workload.manifest, ensure_ascii=False, default=str)))
 
     def is_primary(self, replica: Replica) -> bool:
-        """Tell whether Katib collects from the pods of a replica: all labels fit, or none are asked for."""
-        return all(replica.labels.get(key) == value for key, value in self.primary_pod_labels.items())
+        """Tell whether Katib collects from the pods of a replica, or from its first one alone."""
+        return self._is_primary(replica.labels)
+
+    def primary_pods(self, workload: Workload) -> tuple[str, ...]:
+        """Return the pods of an operator's job from which Katib collects: ``worker-0``, ``worker-1`` …"""
+        return tuple(
+            f"{replica.role.lower()}-{index}"
+            for replica in workload.replicas
+            for index in range(replica.count)
+            if self._is_primary(replica.labels_of(index))
+        )
+
+    def _is_primary(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(key) == value for key, value in self.primary_pod_labels.items())
 
     def primary_containers(self) -> list[tuple[Replica, Container]]:
         """Return each replica's primary container."""
@@ -279,7 +292,7 @@ class Experiment(Resource):
         """
         manifest = load(name_or_text, network)
         if (kind := manifest.get("kind")) != "Experiment":
-            hint = "podium job run runs a Job or a PyTorchJob" if kind in ("Job", "PyTorchJob") else None
+            hint = f"podium job run runs a {kind}" if kind in JOB_KINDS else None
             raise InvalidInput(f"{name_or_text:.80} must hold an Experiment, but holds a {kind}", hint)
         return cls.parse(manifest)
 

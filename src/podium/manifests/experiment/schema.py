@@ -1,5 +1,6 @@
 """The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib: pkg/apis/controller)."""
 
+from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import JOB_ROLE
 from podium.manifests.structure import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
 
@@ -31,7 +32,7 @@ _TRIAL = {
     "spec": {
         "template": _POD,
         "backoffLimit": INT,
-        "pytorchReplicaSpecs": {"Master": _REPLICA, "Worker": _REPLICA},
+        **{kind.replica_specs: dict.fromkeys(kind.roles, _REPLICA) for kind in OPERATOR_KINDS.values()},
         "runPolicy": OBJECT,
     },
 }
@@ -83,10 +84,7 @@ EXPERIMENT: Schema = {
     },
 }
 
-JOB_KINDS = {"Job": "batch/v1", "PyTorchJob": "kubeflow.org/v1"}
-"""Kinds of trial that run everywhere podium runs, and their apiVersion."""
-
-_KUBEFLOW_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "MPIJob", "PaddleJob", "JAXJob")
+_KUBEFLOW_KINDS = (*OPERATOR_KINDS, "MPIJob", "PaddleJob")
 _CONDITION = 'status.conditions.#(type=="{}")#|#(status=="True")#'
 
 

@@ -1,7 +1,7 @@
-"""A PyTorchJob as processes, reconciled as the training operator does.
+"""A PyTorchJob, TFJob, XGBoostJob or JAXJob as processes, reconciled as the training operator does.
 
-Source of the rules: kubeflow/trainer release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core, and
-pkg/controller.v1/pytorch/pytorchjob_controller.go; of restarts in place: the kubelet.
+Source of the rules: kubeflow/trainer release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core, and the
+controller of each kind under pkg/controller.v1; of restarts in place: the kubelet.
 """
 
 import time
@@ -9,22 +9,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from podium.cluster.local.controller import Controller, Runtime, past
-from podium.cluster.local.environment import PodIdentity, free_port, operator_environment
+from podium.cluster.local.environment import PodIdentity
 from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
+from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
 from podium.cluster.local.running_pod import PodSetting, RunningPod, backoff
 from podium.errors import require
 from podium.manifests.conditions import set_condition
-from podium.manifests.labels import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, REPLICA_TYPE
+from podium.manifests.labels import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE
 from podium.manifests.workload import Replica, Workload
 
 
-class PyTorchJobController(Controller):
-    """Supervises the replicas of one PyTorchJob."""
+class OperatorJobController(Controller):
+    """Supervises the replicas of one job of the training operator."""
 
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
         super().__init__(runtime, job, plans)
-        self.port = free_port()
+        self._ports = free_ports(job)
         self._pods: dict[tuple[str, int], RunningPod] = {}
         self._recreated: dict[tuple[str, int], int] = {}
 
@@ -45,7 +46,7 @@ class PyTorchJobController(Controller):
             self._clean_up()
         elif self.job.suspended:
             if self.state.phase != "Suspended":
-                self._set("Suspended", f"PyTorchJob {self.name} is suspended.")
+                self._set("Suspended", f"{self.kind} {self.name} is suspended.")
         elif self._past_backoff_limit():
             self.fail("Failed", f"Job {self.name} has failed because it has reached the specified backoff limit")
         elif "startTime" in self.status and past(self.started, self.job.active_deadline_seconds):
@@ -62,7 +63,7 @@ class PyTorchJobController(Controller):
         self._set("Failed", message, reason)
 
     def _set(self, kind: str, message: str, reason: str | None = None) -> None:
-        set_condition(self.status, kind, True, f"PyTorchJob{reason or kind}", message, timestamp())
+        set_condition(self.status, kind, True, f"{self.kind}{reason or kind}", message, timestamp())
 
     def _past_backoff_limit(self) -> bool:
         limit = self.job.backoff_limit
@@ -98,27 +99,24 @@ class PyTorchJobController(Controller):
 
     def _labels(self, replica: Replica) -> dict[str, str]:
         """Return the labels by which the operator finds the pods of a role."""
-        operator = {JOB_NAME: self.name, OPERATOR_NAME: "pytorchjob-controller"}
+        operator = {JOB_NAME: self.name, OPERATOR_NAME: f"{self.kind.lower()}-controller"}
         return operator | {REPLICA_TYPE: replica.role.lower()}
 
     def _create_pod(self, replica: Replica, index: int) -> None:
         job, kind, policy = self.job, replica.role, replica.restart_policy
         name, again = f"{kind.lower()}-{index}", self._recreated.get((kind, index), -1) + 1
         self._recreated[kind, index] = again
-        labels = self._labels(replica) | {REPLICA_INDEX: str(index)}
-        if kind == "Master" or (index == 0 and job.replica("Master") is None):
-            labels[JOB_ROLE] = "master"
         setting = PodSetting(
             replica=name,
             identity=PodIdentity(
                 name=f"{job.name}-{name}",
                 namespace=job.namespace,
                 uid=f"{job.uid}-{name}",
-                labels=replica.pod.labels | labels,
+                labels=replica.labels_of(index) | self._labels(replica),
                 annotations=replica.pod.annotations,
             ),
             directory=self.directory,
-            forced=operator_environment(job, kind, index, self.port),
+            forced=operator_environment(Member(job=job, replica=replica, index=index, ports=self._ports)),
             threads=self.threads,
             restart="Never" if policy == "ExitCode" else policy,
         )
@@ -133,36 +131,36 @@ class PyTorchJobController(Controller):
     def _update_status(self) -> None:
         self.status.setdefault("startTime", timestamp())
         for replica in self.job.replicas:
-            kind, total = replica.role, replica.count
-            counts = self.status["replicaStatuses"][kind]
+            counts = self.status["replicaStatuses"][replica.role]
             active, succeeded, failed = (counts.get(name, 0) for name in ("active", "succeeded", "failed"))
-            if kind == "Master":
+            if replica.leads:
+                # The operator's own words, which name the namespace in some of these messages.
+                full = self.kind == "TFJob" or replica.role == "Worker"
+                subject = f"{self.kind} {self.job.namespace}/{self.name}" if full else f"{self.kind} {self.name}"
                 if active:
-                    self._set("Running", f"PyTorchJob {self.name} is running.")
-                if succeeded == total:
-                    self._succeed(f"PyTorchJob {self.name} is successfully completed.")
+                    self._set("Running", f"{subject} is running.")
+                if self._has_succeeded(replica, succeeded):
+                    self._set("Succeeded", f"{subject} {'' if full else 'is '}successfully completed.")
+                    self.status.setdefault("completionTime", timestamp())
                     return
-            elif self.job.replica("Master") is None:
-                name = f"{self.job.namespace}/{self.name}"
-                if succeeded == total or (succeeded and self.job.elastic):
-                    self._succeed(f"PyTorchJob {name} successfully completed.")
-                elif active:
-                    self._set("Running", f"PyTorchJob {name} is running.")
-            if failed and total > succeeded + active:
+            if failed and replica.count > succeeded + active:
                 self._note_failed(replica, failed)
+
+    def _has_succeeded(self, replica: Replica, succeeded: int) -> bool:
+        if succeeded == replica.count or (succeeded and self.job.elastic):
+            return True
+        first = self._pods.get((replica.role, 0))
+        decides = self.kind == "TFJob" and self.job.success_policy != "AllWorkers"
+        return decides and first is not None and first.phase == "Succeeded"
 
     def _note_failed(self, replica: Replica, failed: int) -> None:
         kind = replica.role
         if replica.restart_policy != "Never":
-            text = f"PyTorchJob {self.name} is restarting because {failed} {kind} replica(s) failed."
+            text = f"{self.kind} {self.name} is restarting because {failed} {kind} replica(s) failed."
             self._set("Restarting", text)
         else:
-            text = f"PyTorchJob {self.name} is failed because {failed} {kind} replica(s) failed."
+            text = f"{self.kind} {self.name} is failed because {failed} {kind} replica(s) failed."
             self.fail("Failed", text)
-
-    def _succeed(self, message: str) -> None:
-        self.status.setdefault("completionTime", timestamp())
-        self._set("Succeeded", message)
 
     def _clean_up(self) -> None:
         if self.job.clean_pod_policy != "None":
@@ -174,7 +172,7 @@ class PyTorchJobController(Controller):
                     counts["succeeded"] = counts.get("succeeded", 0) + active
 
 
-def check_pytorchjob(job: Workload) -> None:
+def check_operator_job(job: Workload) -> None:
     """Refuse what this machine cannot honor.
 
     Raises:

@@ -1,0 +1,140 @@
+"""What the training operator sets in the replicas of each kind of job, so that they find each other.
+
+Source: kubeflow/trainer release-1.9, pkg/controller.v1/{pytorch/{envvar,master,elastic},tensorflow/tensorflow,
+xgboost/xgboost,jax/envvar}.go. Two values differ from a cluster's: all replicas share this machine, so every address is
+127.0.0.1 and every port a free one.
+"""
+
+import json
+import random
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podium.errors import InvalidInput
+from podium.manifests.workload import ElasticPolicy, Replica, Workload
+
+_HERE = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One replica of a job, as its environment describes it."""
+
+    job: Workload
+    """Admitted."""
+
+    replica: Replica
+    index: int
+    """Number within its role."""
+
+    ports: Mapping[tuple[str, int], int]
+    """A free port for each role and index."""
+
+    @property
+    def rank(self) -> int:
+        """Number among all replicas: the Master is 0."""
+        return self.index + (self.replica.role == "Worker" and self.job.replica("Master") is not None)
+
+    @property
+    def port(self) -> int:
+        """The port at which the first replica of the first role is reached."""
+        return next(iter(self.ports.values()))
+
+
+def free_ports(job: Workload) -> dict[tuple[str, int], int]:
+    """Return a free port for each replica; only a TFJob's differ from one another."""
+    pods = [(replica.role, index) for replica in job.replicas for index in range(replica.count)]
+    if job.kind == "TFJob":
+        return {pod: free_port() for pod in pods}
+    return dict.fromkeys(pods, free_port())
+
+
+def operator_environment(member: Member) -> dict[str, str]:
+    """Return what the training operator sets in every container of a replica."""
+    return ENVIRONMENTS[member.job.kind](member)
+
+
+def _pytorch(member: Member) -> dict[str, str]:
+    job, port, env = member.job, str(member.port), {"PYTHONUNBUFFERED": "1"}
+    if job.replica("Master"):
+        rank = str(member.rank)
+        env |= {"MASTER_PORT": port, "PET_MASTER_PORT": port, "MASTER_ADDR": _HERE, "PET_MASTER_ADDR": _HERE}
+        env |= {"WORLD_SIZE": str(job.processes_at_once), "RANK": rank, "PET_NODE_RANK": rank}
+    if job.elastic is None or job.elastic.processes is None:
+        env["PET_NPROC_PER_NODE"] = job.processes
+    if job.elastic is None:
+        return env | {"PET_NNODES": str(job.pod_count)}
+    return env | _elastic_environment(job.elastic, job.workers, member.port)
+
+
+def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dict[str, str]:
+    least = elastic.min_replicas or elastic.max_replicas or workers
+    most = elastic.max_replicas or elastic.min_replicas or workers
+    env = {
+        "PET_RDZV_ENDPOINT": f"127.0.0.1:{elastic.host_port or port}",
+        "PET_RDZV_BACKEND": elastic.backend,
+        "PET_NNODES": f"{least}:{most}",
+    }
+    values = {
+        "PET_MAX_RESTARTS": elastic.max_restarts,
+        "PET_NPROC_PER_NODE": elastic.processes,
+        "PET_RDZV_ID": elastic.id,
+    }
+    env |= {name: str(value) for name, value in values.items() if value is not None}
+    if elastic.configuration:
+        env["PET_RDZV_CONF"] = ",".join(f"{key}={value}" for key, value in elastic.configuration)
+    return env | ({"PET_STANDALONE": ""} if elastic.standalone else {})
+
+
+def _tensorflow(member: Member) -> dict[str, str]:
+    job, role = member.job, member.replica.role.lower()
+    task = {"type": role, "index": member.index}
+    if job.pod_count == 1:
+        return {}
+    cluster: dict[str, Any] = {
+        replica.role.lower(): [f"{_HERE}:{member.ports[replica.role, index]}" for index in range(replica.count)]
+        for replica in job.replicas
+    }
+    if not job.dynamic_workers:
+        return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+    own = cluster[role][member.index]
+    servers = {"ps": [own], "worker": cluster.get("ps", [])}.get(role, [])
+    workers = {str(member.index): own} if role == "worker" else {}
+    return {"TF_CONFIG": json.dumps({"cluster": {"worker": workers, "ps": servers}, "task": task})}
+
+
+def _xgboost(member: Member) -> dict[str, str]:
+    port, size = str(member.port), member.job.pod_count
+    env = {"MASTER_PORT": port, "MASTER_ADDR": _HERE, "WORLD_SIZE": str(size), "RANK": str(member.rank)}
+    # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
+    more = {"WORKER_PORT": port, "WORKER_ADDRS": ",".join([_HERE] * (size - 1))} if size > 1 else {}
+    return env | {"PYTHONUNBUFFERED": "1"} | more
+
+
+def _jax(member: Member) -> dict[str, str]:
+    env = {"PYTHONUNBUFFERED": "1", "COORDINATOR_PORT": str(member.port), "COORDINATOR_ADDRESS": _HERE}
+    return env | {"NUM_PROCESSES": str(member.job.pod_count), "PROCESS_ID": str(member.index)}
+
+
+ENVIRONMENTS: dict[str, Callable[[Member], dict[str, str]]] = {
+    "PyTorchJob": _pytorch,
+    "TFJob": _tensorflow,
+    "XGBoostJob": _xgboost,
+    "JAXJob": _jax,
+}
+"""The environment of a replica, by kind."""
+
+
+def free_port() -> int:
+    """Return a port nobody listens on, below the range systems take outgoing connections from."""
+    for _ in range(100):
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise InvalidInput("no free port between 20000 and 32000", "see what listens there: ss -tln")

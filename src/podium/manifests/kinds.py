@@ -1,0 +1,67 @@
+"""Kinds of jobs that podium runs: a Job of Kubernetes, and those of the training operator.
+
+Source: kubeflow/trainer release-1.9, pkg/apis/kubeflow.org/v1/{pytorch,tensorflow,xgboost,jax}_{types,defaults}.go.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorKind:
+    """A kind of job that the training operator runs as replicas of several roles."""
+
+    replica_specs: str
+    """Field of spec that holds the replicas by role."""
+
+    container: str
+    """The container that every pod must have."""
+
+    roles: tuple[str, ...]
+    """In the order in which their pods start."""
+
+    restart_policy: str
+    """Of a replica that names none."""
+
+    required: str = ""
+    """The role that must be there; empty if any will do."""
+
+
+OPERATOR_KINDS = {
+    "PyTorchJob": OperatorKind(
+        replica_specs="pytorchReplicaSpecs",
+        container="pytorch",
+        roles=("Master", "Worker"),
+        restart_policy="OnFailure",
+    ),
+    "TFJob": OperatorKind(
+        replica_specs="tfReplicaSpecs",
+        container="tensorflow",
+        roles=("Chief", "Master", "PS", "Worker", "Evaluator"),
+        restart_policy="Never",
+    ),
+    "XGBoostJob": OperatorKind(
+        replica_specs="xgbReplicaSpecs",
+        container="xgboost",
+        roles=("Master", "Worker"),
+        restart_policy="Never",
+        required="Master",
+    ),
+    "JAXJob": OperatorKind(replica_specs="jaxReplicaSpecs", container="jax", roles=("Worker",), restart_policy="Never"),
+}
+
+JOB_KINDS = {"Job": "batch/v1", **dict.fromkeys(OPERATOR_KINDS, "kubeflow.org/v1")}
+"""Every kind of job, and its apiVersion."""
+
+INSTEAD = {
+    "MPIJob": "an MPIJob's launcher starts processes inside other pods; write a Job whose container runs mpirun itself",
+    "TrainJob": "a TrainJob's pods come from a runtime in the cluster; write a PyTorchJob with the trainer's command",
+}
+"""What to write instead of a kind that podium does not run."""
+
+LEADERS = ("Chief", "Master")
+"""Roles of one replica that decide about the whole job; without them Workers do."""
+
+
+def or_list(words: tuple[str, ...] | list[str]) -> str:
+    """Return words as in "a Job, a PyTorchJob or a TFJob"."""
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
