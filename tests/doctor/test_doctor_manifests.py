@@ -213,12 +213,6 @@ def over_architectures(manifest: dict[str, Any]) -> None:
     container(manifest)["args"].pop()
 
 
-def with_ipop(manifest: dict[str, Any]) -> None:
-    """Let cmaes restart."""
-    settings = [{"name": "restart_strategy", "value": "ipop"}]
-    manifest["spec"]["algorithm"] = {"algorithmName": "cmaes", "algorithmSettings": settings}
-
-
 def with_custom_collector(manifest: dict[str, Any]) -> None:
     """Collect by a container of one's own."""
     collector = {"kind": "Custom", "customCollector": {"name": "c", "image": "i:1"}}
@@ -245,7 +239,6 @@ NOT_OURS: dict[str, tuple[Change, str]] = {
     "TrainJob": (of_kind("TrainJob", "trainer.kubeflow.org/v1alpha1"), "not TrainJob"),
     "Workflow": (of_kind("Workflow", "argoproj.io/v1alpha1"), "not Workflow"),
     "Custom": (with_custom_collector, "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom"),
-    "ipop": (with_ipop, "podium runs cmaes with restart_strategy none, not ipop"),
     "a value twice": (with_a_value_twice, "in which each value stands once, not ['4'] twice"),
     "a dropped setting": (with_a_setting_katib_drops, "restart_strategy, not magic"),
     "architectures": (over_architectures, "podium searches over spec.parameters, not over neural network"),

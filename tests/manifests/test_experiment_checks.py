@@ -83,15 +83,10 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
         {"algorithmName": "bayesianoptimization", "algorithmSettings": settings(acq_func="LCB")},
         "with acq_func gp_hedge, EI, not LCB",
     ),
-    "ipop restarts": (
-        ("algorithm",),
-        {"algorithmName": "cmaes", "algorithmSettings": settings(restart_strategy="ipop")},
-        "podium runs cmaes with restart_strategy none, not ipop",
-    ),
     "a restart strategy Katib lacks": (
         ("algorithm",),
         {"algorithmName": "cmaes", "algorithmSettings": settings(restart_strategy="None")},
-        "must be one of none for restart_strategy",
+        "must be one of none, ipop, bipop for restart_strategy",
     ),
     "another early stopping": (
         ("earlyStopping",),

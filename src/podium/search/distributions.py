@@ -72,7 +72,7 @@ def encode(parameter: Parameter, text: str) -> Any:
 
 
 def from_quantile(parameter: Parameter, quantile: float) -> float:
-    """Map 0..1 to a bell over the bounds: its centre in their middle, its sigma a sixth of their distance.
+    """Map 0..1 to a bell over the bounds: its center in their middle, its sigma a sixth of their distance.
 
     Katib's hyperopt service uses the same bell, but lets one value in 370 fall outside of the bounds.
     """
@@ -116,3 +116,17 @@ def at(parameter: Parameter, unit: float) -> str:
     if parameter.step:
         return parameter.nth(min(round((value - parameter.low) / parameter.step), parameter.points - 1))
     return parameter.text(min(value, parameter.high))
+
+
+def unit(parameter: Parameter, text: str) -> float:
+    """Return where a numeric parameter's value lies, 0..1 of its range; of a step its middle. The inverse of ``at``."""
+    value = float(text)
+    if parameter.low == parameter.high:
+        return 0.5
+    if parameter.distribution in ("normal", "logNormal"):
+        return to_quantile(parameter, value)
+    if parameter.distribution in LOG:
+        return math.log(value / parameter.low) / math.log(parameter.high / parameter.low)
+    if parameter.step:
+        return (round((value - parameter.low) / parameter.step) + 0.5) / parameter.points
+    return (value - parameter.low) / (parameter.high - parameter.low)

@@ -6,6 +6,7 @@ from typing import Any
 from podium.search.distributions import column, decode
 from podium.search.plans import Asha, Grid, Hyperband, Plan, Seen, Sobol
 from podium.search.population import Population
+from podium.search.restarts import RestartingCmaEs
 from podium.search.space import Parameter
 
 PLANS: dict[str, Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan]] = {
@@ -21,7 +22,9 @@ def plan(
     algorithm: str, space: Sequence[Parameter], settings: Mapping[str, Any], *, maximize: bool, seen: Sequence[Any]
 ) -> Plan | None:
     """Return the plan of an algorithm that has one; it goes on after those trials of an Optuna study."""
-    if algorithm not in PLANS:
+    restarts = algorithm == "cmaes" and settings.get("restart_strategy", "none") != "none"
+    kind = RestartingCmaEs if restarts else PLANS.get(algorithm)
+    if kind is None:
         return None
     history = [
         Seen(
@@ -34,6 +37,6 @@ def plan(
         for trial in seen
         if "trial" in trial.user_attrs
     ]
-    made = PLANS[algorithm](space, settings, maximize)
+    made = kind(space, settings, maximize)
     made.recall(history)
     return made

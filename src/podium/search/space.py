@@ -25,7 +25,7 @@ class Parameter:
     """Largest value of a double or int, itself possible."""
 
     step: float | None = None
-    """Distance between neighbouring values; None for a double without one, 1 for an int."""
+    """Distance between neighboring values; None for a double without one, 1 for an int."""
 
     distribution: str = "uniform"
     """``uniform``, ``logUniform``, ``normal`` or ``logNormal``."""

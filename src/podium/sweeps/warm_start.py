@@ -25,6 +25,9 @@ def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
     hint = f"choose one of {', '.join(LEARNING)}, or remove the annotation"
     algorithm = experiment.algorithm.name
     require(algorithm in LEARNING, f"an algorithm with {WARM_START} learns", hint, algorithm=algorithm)
+    strategy = experiment.algorithm.settings.get("restart_strategy", "none")
+    hint = "remove the setting restart_strategy, or the annotation"
+    require(strategy == "none", f"cmaes with {WARM_START} has no restarts", hint, restart_strategy=strategy)
     usable: list[Earlier] = []
     count = 0
     for name in names:

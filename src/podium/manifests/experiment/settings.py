@@ -66,7 +66,7 @@ _KNOWN: dict[str, dict[str, Setting]] = {
     "cmaes": {
         "random_state": _SEED,
         "sigma": _POSITIVE,
-        "restart_strategy": _one_of("none", katib=("ipop", "bipop")),
+        "restart_strategy": _one_of("none", "ipop", "bipop"),
     },
     "sobol": {"random_state": _SEED},
     "bayesianoptimization": {

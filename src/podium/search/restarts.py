@@ -1,0 +1,112 @@
+"""CMA-ES that starts again with other populations: IPOP (Auger and Hansen 2005) and BIPOP (Hansen 2009).
+
+Optuna's sampler restarts no more since 4.4; the library cmaes, which it uses, says when a restart is due.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from podium.search.distributions import at, unit
+from podium.search.plans import Plan, Point, Seen
+from podium.search.space import Parameter
+
+if TYPE_CHECKING:
+    import numpy as np
+    from cmaes import CMA
+
+GROWTH = 2
+"""Factor by which a population grows at a restart, as in Katib."""
+
+WIDTH = 1 / 6
+"""First standard deviation, of a range's length."""
+
+
+class RestartingCmaEs(Plan):
+    """Searches the numeric parameters by CMA-ES, the others by chance.
+
+    A search that goes on replays its trials one by one, so that with parallel trials a generation may be cut elsewhere
+    than before.
+    """
+
+    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+        super().__init__(space, settings, maximize)
+        self.numeric = [parameter for parameter in space if parameter.numeric]
+        self.seed = settings.get("random_state", random.SystemRandom().getrandbits(31))
+        self.draw = random.Random(self.seed)
+        self.restarts = 0
+        self.grown = 0
+        self.evaluations = {"small": 0, "large": 0}
+        self.regime = "small"
+        self.cma = self._start([0.5] * len(self.numeric), None)
+        self.first_population = self.cma.population_size
+        self.open: dict[str, tuple[int, np.ndarray]] = {}
+        self.generation: list[tuple[np.ndarray, float]] = []
+
+    def next(self, trial: str) -> Point:
+        """Return the next point."""
+        units = self._ask()
+        point = {parameter.name: at(parameter, units[parameter.name]) for parameter in self.space}
+        self._begin(trial, point)
+        return point
+
+    def tell(self, trial: str, value: float | None) -> None:
+        """Take a trial into its generation; one that failed, or was asked for before a restart, does not count."""
+        restarts, place = self.open.pop(trial, (-1, None))
+        if place is None or value is None or restarts != self.restarts:
+            return
+        self.generation.append((place, -value if self.maximize else value))
+        if len(self.generation) == self.cma.population_size:
+            self.cma.tell(self.generation)
+            self.generation = []
+            if self.cma.should_stop():
+                self._restart()
+
+    def recall(self, history: Iterable[Seen]) -> None:
+        """Replay earlier trials."""
+        for seen in history:
+            self._ask()  # a seed must not give it again
+            self._begin(seen.trial, seen.point)
+            if not seen.running:
+                self.tell(seen.trial, seen.value)
+
+    def _ask(self) -> dict[str, float]:
+        """Return a place in each parameter's range, 0..1."""
+        chosen = zip(self.numeric, self.cma.ask(), strict=True)
+        by_chance = {parameter.name: self.draw.random() for parameter in self.space if not parameter.numeric}
+        return {parameter.name: float(place) for parameter, place in chosen} | by_chance
+
+    def _begin(self, trial: str, point: Point) -> None:
+        import numpy as np
+
+        # As the trial sees it: an int or a step is not the very place that was asked for.
+        place = np.array([unit(parameter, point[parameter.name]) for parameter in self.numeric])
+        self.open[trial] = (self.restarts, place)
+
+    def _restart(self) -> None:
+        self.restarts += 1
+        draw = random.Random(f"{self.seed}/{self.restarts}")
+        population = self._next_population(draw)
+        self.cma = self._start([draw.random() for _ in self.numeric], population)
+
+    def _next_population(self, draw: random.Random) -> int:
+        """Return the size of the next population: ever larger, or by turns a small one with as many evaluations."""
+        self.evaluations[self.regime] += self.cma.population_size * self.cma.generation
+        bipop = self.settings["restart_strategy"] == "bipop"
+        self.regime = "small" if bipop and self.evaluations["small"] < self.evaluations["large"] else "large"
+        if self.regime == "small":
+            return int(self.first_population * (GROWTH**self.grown) ** (draw.random() ** 2))
+        self.grown += 1
+        return int(self.first_population * GROWTH**self.grown)
+
+    def _start(self, mean: list[float], population: int | None) -> "CMA":
+        import numpy as np
+        from cmaes import CMA
+
+        return CMA(
+            mean=np.array(mean),
+            sigma=self.settings.get("sigma", WIDTH),
+            bounds=np.array([[0.0, 1.0]] * len(mean)),
+            seed=(self.seed + self.restarts) % 2**32,
+            population_size=population,
+        )
