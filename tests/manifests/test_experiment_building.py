@@ -12,7 +12,8 @@ import yaml
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, check, customize, examine, load
 from podium.metrics import STRICT_FORMAT
-from podium.trainer.config import MODELS, RECIPES, TrainConfig
+from podium.trainer.config import TrainConfig
+from podium.trainer.networks import RECIPES
 
 
 @pytest.mark.parametrize("name", bundled())
@@ -37,7 +38,7 @@ def learning_rates(experiment: dict[str, Any]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", bundled())
-@pytest.mark.parametrize("network", MODELS)
+@pytest.mark.parametrize("network", ["tutorial", "fast", "best"])
 def test_bundled_learning_rates_suit_the_networks_optimizer(name: str, network: str) -> None:
     recipe = replace(TrainConfig(), **RECIPES[network])
     experiment = load(name, network)
