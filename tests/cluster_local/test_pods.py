@@ -180,10 +180,48 @@ def test_any_other_image_works_where_the_caller_is(tmp_path: Path, monkeypatch: 
         ("python -c pass train.py", None),
         ("python", None),
         ("sh train.py", None),
+        ("accelerate launch --num_processes 2 --mixed_precision=bf16 train.py --lr 0.1", "train.py"),
+        ("python -m accelerate.commands.launch --config_file a.yaml src/train.py", "src/train.py"),
+        ("accelerate launch -m package.train train.py", None),
+        ("accelerate config train.py", None),
     ],
 )
-def test_the_script_behind_python_and_torchrun_is_found(command: str, script: str | None) -> None:
+def test_the_script_behind_python_and_its_launchers_is_found(command: str, script: str | None) -> None:
     assert script_of(command.split()) == script
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("python train.py --lr 0.1 1>/var/log/metrics.log 2>&1", "train.py"),
+        ("exec torchrun --standalone train.py && echo done", "train.py"),
+        ("pip install -r requirements.txt\nPYTHONPATH=. python -u train.py | tee log", "train.py"),
+        ("mkdir -p out; accelerate launch train.py", "train.py"),
+        ("cd /app && python train.py", None),
+        ("git clone there && python there/train.py", None),
+        ("echo 'print(1)' > train.py && python train.py", None),
+        ("python $SCRIPT", None),
+        ("python 'a b.py'", None),
+        ("if true; then python train.py; fi", None),
+        ("python 'train.py", None),
+        ("", None),
+    ],
+)
+def test_the_script_of_a_shells_first_command_is_found(text: str, script: str | None) -> None:
+    assert script_of(["sh", "-c", text]) == script
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("torchrun", "--nproc-per-node=2", "missing.py"),
+        ("python", "-m", "torch.distributed.run", "missing.py"),
+        ("sh", "-c", "exec accelerate launch missing.py"),
+    ],
+)
+def test_a_missing_script_is_refused_before_it_restarts_forever(cluster: LocalSweeps, command: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidInput, match="a script of the local environment, not missing"):
+        cluster.create(manifest(command=command, restart_policy="OnFailure"))
 
 
 SIDE = {"name": "side", "image": "any", "command": ["true"]}

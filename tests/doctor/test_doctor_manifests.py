@@ -241,8 +241,8 @@ NOT_OURS: dict[str, tuple[Change, str]] = {
     "Custom": (with_custom_collector, "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom"),
     "a value twice": (with_a_value_twice, "in which each value stands once, not ['4'] twice"),
     "a dropped setting": (with_a_setting_katib_drops, "restart_strategy, not magic"),
-    "architectures": (over_architectures, "podium searches over spec.parameters, not over neural network"),
-    "ConfigMap": (from_config_map, "not from a ConfigMap"),
+    "architectures": (over_architectures, "not one that searches for a neural network's architecture (nasConfig)"),
+    "ConfigMap": (from_config_map, "not from ConfigMap c in a cluster"),
 }
 
 

@@ -68,11 +68,11 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a template in a ConfigMap": (
         ("trialTemplate", "configMap"),
         {"configMapName": "c", "configMapNamespace": "n", "templatePath": "t"},
-        "reads the trial's job from spec.trialTemplate.trialSpec, not from a ConfigMap",
+        "not from ConfigMap c in a cluster",
     ),
     "enas": (("algorithm",), {"algorithmName": "enas"}, "podium searches with"),
     "darts": (("algorithm",), {"algorithmName": "darts"}, "podium searches with"),
-    "a search over architectures": (("nasConfig",), {"graphConfig": {"numLayers": 1}}, "podium searches over"),
+    "a search over architectures": (("nasConfig",), {"graphConfig": {"numLayers": 1}}, "podium runs Experiments that search over spec.parameters"),
     "another base estimator": (
         ("algorithm",),
         {"algorithmName": "bayesianoptimization", "algorithmSettings": settings(base_estimator="RF")},
@@ -158,7 +158,7 @@ def test_early_stopping_without_retain_is_a_warning_for_the_real_katib() -> None
     assert check(Experiment.parse(manifest))
     (warning,) = examine(manifest)
     assert warning.level == "warn"
-    assert "waits for ever" in str(warning.hint)
+    assert "waits forever" in str(warning.hint)
 
 
 CONDITIONS = [{"type": "Complete", "status": "False"}, {"type": "Complete", "status": "True", "reason": "R"}]

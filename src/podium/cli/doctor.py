@@ -113,9 +113,9 @@ def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
             return [examine_events(Path(file), reader, file)]
     lines = read_lines(file)
     if is_manifest(file, lines):
-        from podium.doctor.manifest import documents, examine_manifest
+        from podium.doctor.manifest import documents, examine_manifest, with_templates
 
-        manifests = documents("\n".join(lines), file)
+        manifests = with_templates(documents("\n".join(lines), file), file)
         if not manifests:
             raise InvalidInput(f"{file} holds no object", "a manifest holds at least one")
         return [examine_manifest(manifest, file) for manifest in manifests]

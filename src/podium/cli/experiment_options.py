@@ -31,6 +31,14 @@ _OPTIONS = [
         type=click.Choice(["Never", "LongRunning", "FromVolume"]),
         help="spec.resumePolicy: whether a finished Experiment may get more trials.",
     ),
+    click.option(
+        "--config-map",
+        "config_maps",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="YAML of the ConfigMap that holds the trial template; it may stand in the Experiment's own file too.",
+    ),
     click.option("--warm-start", "warm_start", metavar="NAME", multiple=True, help="Learn from this Experiment first."),
 ]
 
@@ -50,6 +58,7 @@ def changed(
     output: str | None,
     flags: tuple[str, ...],
     warm_start: tuple[str, ...],
+    config_maps: tuple[Path, ...],
     **changes: Any,
 ) -> "Experiment":
     """Load an Experiment and change it as the options say.
@@ -63,7 +72,7 @@ def changed(
     from podium.manifests.labels import WARM_START
 
     networks = [text.partition("=")[2] for text in flags if text.lstrip("-").startswith("model=")]
-    manifest = load(source, networks[-1] if networks else "")
+    manifest = load(source, networks[-1] if networks else "", config_maps)
     if (kind := manifest.get("kind")) in JOB_KINDS:
         message = f"{source} must hold an Experiment, but holds a {kind}"
         raise InvalidInput(message, f"podium job run {source}" if Path(source).is_file() else "podium job run FILE")

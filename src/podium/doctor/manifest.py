@@ -14,6 +14,7 @@ from podium.documents import load_yaml
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment.checks import check, findings_of
+from podium.manifests.experiment.config_maps import is_config_map, with_template
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import METRICS_FILE
 from podium.manifests.kinds import JOB_KINDS
@@ -39,6 +40,19 @@ def documents(text: str, origin: str) -> list[dict[str, Any]]:
         for manifest in objects
         for item in (manifest.get("items") or [] if manifest.get("kind") == "List" else [manifest])
     ]
+
+
+def with_templates(manifests: list[dict[str, Any]], origin: str) -> list[dict[str, Any]]:
+    """Put trial templates of the ConfigMaps among a file's objects into its Experiments; leave those ConfigMaps out.
+
+    Raises:
+        InvalidInput: A template is not one object.
+    """
+    config_maps = [manifest for manifest in manifests if is_config_map(manifest)]
+    filled = [with_template(manifest, config_maps, origin) for manifest in manifests]
+    if filled == manifests:
+        return manifests
+    return [manifest for manifest in filled if not is_config_map(manifest)]
 
 
 def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:

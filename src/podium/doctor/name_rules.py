@@ -5,6 +5,7 @@ keeps it out of the objective.
 """
 
 import difflib
+import json
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -66,6 +67,19 @@ def objective_missing(log: Log) -> Iterator[Hit]:
     close = difflib.get_close_matches(name, names, 1, 0.5)
     hint += f"; or make {close[0]} the objectiveMetricName" if close else ""
     yield Hit(what=f"none of {log.total} lines reports {name}{found}", where="whole log", hint=hint)
+
+
+@rule("note", "A metricsFormat of the Experiment's own reads what Katib's pattern does not.")
+def library_has_its_own_format(log: Log) -> Iterator[Hit]:
+    wanted = log.reader.objective
+    for library, line in log.libraries.items() if wanted in log.silent() else ():
+        if names := library.names_on(line.text):
+            near = [name for name in names if wanted in name] or difflib.get_close_matches(wanted, names, 1, 0.5)
+            name = wanted if wanted in names else (near or names)[-1]
+            hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: [{json.dumps(library.pattern)}]"
+            hint += "" if name == wanted else f", with objectiveMetricName: {json.dumps(name)}"
+            what = f"{library.name} prints {', '.join(names)} in a form of its own"
+            yield Hit(what=what, where=places(iter([line])), hint=hint)
 
 
 @rule("note", "A missing additional metric is stored as unavailable; the trial still succeeds.")
@@ -168,5 +182,6 @@ NAME_RULES: tuple[Rule[Log], ...] = (
     colour_before_name,
     impossible_name,
     several_stages_under_one_name,
+    library_has_its_own_format,
     additional_missing,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from podium.doctor.libraries import Library, printed_by
 from podium.errors import Failed, require
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.metrics import (
@@ -110,6 +111,9 @@ class Log:
     seen: Mapping[str, int]
     """Every ``name=number`` in the log by name, with its number of lines, metric or not."""
 
+    libraries: Mapping[Library, Line] = field(default_factory=dict)
+    """Known libraries that printed to the log, and the last line of each."""
+
     def reported(self, name: str) -> list[tuple[Line, Reading]]:
         """Return each reading of a metric, in the order of the lines."""
         return [(line, reading) for line in self.lines for reading in line.readings if reading.name == name]
@@ -132,6 +136,7 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
     if reader.json:
         return _scan_json(list(lines), reader)
     kept, seen, total, mentioned = [], Counter[str](), 0, 0
+    libraries: dict[Library, Line] = {}
     mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
     for total, raw in enumerate(lines, 1):
         text = raw.rstrip("\r\n")
@@ -140,7 +145,9 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
         if readings or (mentioned < MENTIONS and mentions.search(text)):
             kept.append(Line(total, text, readings))
             mentioned += not readings
-    return Log(reader=reader, lines=kept, total=total, seen=dict(seen))
+        if not readings and (library := printed_by(text)):
+            libraries[library] = Line(total, text, ())
+    return Log(reader=reader, lines=kept, total=total, seen=dict(seen), libraries=libraries)
 
 
 def _scan_json(lines: Sequence[str], reader: Reader) -> Log:

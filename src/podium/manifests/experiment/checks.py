@@ -71,14 +71,20 @@ def findings_of(experiment: Experiment) -> list[Finding]:
 @not_run
 def architectures(experiment: Experiment) -> Iterator[Hit]:
     if experiment.spec.get("nasConfig") is not None:
-        yield unsupported("spec.nasConfig", "podium searches over spec.parameters", "over neural network architectures")
+        runs = "podium runs Experiments that search over spec.parameters"
+        given = "one that searches for a neural network's architecture (nasConfig)"
+        hint = "this kind of Experiment needs Katib and its service enas or darts; no parameter is missing"
+        yield unsupported("spec.nasConfig", runs, given, hint)
 
 
 @not_run
 def config_map(experiment: Experiment) -> Iterator[Hit]:
     if mapping(experiment.spec.get("trialTemplate")).get("trialSpec") is None:
-        runs = "podium reads the trial's job from spec.trialTemplate.trialSpec"
-        yield unsupported("spec.trialTemplate.configMap", runs, "from a ConfigMap")
+        template = mapping(mapping(experiment.spec.get("trialTemplate")).get("configMap"))
+        runs = "podium reads the trial's job from the Experiment's own file or a ConfigMap that it is given"
+        given = f"from ConfigMap {text(template.get('configMapName'))} in a cluster"
+        hint = "kubectl get configmap NAME -o yaml > templates.yaml, and --config-map templates.yaml"
+        yield unsupported("spec.trialTemplate.configMap", runs, given, hint)
 
 
 @stuck
@@ -195,10 +201,21 @@ def values(experiment: Experiment) -> Iterator[Hit]:
 
 @not_run
 def collectors(experiment: Experiment) -> Iterator[Hit]:
-    kind = experiment.collector.kind
-    if kind not in ("StdOut", "File", "TensorFlowEvent"):
-        runs = "podium collects metrics from StdOut, File or TensorFlowEvent"
-        yield unsupported("spec.metricsCollectorSpec.collector.kind", runs, kind)
+    kind, metric = experiment.collector.kind, experiment.objective.metric
+    if kind in ("StdOut", "File", "TensorFlowEvent"):
+        return
+    instead = {
+        "Push": f"print {metric}=0.9 where the program calls report_metrics, which speaks to Katib's database, and "
+        "collect from StdOut",
+        "PrometheusMetric": f"print {metric}=0.9 once an epoch, and collect from StdOut",
+    }
+    path = experiment.collector.path or "/var/log/metrics"
+    file = (
+        f"collect from File, fileSystemPath {{kind: File, path: {path}, format: TEXT}}, and say in filter.metricsFormat"
+    )
+    hint = instead.get(kind, f"{file} what the collector's container looks for")
+    runs = "podium collects metrics from StdOut, File or TensorFlowEvent"
+    yield unsupported("spec.metricsCollectorSpec.collector.kind", runs, kind, hint)
 
 
 @stuck

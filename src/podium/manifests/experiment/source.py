@@ -2,12 +2,14 @@
 
 import difflib
 import re
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput
+from podium.manifests.experiment.config_maps import is_config_map, with_template
 
 SGD_NETWORKS = ("fast", "best")
 """Networks of the trainer whose recipes use SGD; the bundled Experiments search learning rates of Adadelta."""
@@ -23,23 +25,25 @@ def bundled() -> list[str]:
     return [name for name in names if "kind: Experiment" in (folder / f"{name}.yaml").read_text()]
 
 
-def load(name_or_text: str, network: str = "") -> dict[str, Any]:
+def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ()) -> dict[str, Any]:
     """Read one object: YAML text, a file's path, or the name of a manifest that comes with podium.
 
     Args:
         name_or_text: Text if it has a line break or a brace; else a path if there is such a file; else a name.
         network: The trainer's ``--model``; one that comes with podium searches learning rates of its optimizer. Ranges
             in a user's own text or file are never changed.
+        config_maps: Files of ConfigMaps that may hold the trial template.
 
     Raises:
-        InvalidInput: No such file or name, not YAML, or not exactly one object.
+        InvalidInput: No such file or name, not YAML, or not exactly one object beside ConfigMaps.
     """
+    given = [item for file in config_maps for item in _config_maps(file)]
     if "\n" in name_or_text or "{" in name_or_text:
-        return parse(name_or_text, "the given text")
+        return parse(name_or_text, "the given text", given)
     path = Path(name_or_text)
     if path.is_file():
         try:
-            return parse(read_text(path), name_or_text)
+            return parse(read_text(path), name_or_text, given)
         except OSError as error:
             raise InvalidInput(f"{name_or_text} cannot be read: {error}") from None
     entry = resources.files("podium.experiments") / f"{name_or_text}.yaml"
@@ -60,17 +64,34 @@ def _scale_learning_rates(experiment: dict[str, Any]) -> None:
             space |= {key: f"{float(space[key]) * SGD_SHARE:g}" for key in ("min", "max", "step") if key in space}
 
 
-def parse(text: str, origin: str) -> dict[str, Any]:
-    """Parse one object of YAML or JSON that could be sent to Kubernetes.
+def _config_maps(file: Path) -> list[dict[str, Any]]:
+    try:
+        objects = load_yaml(read_text(file), str(file))
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}", "give the path of a ConfigMap's YAML") from None
+    if not objects or not all(map(is_config_map, objects)):
+        raise InvalidInput(f"{file} must hold ConfigMaps and nothing else", "kubectl get configmap NAME -o yaml")
+    return objects
+
+
+def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Parse one object of YAML or JSON that could be sent to Kubernetes, and the ConfigMaps beside it.
+
+    Args:
+        text: The objects; a trial template that one of its ConfigMaps holds is put into the Experiment.
+        origin: Where the text comes from, for messages.
+        config_maps: More of them.
 
     Raises:
-        InvalidInput: Not YAML, not one object, or it holds what JSON cannot say.
+        InvalidInput: Not YAML, not one object beside ConfigMaps, or it holds what JSON cannot say.
     """
     documents = load_yaml(text, origin)
+    if beside := [manifest for manifest in documents if is_config_map(manifest)]:
+        documents = [manifest for manifest in documents if not is_config_map(manifest)] or documents
     if len(documents) != 1:
         hint = "split the file" if documents else "write a Kubernetes object"
         raise InvalidInput(f"a manifest holds one object, but {origin} holds {len(documents)}", hint)
     if not isinstance(documents[0], dict):
         kind = type(documents[0]).__name__
         raise InvalidInput(f"a manifest holds one object, but {origin} holds {kind}", "write a Kubernetes object")
-    return dict(documents[0])
+    return with_template(documents[0], [*beside, *config_maps], origin)
