@@ -40,7 +40,7 @@ def train_and_count(source: str, factor: int = 1, note: str = "a\\nb: [1") -> in
         source: Where the data is.
         factor: How often.
     '''
-    data = prepare_data(source=source).outputs["prepared"]
+    data = prepare_data(dataset=source).outputs["prepared"]
     trained = train_distributed(data=data, image="any", epochs=1, workers=0)
     return count(model=trained.outputs["model"], factor=factor).output
 """

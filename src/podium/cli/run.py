@@ -13,7 +13,7 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline", default="tune_and_promote")
+@click.argument("pipeline", default="")
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped or failed; latest for the newest.")
@@ -21,10 +21,12 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | None, as_json: bool) -> None:
     """Run a pipeline on this machine; no cluster, no Docker.
 
-    PIPELINE is tune_and_promote (the default), train_and_promote, or a Python file with a KFP pipeline of your own:
-    FILE.py, or FILE.py:function if it has several. PARAMETERS are written name=value or --name value. Everything of
-    the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both). --resume
-    goes on with an earlier run, with its parameters: finished steps and finished trials are not repeated.
+    PIPELINE is tune_and_promote, train_and_promote, or a Python file with a KFP pipeline of your own: FILE.py, or
+    FILE.py:function if it has several. Without one, podium.yaml in the working directory names the pipeline and gives
+    parameters (see podium init); where there is none it is tune_and_promote. PARAMETERS are written name=value or
+    --name value. Everything of the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME
+    moves both). --resume goes on with an earlier run, with its parameters: finished steps and finished trials are not
+    repeated.
 
     \b
     Examples:
@@ -35,11 +37,13 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | N
       podium run --resume latest
       podium run --list
     """
-    given = [] if pipeline == "tune_and_promote" else [pipeline]
-    if resume and (given or parameters):
-        problem = f"a run is resumed with its own parameters, but got {' '.join([*given, *parameters])}"
+    from podium.kfp.project import choose
+
+    given = [*([pipeline] if pipeline else []), *parameters]
+    if resume and given:
+        problem = f"a run is resumed with its own parameters, but got {' '.join(given)}"
         raise InvalidInput(problem, "leave them out, or begin a new run")
-    pipeline, words = _split(pipeline, parameters)
+    pipeline, words, project = choose(pipeline, parameters)
     if list_:
         _show_parameters(pipeline, as_json)
         return
@@ -55,7 +59,7 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | N
             if resume:
                 done = resume_run(Runs(settings)[resume], settings, watcher)
             else:
-                done = run_pipeline(pipeline, words, settings, watcher)
+                done = run_pipeline(pipeline, words, settings, watcher, project.file if project else None)
     except KeyboardInterrupt as interrupt:
         for note in getattr(interrupt, "__notes__", ()):
             echo(note, err=True)
@@ -65,7 +69,7 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | N
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline", default="tune_and_promote")
+@click.argument("pipeline", default="")
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
 @click.option("--steps-image", help="Image of the steps.")
@@ -81,10 +85,10 @@ def compile_(
 ) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.
 
-    PIPELINE is a name or FILE.py, as for podium run. PARAMETERS (name=value) become the defaults of the compiled
-    pipeline. Without --platform the YAML runs on old and new servers. Settings, for every step: secret (name of a
-    Secret with accesskey and secretkey), timeout (seconds), retries, pull_policy, tolerations (a JSON list); they need
-    a server that knows kfp-kubernetes.
+    PIPELINE is a name or FILE.py, as for podium run; without one podium.yaml counts, as there. PARAMETERS (name=value)
+    become the defaults of the compiled pipeline. Without --platform the YAML runs on old and new servers. Settings,
+    for every step: secret (name of a Secret with accesskey and secretkey), timeout (seconds), retries, pull_policy,
+    tolerations (a JSON list); they need a server that knows kfp-kubernetes.
 
     \b
     Examples:
@@ -93,9 +97,11 @@ def compile_(
       podium compile --platform secret=podium-storage --platform timeout=7200 --platform retries=2
     """
     from podium.kfp.compiling import compile_pipeline
+    from podium.kfp.project import choose
 
-    pipeline, words = _split(pipeline, parameters)
-    text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, platform=platform)
+    pipeline, words, project = choose(pipeline, parameters)
+    text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, platform=platform,
+                            project=project)  # fmt: skip
     if output == "-":
         echo(text, nl=False)
         return
@@ -108,13 +114,6 @@ def compile_(
             draft.unlink()
         raise PodiumError(f"{output} cannot be written: {error.strerror}") from None
     echo(f"wrote {output}", err=True)
-
-
-def _split(first: str, rest: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Tell the pipeline's name from a parameter: the name may be left out."""
-    if "=" in first or first.startswith("-"):
-        return "tune_and_promote", [first, *rest]
-    return first, list(rest)
 
 
 def _show_parameters(pipeline: str, as_json: bool) -> None:

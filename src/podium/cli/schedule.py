@@ -34,16 +34,17 @@ def schedule() -> None:
 def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
     """Show what apply would do, and when each schedule fires next; nothing is changed.
 
-    PATHS are YAML files or directories of them; schedules/ if missing. Exit code 0 also if there is a difference.
+    PATHS are YAML files or directories of them, also a podium.yaml with a schedule; if missing, schedules/ or else
+    podium.yaml. Exit code 0 also if there is a difference.
 
     \b
     Example:
       podium schedule plan
     """
-    from podium.kfp.schedules import load
+    from podium.kfp.schedules import default_path, load
     from podium.kfp.schedules import plan as compare
 
-    wanted = load(paths or [Path("schedules")])
+    wanted = load(paths or [default_path()])
     _show(compare(open_server(**server), wanted), as_json)
 
 
@@ -63,7 +64,7 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> 
     """
     from podium.kfp import schedules
 
-    wanted = schedules.load(paths or [Path("schedules")])
+    wanted = schedules.load(paths or [schedules.default_path()])
     kfp_server = open_server(**server)
     changes = schedules.plan(kfp_server, wanted)
     for change in changes:

@@ -2,19 +2,23 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from podium.cli.server_options import GROUP, open_server, server_options
 from podium.terminal import echo
 
+if TYPE_CHECKING:
+    from podium.kfp.project import Project
+
 FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline")
+@click.argument("pipeline", default="")
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", help="Name on the server; the pipeline's own if missing.")
 @click.option("--description", default="", help="Shown with a new version.")
@@ -34,8 +38,9 @@ def upload(
 ) -> None:
     """Upload a pipeline to Kubeflow Pipelines; a new version only if the content changed.
 
-    PIPELINE is tune_and_promote, train_and_promote, a Python file with a pipeline (FILE.py or FILE.py:function), or
-    a compiled YAML file. PARAMETERS (name=value) become the defaults of the uploaded pipeline.
+    PIPELINE is tune_and_promote, train_and_promote, a Python file with a pipeline (FILE.py or FILE.py:function), or a
+    compiled YAML file; without one podium.yaml counts, as for podium run. PARAMETERS (name=value) become the defaults
+    of the uploaded pipeline.
 
     \b
     Examples:
@@ -43,9 +48,11 @@ def upload(
       podium upload my_pipeline.py epochs=5
       podium compile -o pipeline.yaml && podium upload pipeline.yaml
     """
+    from podium.kfp.project import choose
     from podium.kfp.versions import upload as upload_text
 
-    text = _text(pipeline, parameters, steps_image, trainer_image)
+    pipeline, words, project = choose(pipeline, parameters)
+    text = _text(pipeline, words, steps_image, trainer_image, project)
     kfp_server = open_server(**server)
     version = upload_text(kfp_server, text, name, description)
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
@@ -58,7 +65,11 @@ def upload(
 
 
 def _text(
-    pipeline: str, parameters: tuple[str, ...] = (), steps_image: str | None = None, trainer_image: str | None = None
+    pipeline: str,
+    words: Sequence[str] = (),
+    steps_image: str | None = None,
+    trainer_image: str | None = None,
+    project: "Project | None" = None,
 ) -> str:
     from podium.documents import read_text
     from podium.errors import InvalidInput, require
@@ -68,9 +79,9 @@ def _text(
     if file.suffix not in (".yaml", ".yml"):
         from podium.kfp.compiling import compile_pipeline
 
-        return compile_pipeline(pipeline, parameters, steps_image=steps_image, trainer_image=trainer_image)
+        return compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, project=project)
     hint = "give them to `podium compile`"
-    given = bool(steps_image or trainer_image or parameters)
+    given = bool(steps_image or trainer_image or words)
     require(not given, "a compiled file keeps its images and parameters", hint, file=pipeline)
     try:
         text = read_text(file)
@@ -81,7 +92,7 @@ def _text(
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline")
+@click.argument("pipeline", default="")
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--version", help="Name of the version; the newest if missing.")
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under.")
@@ -106,7 +117,8 @@ def submit(
     """Run an uploaded pipeline on Kubeflow Pipelines.
 
     PIPELINE is its name on the server, or a Python file with a pipeline, FILE.py or FILE.py:function, which is uploaded
-    first if its content changed. PARAMETERS are written name=value and checked against the uploaded version.
+    first if its content changed; without one podium.yaml counts, as for podium run. PARAMETERS are written name=value
+    and checked against the uploaded version.
 
     \b
     Examples:
@@ -116,17 +128,19 @@ def submit(
     """
     from podium.errors import require
     from podium.kfp.definition import is_file
+    from podium.kfp.project import choose as choose_pipeline
     from podium.kfp.runs import follow
     from podium.kfp.runs import submit as start
     from podium.kfp.versions import choose
     from podium.kfp.versions import upload as upload_text
 
+    pipeline, words, project = choose_pipeline(pipeline, parameters)
     from_file = is_file(pipeline)
     require(not (from_file and version), "a file is its own version", "name the pipeline instead", version=version)
     text = _text(pipeline) if from_file else ""
     kfp_server = open_server(**server)
     chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, pipeline, version)
-    run = start(kfp_server, chosen, parameters, group=group, name=name, service_account=service_account)
+    run = start(kfp_server, chosen, words, group=group, name=name, service_account=service_account, project=project)
     echo(f"{run.run_id}  {run.link}", err=as_json)
     state = follow(kfp_server, run.run_id, _tell, timeout) if wait else "SUBMITTED"
     if as_json:

@@ -11,6 +11,7 @@ from podium.errors import require
 
 if TYPE_CHECKING:
     from podium.kfp.definition import Definition
+    from podium.kfp.project import Project
 
 
 def compile_pipeline(
@@ -20,6 +21,7 @@ def compile_pipeline(
     steps_image: str | None = None,
     trainer_image: str | None = None,
     platform: Sequence[str] = (),
+    project: "Project | None" = None,
 ) -> str:
     """Compile a pipeline to KFP v2 YAML: one document, which old servers take too; platform settings add a second.
 
@@ -30,6 +32,7 @@ def compile_pipeline(
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of trials and training; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
+        project: Gives the parameters that are not among the words.
 
     Raises:
         InvalidInput: Unknown pipeline, parameter or setting, or an invalid image name.
@@ -41,7 +44,7 @@ def compile_pipeline(
     from podium.kfp.platforms import configured, read_settings
 
     definition = load(name)
-    pipeline, values = definition.pipeline, _defaults(definition, words)
+    pipeline, values = definition.pipeline, _defaults(definition, words, project)
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
     if trainer_image and any(parameter.name == "trainer_image" for parameter in definition.parameters):
@@ -56,16 +59,18 @@ def compile_pipeline(
         return _finished(file.read_text(), values, images)
 
 
-def _defaults(definition: "Definition", words: Sequence[str]) -> dict[str, Any]:
+def _defaults(definition: "Definition", words: Sequence[str], project: "Project | None") -> dict[str, Any]:
     """Return the defaults to compile: those given, Experiments as text, and text that kfp would not escape."""
     from podium.kfp.definition import reaching
-    from podium.kfp.parameters import read_parameters, with_defaults
+    from podium.kfp.parameters import with_defaults
+    from podium.kfp.project import check_reachable, read_given
     from podium.kfp.values import check_values, with_experiment_text
 
-    known, given = definition.parameters, read_parameters(words, definition.parameters)
+    known, given = definition.parameters, read_given(words, definition.parameters, project)
     values = with_defaults(given, known)
     texts = with_experiment_text(values, names=reaching(definition.spec, "experiment"))
     if definition.ours:
+        check_reachable(texts)
         check_values(texts)
     odd = {name for name, value in texts.items() if isinstance(value, str) and not value.isprintable()}
     return {name: value for name, value in texts.items() if name in given or name in odd or value != values[name]}

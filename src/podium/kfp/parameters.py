@@ -38,9 +38,22 @@ class Parameter:
             value = _read_json(text.lower() if self.type is bool else text)
         except (ValueError, InvalidInput):
             raise InvalidInput(f"`{rule}` must hold, but got {self.name}={shown!r}", self.description) from None
+        return self.check(value, shown)
+
+    def check(self, value: Any, shown: Any = None) -> Any:
+        """Return a value that was not written as text, as in a YAML file; a whole number is a number too.
+
+        Args:
+            value: The value.
+            shown: What an error shows; the value itself if None.
+
+        Raises:
+            InvalidInput: It is of another type.
+        """
         if self.type is float and type(value) is int:
             value = float(value)
-        require(type(value) is self.type, rule, self.description, **{self.name: shown})
+        rule = f"{self.name} is {_ARTICLES[self.type]}"
+        require(type(value) is self.type, rule, self.description, **{self.name: value if shown is None else shown})
         return value
 
 
@@ -65,6 +78,7 @@ def _finite(digits: str) -> float:
 
 
 _ARTICLES: dict[type, str] = {
+    str: "text",
     int: "a whole number",
     float: "a number",
     bool: "true or false",

@@ -8,7 +8,8 @@ from typing import Any
 from podium.errors import Failed, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.definition import reaching
-from podium.kfp.parameters import read_parameters, require_all, with_defaults
+from podium.kfp.parameters import require_all, with_defaults
+from podium.kfp.project import Project, check_reachable, read_given
 from podium.kfp.values import check_values, with_experiment_text
 from podium.kfp.versions import Version, pipeline_spec
 
@@ -44,6 +45,7 @@ def submit(
     group: str,
     name: str | None = None,
     service_account: str | None = None,
+    project: Project | None = None,
 ) -> Submitted:
     """Start a run of a version.
 
@@ -54,15 +56,17 @@ def submit(
         group: KFP experiment that the run is listed under.
         name: Display name; the pipeline's name and the time if None.
         service_account: Service account of the steps; the server's default if None.
+        project: Gives the parameters that are not among the words.
 
     Raises:
         InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline; nothing was started.
     """
     known = version.parameters()
-    values = read_parameters(words, known)
+    values = read_given(words, known, project)
     require_all(values, known)
     values = with_experiment_text(values, names=reaching(pipeline_spec(version.spec), "experiment"))
     if version.ours:
+        check_reachable(values)
         check_values(with_defaults(values, known))
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(

@@ -16,6 +16,7 @@ from podium.kfp.client import Server
 from podium.kfp.cron import check
 from podium.kfp.definition import reaching
 from podium.kfp.parameters import require_all, with_defaults
+from podium.kfp.project import FILE, Project, check_reachable
 from podium.kfp.values import check_values, with_experiment_text
 from podium.kfp.versions import Version, choose, pipeline_spec, versions_of
 
@@ -90,6 +91,12 @@ class Change:
     """Ids of the recurring runs of that name."""
 
 
+def default_path() -> Path:
+    """Return where the schedules of the working directory are."""
+    folder = Path("schedules")
+    return Path(FILE) if not folder.exists() and Path(FILE).exists() else folder
+
+
 def load(paths: Iterable[Path]) -> list[Schedule]:
     """Read schedules from files, and from the *.yaml of directories.
 
@@ -104,6 +111,8 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
             except OSError as error:
                 hint = "name a YAML file with schedules, or a directory of them; see docs/cluster.md"
                 raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint) from error
+            if file.name == FILE:
+                documents = [_of_project(Project.load(file))]
             require(len(documents) == 1, f"{file} holds one YAML document", documents=len(documents))
             content = documents[0]
             schedules = content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]
@@ -116,6 +125,13 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
     if not loaded:
         raise InvalidInput(f"no schedule in {', '.join(map(str, paths))}", "see docs/cluster.md for an example")
     return list(loaded.values())
+
+
+def _of_project(project: Project) -> dict[str, Any]:
+    """Return a project's schedule as a schedule's file would have it."""
+    hint = 'for example schedule: {name: nightly, cron: "@daily"}'
+    require(bool(project.schedule), f"{project.file} has a schedule", hint, schedule=project.schedule)
+    return {"pipeline": project.pipeline, **project.schedule, "parameters": dict(project.values)}
 
 
 def _parse(file: Path, content: Any) -> Schedule:
@@ -156,16 +172,16 @@ def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
 def _checked(schedule: Schedule, version: Version) -> Schedule:
     """Check a schedule's parameters against the version; return the schedule with an Experiment's file as text."""
     known = {parameter.name: parameter for parameter in version.parameters()}
-    for name, value in schedule.parameters.items():
+    for name in schedule.parameters:
         rule = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
         require(name in known, rule, suggestion(name, known), parameter=name)
-        fits = type(value) is known[name].type or (known[name].type is float and type(value) is int)
-        require(fits, f"{schedule.name}: {name} is {known[name].type.__name__}", **{name: value})
     names = reaching(pipeline_spec(version.spec), "experiment")
     try:
-        require_all(schedule.parameters, known.values())
-        parameters = with_experiment_text(schedule.parameters, schedule.folder, names)
+        checked = {name: known[name].check(value) for name, value in schedule.parameters.items()}
+        require_all(checked, known.values())
+        parameters = with_experiment_text(checked, schedule.folder, names)
         if version.ours:
+            check_reachable(parameters)
             check_values(with_defaults(parameters, known.values()))
     except InvalidInput as error:
         raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error

@@ -179,11 +179,12 @@ def _execute(pipeline: Any, values: dict[str, Any], order: dict[str, Any], repor
 def _values(definition: "Definition", order: dict[str, Any]) -> dict[str, Any]:
     """Return the values of the run; a pipeline with a storage and a cluster gets those of this machine."""
     from podium.kfp.definition import reaching
-    from podium.kfp.parameters import read_parameters, require_all
+    from podium.kfp.parameters import require_all
+    from podium.kfp.project import Project, read_given
     from podium.kfp.values import with_experiment_text
 
     known = definition.parameters
-    given = read_parameters(order["words"], known)
+    given = read_given(order["words"], known, Project.load(Path(order["project"])) if order["project"] else None)
     require_all(given, known)
     values = with_experiment_text(given, names=reaching(definition.spec, "experiment"))
     for parameter in known:

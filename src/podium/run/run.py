@@ -59,7 +59,9 @@ def resume_run(run: Run, settings: Settings, watcher: Watcher) -> Run:
     return _carry_out(run, {"values": run.parameters}, settings, watcher)
 
 
-def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watcher: Watcher) -> Run:
+def run_pipeline(
+    pipeline: str, words: Sequence[str], settings: Settings, watcher: Watcher, project: Path | None = None
+) -> Run:
     """Run a pipeline and return when nothing of it runs any more.
 
     Args:
@@ -67,6 +69,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
         words: Parameters as ``name=value``.
         settings: Directories of runs and models.
         watcher: Called on every change.
+        project: A ``podium.yaml`` that gives the parameters that are not among the words.
 
     Raises:
         InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
@@ -75,7 +78,7 @@ def run_pipeline(pipeline: str, words: Sequence[str], settings: Settings, watche
     """
     run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
     run.directory = settings.runs / run.id
-    return _carry_out(run, {"words": list(words)}, settings, watcher)
+    return _carry_out(run, {"words": list(words), "project": str(project or "")}, settings, watcher)
 
 
 def _carry_out(run: Run, parameters: dict[str, Any], settings: Settings, watcher: Watcher) -> Run:

@@ -1,0 +1,136 @@
+"""``podium.yaml``: a pipeline and the values of its parameters, for every command that takes a pipeline.
+
+Its keys are the pipeline's own parameters, and besides them ``pipeline`` and ``schedule``. What the command line gives
+comes before it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podium.documents import load_yaml, read_text
+from podium.errors import InvalidInput, suggestion
+from podium.kfp.parameters import Parameter, read_parameters
+
+FILE = "podium.yaml"
+PIPELINE = "tune_and_promote"
+"""The pipeline where none is named."""
+
+OWN = ("pipeline", "schedule")
+"""Keys that are not parameters."""
+
+LOCAL = ("table:", "text:", "images:", "npz:")
+"""What stands before a file or directory of the user's in ``dataset``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The content of a ``podium.yaml``."""
+
+    file: Path
+    """Relative paths in it start from its folder."""
+
+    pipeline: str = PIPELINE
+    """Name or file of the pipeline."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters, not yet checked against a pipeline."""
+
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a schedule besides pipeline and parameters, as in ``{name: nightly, cron: "@daily"}``."""
+
+    @classmethod
+    def load(cls, file: Path) -> "Project":
+        """Read a file.
+
+        Raises:
+            InvalidInput: It cannot be read, or holds something else than one mapping.
+        """
+        try:
+            documents = load_yaml(read_text(file), str(file))
+        except OSError as error:
+            raise InvalidInput(f"{file} cannot be read: {error.strerror}") from error
+        content = documents[0] if len(documents) == 1 else None
+        if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+            raise InvalidInput(f"{file} does not hold names and values", "for example model_name: iris")
+        pipeline, schedule = content.pop("pipeline", PIPELINE), content.pop("schedule", {})
+        if not isinstance(pipeline, str) or not isinstance(schedule, dict):
+            raise InvalidInput(f"{file}: pipeline is a name or a file, and schedule holds name and cron",
+                               'schedule: {name: nightly, cron: "@daily"}')  # fmt: skip
+        pipeline = str(file.parent / pipeline) if pipeline.partition(":")[0].endswith(".py") else pipeline
+        return cls(file=file, pipeline=pipeline, values=content, schedule=schedule)
+
+    def parameters(self, known: Iterable[Parameter]) -> dict[str, Any]:
+        """Return the values of a pipeline's parameters.
+
+        Raises:
+            InvalidInput: The pipeline has no such parameter, or one of another type.
+        """
+        table = {parameter.name: parameter for parameter in known}
+        for name in self.values:
+            if name not in table:
+                raise InvalidInput(f"{self.file}: there is no parameter {name!r}", suggestion(name, [*table, *OWN]))
+        try:
+            checked = {name: table[name].check(value) for name, value in self.values.items()}
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.file}: {error.message}", error.hint) from error
+        return {name: _from_folder(self.file.parent, name, value) for name, value in checked.items()}
+
+
+def find_project(folder: Path = Path()) -> Project | None:
+    """Return the project of a folder; None if it has no ``podium.yaml``."""
+    return Project.load(folder / FILE) if (folder / FILE).is_file() else None
+
+
+def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | None]:
+    """Tell a pipeline from parameters: it may be left out, and then the project of the working directory counts.
+
+    Args:
+        first: First word of the command line; may be empty.
+        rest: Its other words.
+
+    Returns:
+        The pipeline, the words of the parameters, and the project if there is one and no pipeline was named.
+    """
+    if first and "=" not in first and not first.startswith("-"):
+        return first, list(rest), None
+    project = find_project()
+    return project.pipeline if project else PIPELINE, [first, *rest] if first else [], project
+
+
+def read_given(words: Sequence[str], known: list[Parameter], project: Project | None = None) -> dict[str, Any]:
+    """Return what a user gave: the command line's words, and else the values of the project.
+
+    Raises:
+        InvalidInput: A parameter is unknown or of another type.
+    """
+    return {**(project.parameters(known) if project else {}), **read_parameters(words, known)}
+
+
+def _from_folder(folder: Path, name: str, value: Any) -> Any:
+    """Return a value whose relative path, if it is one, starts from the working directory."""
+    if not isinstance(value, str) or folder == Path():
+        return value
+    if name in ("experiment", "code") and (folder / value).exists():
+        return str(folder / value)
+    prefix = next((prefix for prefix in LOCAL if name == "dataset" and value.startswith(prefix)), "")
+    return f"{prefix}{folder / value.removeprefix(prefix)}" if prefix and "://" not in value else value
+
+
+def check_reachable(values: Mapping[str, Any]) -> None:
+    """Refuse data that no pod has.
+
+    Args:
+        values: Parameters of one of podium's pipelines.
+
+    Raises:
+        InvalidInput: The dataset is a relative path.
+    """
+    given = str(values.get("dataset", ""))
+    prefix = next((prefix for prefix in LOCAL if given.startswith(prefix)), "")
+    path = given.removeprefix(prefix)
+    if prefix and "://" not in path and not path.startswith("/"):
+        name = Path(path).name
+        hint = f"podium storage put {path} s3://BUCKET/{name}, then dataset={prefix}s3://BUCKET/{name}"
+        raise InvalidInput(f"dataset={given} is a file of this machine, and no pod has it", hint)

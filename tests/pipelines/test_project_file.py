@@ -1,0 +1,110 @@
+"""``podium.yaml`` gives values to the parameters of a pipeline, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from test_experiment_files import default_of
+
+from podium.cli import app
+from podium.errors import InvalidInput
+from podium.kfp.project import Project, choose, find_project, read_given
+from podium.kfp.schedules import default_path, load
+
+ROOT = Path(__file__).parents[2]
+TEXT = """\
+dataset: table:s3://data/bikes.csv
+experiment: sweep.yaml
+max_trials: 6
+model_name: bikes
+schedule: {name: nightly, cron: "@daily"}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a podium.yaml and the Experiment it names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.yaml").write_text((ROOT / "experiments/sobol.yaml").read_text())
+    (tmp_path / "podium.yaml").write_text(TEXT)
+    return tmp_path
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_values_of_the_file_become_the_pipelines(project: Path) -> None:
+    compiled = invoke("compile").stdout
+    assert default_of(compiled, "dataset") == "table:s3://data/bikes.csv"
+    assert default_of(compiled, "max_trials") == "6.0"
+    assert default_of(compiled) == (project / "sweep.yaml").read_text()
+
+
+def test_the_command_line_comes_before_the_file(project: Path) -> None:
+    compiled = invoke("compile", "max_trials=9", "--model-name", "other").stdout
+    assert default_of(compiled, "max_trials") == "9.0"
+    assert default_of(compiled, "model_name") == "other"
+
+
+def test_a_named_pipeline_leaves_the_file_alone(project: Path) -> None:
+    assert default_of(invoke("compile", "tune_and_promote").stdout, "model_name") == "mnist"
+    (project / "podium.yaml").write_text("pipeline: train_and_promote\nepochs: 7\n")
+    assert default_of(invoke("compile").stdout, "epochs") == "7.0"
+    (project / "podium.yaml").unlink()
+    assert find_project() is None
+    assert choose("max_trials=1", ["b=2"]) == ("tune_and_promote", ["max_trials=1", "b=2"], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "hint"),
+    [
+        ("traget: species\n", "podium.yaml: there is no parameter 'traget'", "did you mean target?"),
+        (
+            "max_trials: many\n",
+            "podium.yaml: `max_trials is a whole number` must hold, but got max_trials='many'",
+            "Trials",
+        ),
+        ("model_name: 3\n", "podium.yaml: `model_name is text`", "Name"),
+        ("- a\n- b\n", "podium.yaml does not hold names and values", "model_name"),
+        ("a: [1\n", "podium.yaml", None),
+        ("pipeline: tune\n", "there is no pipeline 'tune'", "did you mean tune_and_promote?"),
+        ("pipeline: [a]\n", "pipeline is a name or a file", "nightly"),
+    ],
+)
+def test_a_wrong_file_is_refused(project: Path, text: str, told: str, hint: str | None) -> None:
+    (project / "podium.yaml").write_text(text)
+    error = invoke("compile").exception
+    assert isinstance(error, InvalidInput)
+    assert told in error.message
+    assert hint is None or hint in str(error.hint)
+
+
+def test_data_of_this_machine_are_not_compiled(project: Path) -> None:
+    (project / "podium.yaml").write_text("dataset: table:bikes.csv\ntarget: rides\n")
+    error = invoke("compile").exception
+    assert isinstance(error, InvalidInput)
+    assert "no pod has it" in error.message
+    assert "podium storage put bikes.csv s3://BUCKET/bikes.csv" in str(error.hint)
+
+
+def test_paths_start_from_the_files_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from podium.kfp.definition import load as load_pipeline
+
+    (project / "podium.yaml").write_text(TEXT.replace("s3://data/bikes.csv", "bikes.csv"))
+    monkeypatch.chdir("/")
+    given = read_given([], load_pipeline("tune_and_promote").parameters, Project.load(project / "podium.yaml"))
+    assert given["dataset"] == f"table:{project}/bikes.csv"
+    assert given["experiment"] == str(project / "sweep.yaml")
+
+
+def test_a_schedule_of_the_file_is_one_like_any_other(project: Path) -> None:
+    assert default_path() == Path("podium.yaml")
+    (schedule,) = load([default_path()])
+    assert (schedule.name, schedule.pipeline, schedule.cron) == ("nightly", "tune_and_promote", "@daily")
+    assert schedule.parameters["model_name"] == "bikes"
+    (project / "podium.yaml").write_text("model_name: bikes\n")
+    with pytest.raises(InvalidInput, match=r"podium\.yaml has a schedule"):
+        load([default_path()])
+    (project / "schedules").mkdir()
+    assert default_path() == Path("schedules")
