@@ -76,7 +76,7 @@ def test_an_image_of_your_own_may_have_other_networks() -> None:
     [
         "experiment=random",
         "limit=143 experiment=random-job",
-        "dataset=own experiment=medianstop max_trials=12",
+        "dataset=./own experiment=medianstop max_trials=12",
     ],
 )
 def test_values_that_every_step_takes_pass_and_leave_nothing(tmp_path: Path, words: str) -> None:
