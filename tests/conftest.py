@@ -1,5 +1,6 @@
 """Fixtures every test may use."""
 
+import multiprocessing
 import signal
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from s3servers import endpoint as endpoint
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+# Processes of the tests are forked from one that has imported what they need.
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["numpy", "pytest", "minio", "torch", "podium.registry", "podium.storage.s3.storage", "podium.trainer.loop"]
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

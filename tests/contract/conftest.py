@@ -1,6 +1,5 @@
 """The storages a contract test runs over."""
 
-import multiprocessing
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -9,18 +8,6 @@ import pytest
 import s3servers
 
 from podium.storage import Storage, connect
-
-# Processes of the tests are forked from one that has imported what they all need.
-multiprocessing.get_context("forkserver").set_forkserver_preload(
-    [
-        "numpy",
-        "pytest",
-        "minio",
-        "podium.registry",
-        "podium.storage.files",
-        "podium.storage.s3.storage",
-    ]
-)
 
 KINDS = ("files", "moto", "moto-without-conditions", "minio")
 

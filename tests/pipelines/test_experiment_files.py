@@ -1,12 +1,10 @@
 """An Experiment of the user's own: its text travels with the pipeline, for no pod has the file."""
 
-import json
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
-from test_podium_run import only_run, podium
 
 from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
@@ -75,13 +73,3 @@ def test_a_wrong_experiment_file_is_named(tmp_path: Path) -> None:
     wrong.write_bytes(b"kind: \xff\n")
     with pytest.raises(InvalidInput, match=r"wrong\.yaml"):
         compile_pipeline("tune_and_promote", [f"experiment={wrong}"])
-
-
-def test_a_run_sweeps_the_experiment_of_a_file(tmp_path: Path, tiny_dataset: Path, sweep: Path) -> None:
-    home = tmp_path / "home"
-    sweep.write_text(sweep.read_text().replace("algorithmName: random", "algorithmName: sobol"))
-    done = podium(home, f"experiment={sweep}", f"dataset={tiny_dataset}", "max_trials=1", "trial_epochs=1",
-                  "epochs=1", "workers=0", "trial_workers=0", "--json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["sweep"]["algorithm"] == "sobol"
-    assert json.loads((only_run(home) / "run.json").read_text())["parameters"]["experiment"] == sweep.read_text()

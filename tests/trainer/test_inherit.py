@@ -1,7 +1,10 @@
 """A training starts from the weights of another one: population based training."""
 
+import io
 import json
 import re
+import shutil
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,22 @@ from podium.trainer.__main__ import main
 def train(dataset: Path, tmp_path: Path, name: str, *more: str) -> int:
     flags = ["--data", str(dataset), "--output", str(tmp_path / name), "--inherit", str(tmp_path / "family")]
     return main([*flags, "--epochs", "1", "--threads", "1", "--no-cuda", "--batch-size", "20", *more])
+
+
+@pytest.fixture(scope="module")
+def parent(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """Where a training left its weights for others, and its first loss. Read only."""
+    folder, lines = tmp_path_factory.mktemp("parent"), io.StringIO()
+    with redirect_stdout(lines):
+        assert train(tiny_dataset, folder, "output") == 0
+    return folder, first_loss(lines.getvalue())
+
+
+@pytest.fixture
+def family(parent: tuple[Path, float], tmp_path: Path) -> float:
+    """Put the parent's weights where a training in this directory inherits them; return the parent's first loss."""
+    shutil.copytree(parent[0] / "family", tmp_path / "family")
+    return parent[1]
 
 
 def first_loss(text: str) -> float:
@@ -39,18 +58,16 @@ def test_a_training_starts_from_inherited_weights_with_its_own_flags(
 
 
 def test_another_optimizer_inherits_the_weights_alone(
-    tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_dataset: Path, tmp_path: Path, family: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(tiny_dataset, tmp_path, "parent") == 0
-    parent = first_loss(capsys.readouterr().out)
     assert train(tiny_dataset, tmp_path, "child", "--optimizer", "sgd", "--lr", "0.01") == 0
-    assert first_loss(capsys.readouterr().out) < parent * 0.8
+    assert first_loss(capsys.readouterr().out) < family * 0.8
 
 
-def test_another_network_and_damage_are_told(
+@pytest.mark.usefixtures("family")
+def test_another_network_and_damage_are_reported(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(tiny_dataset, tmp_path, "parent") == 0
     assert train(tiny_dataset, tmp_path, "other", "--model", "fast") == 2
     assert "holds no weights of this network" in capsys.readouterr().err
     (tmp_path / "family" / "inherit.pt").write_bytes(b"PK damaged")
@@ -64,10 +81,10 @@ OTHER_TYPES: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("family")
 def test_inherited_fields_of_other_types_are_refused_by_name(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(tiny_dataset, tmp_path, "parent") == 0
     file = tmp_path / "family" / "inherit.pt"
     left = torch.load(file, weights_only=True)
     for name, value in OTHER_TYPES:
@@ -78,14 +95,21 @@ def test_inherited_fields_of_other_types_are_refused_by_name(
         assert "Traceback" not in said
 
 
+@pytest.fixture(scope="module")
+def again(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a finished training whose metrics.json a test spoils; whole.json keeps what it was."""
+    folder = tmp_path_factory.mktemp("again")
+    assert train(tiny_dataset, folder, "output") == 0
+    shutil.copy(folder / "output/metrics.json", folder / "whole.json")
+    return folder
+
+
 @pytest.mark.parametrize("content", ["[]", '{"epochs": 7}', '{"epochs": [{"accuracy": "x"}]}', "{", "[" * 5000, "null"])
 def test_finished_metrics_of_other_types_are_refused_by_name(
-    content: str, tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str, tiny_dataset: Path, again: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(tiny_dataset, tmp_path, "again") == 0
-    file = tmp_path / "again" / "metrics.json"
-    print_of = json.loads(file.read_text())["fingerprint"]
-    file.write_text(content.replace("{", f'{{"fingerprint": "{print_of}",', 1) if ":" in content else content)
-    capsys.readouterr()
-    assert train(tiny_dataset, tmp_path, "again") == 2
+    fingerprint = json.loads((again / "whole.json").read_text())["fingerprint"]
+    spoiled = content.replace("{", f'{{"fingerprint": "{fingerprint}",', 1) if ":" in content else content
+    (again / "output/metrics.json").write_text(spoiled)
+    assert train(tiny_dataset, again, "output") == 2
     assert "metrics.json" in capsys.readouterr().err
