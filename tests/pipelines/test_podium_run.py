@@ -83,7 +83,7 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(home: Path, tiny_data
     assert record["parameters"]["experiment"] == sweep.read_text()
     assert {step["state"] for step in record["steps"].values()} == {"succeeded"}
     assert {f"{name}.log" for name in record["steps"]} < {file.name for file in (run / "logs").iterdir()}
-    assert "[3/6] Train the model: succeeded" in done.stderr
+    assert "[3/6] Train with the best hyperparameters: succeeded" in done.stderr
     assert "epoch 2: accuracy=" in done.stderr
     if LINUX:
         assert processes_of(home) == []
