@@ -19,6 +19,7 @@ def evaluate(
     confusion: Output[ClassificationMetrics],
     best_model: str = "",
     trials: Input[Artifact] = None,
+    metric: str = "",
 ) -> NamedTuple("Outputs", [("winner", str)]):  # type: ignore[valid-type]
     """Choose between the candidates by validation, then open the test part once, for the winner; returns its URI.
 
@@ -31,12 +32,14 @@ def evaluate(
         confusion: Confusion matrix of the winner on the test part.
         best_model: URI of the best trial's model directory, if there was a sweep.
         trials: Table of the trials, if there was a sweep.
+        metric: What candidates are chosen by; empty for the Experiment's objective, else accuracy or rmse.
     """
     from podium.steps.evaluate import evaluate
 
     candidates = [uri for uri in (best_model, trained) if uri]
-    result = evaluate(data.path, candidates, evaluation.path, predictions.path, trials=trials.path if trials else None)
+    table = trials.path if trials else None
+    result = evaluate(data.path, candidates, evaluation.path, predictions.path, trials=table, metric=metric)
     evaluation.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
-    confusion.log_confusion_matrix(result.classes, result.confusion)
+    result.log_confusion(confusion)
     return (result.winner,)

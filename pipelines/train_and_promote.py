@@ -24,6 +24,7 @@ def train_and_promote(
     gpus_per_worker: int = 0,
     seed: int = 1,
     model_name: str = "mnist",
+    metric: str = "",
     rule: str = "better",
     storage: str = "",
     cluster: str = "",
@@ -51,6 +52,7 @@ def train_and_promote(
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of split and training.
         model_name: Name of the model in the registry.
+        metric: What models are compared by, as in rmse or max:package.module:function; empty for accuracy or rmse.
         rule: What a challenger must do to be promoted.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs the training; empty for the one the steps run on.
@@ -70,7 +72,7 @@ def train_and_promote(
     )  # fmt: skip
     trained.set_display_name("Train the model").set_caching_options(False)
 
-    evaluated = evaluate(data=data, trained=trained.outputs["model"])
+    evaluated = evaluate(data=data, trained=trained.outputs["model"], metric=metric)
     evaluated.set_display_name("Evaluate the model").set_caching_options(False)
     evaluation = evaluated.outputs["evaluation"]
 

@@ -29,6 +29,7 @@ def tune_and_promote(
     gpus_per_worker: int = 0,
     seed: int = 1,
     model_name: str = "mnist",
+    metric: str = "",
     rule: str = "better",
     storage: str = "",
     cluster: str = "",
@@ -61,6 +62,8 @@ def tune_and_promote(
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of split, search and training; 0 leaves search and training to the Experiment.
         model_name: Name of the model in the registry.
+        metric: What models are chosen and compared by, as in rmse or max:package.module:function; empty for the
+            Experiment's objective if podium knows it, else accuracy or rmse.
         rule: What a challenger must do to be promoted.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
@@ -89,7 +92,7 @@ def tune_and_promote(
 
     evaluated = evaluate(
         data=data, best_model=swept.outputs["best_model"], trials=swept.outputs["trials"],
-        trained=trained.outputs["model"],
+        trained=trained.outputs["model"], metric=metric,
     )  # fmt: skip
     evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
     evaluation = evaluated.outputs["evaluation"]

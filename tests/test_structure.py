@@ -35,7 +35,9 @@ ALLOWED: dict[str, set[str]] = {
         "steps", "storage", "sweeps", "scoring",
     },
     "run": {"cluster", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
-    "kfp": {"cluster", "code", "components", "data", "identity", "manifests", "pipelines", "registry", "steps"},
+    "kfp": {
+        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "registry", "scoring", "steps",
+    },
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {

@@ -45,6 +45,16 @@ def one_line(text: str) -> str:
     return re.sub(r"[\n\t\u2028\u2029]+", " ", harmless(text))
 
 
+def figure(value: float) -> str:
+    """Format a metric's value: four decimals, or four digits if it is large or tiny."""
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
+
+
+def p_words(p_value: float) -> str:
+    """Format a p value; one too small for a float is not shown as 0."""
+    return f"p = {p_value:.3g}" if p_value else "p < 1e-300"
+
+
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print text to stdout, or to stderr."""
     click.echo(text if isinstance(text, Styled) else harmless(text), err=err, nl=nl)

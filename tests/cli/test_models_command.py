@@ -11,7 +11,8 @@ import pytest
 from podium.cli import main
 from podium.cli import model_view as view
 from podium.registry import Model, Registry, open_registry
-from podium.registry.comparison import difference
+from podium.scoring import METRICS
+from podium.steps.compare import Predictions, difference
 
 LABELS = (np.arange(200) % 10).astype(np.uint8)
 Typed = Callable[..., tuple[int, str, str]]
@@ -46,9 +47,10 @@ def add(model: Model, version: str, wrong: int, test_digest: str = "t") -> None:
     confusion = np.zeros((10, 10), int)
     np.add.at(confusion, (LABELS, predicted), 1)
     model.upload(
-        {"model.onnx": b"graph " + version.encode(), "predictions.npy": npy(predicted), "labels.npy": npy(LABELS)},
+        {"model.onnx": b"graph " + version.encode(), "predictions.npy": npy(predicted), "target.npy": npy(LABELS)},
         {
             "run_id": version,
+            "metric": {"name": "accuracy", "maximize": True},
             "metrics": {"accuracy": 1 - wrong / 200},
             "report": {"classes": [{"name": str(n)} for n in range(10)], "confusion": confusion.tolist()},
             "dataset": {"digest": "d" * 64, "test_digest": test_digest, "classes": [str(n) for n in range(10)]},
@@ -88,7 +90,7 @@ def test_show_draws_the_confusion_matrix_and_names_what_is_confused(typed: Typed
     assert ["0", "19", "1", *"········", "95.0%"] in rows
     assert ["precision", "%", "100", *["95.0"] * 4, "95.2", *["100"] * 4] in rows
     assert "0 taken for 1  1    5.0% of 0" in out
-    assert json.loads(typed("models", "show", "mnist", "--json")[1])["most_confused"][0]["images"] == 4
+    assert json.loads(typed("models", "show", "mnist", "--json")[1])["most_confused"][0]["items"] == 4
 
 
 @pytest.mark.usefixtures("model")
@@ -96,7 +98,7 @@ def test_diff_gives_test_classes_and_flipped_pictures(typed: Typed) -> None:
     found = json.loads(typed("models", "diff", "mnist", "champion", "best", "--json")[1])
     assert (found["only_challenger_right"], found["only_champion_right"]) == (35, 0)
     assert found["p_value"] == pytest.approx(2 / 2**35)
-    assert found["gained"][0] == {"picture": 5, "label": "5", "before": "6", "after": "5"}
+    assert found["gained"][0] == {"item": 5, "target": "5", "before": "6", "after": "5"}
     out = typed("models", "diff", "mnist", "champion", "best")[1]
     rows = [line.split() for line in out.splitlines()]
     assert ["first", "right", "160", "0"] in rows
@@ -145,7 +147,8 @@ def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.Monkey
     pictures = np.zeros((4, 28, 28), np.uint8)
     pictures[0, 6:10, 5:8] = 255
     pictures[1, 6:8] = 150
-    lines = view.difference(difference(truth, before, after, ("T-shirt", "Bag")), ("a", "b"), 5, pictures, 2)
+    seen = Predictions(target=truth, predicted=(before, after), classes=("T-shirt", "Bag"), inputs={})
+    lines = view.difference(difference(seen, METRICS["accuracy"]), ("a", "b"), 5, pictures, 2)
     at = next(number for number, line in enumerate(lines) if "#0 T-shirt, not Bag  " in line)
     assert "#1 Bag, not T-shirt" in lines[at]
     assert [line.split() for line in lines[at + 4 : at + 7]] == [["███", "▒" * 28], ["███"], []]
@@ -164,7 +167,7 @@ def test_diff_refuses_versions_that_saw_other_pictures(typed: Typed, model: Mode
     add(model, "other", 1, test_digest="u")
     code, out, err = typed("models", "diff", "mnist", "best", "other")
     assert (code, out) == (2, "")
-    assert "evaluated on different pictures" in err
+    assert "evaluated on different test parts" in err
     assert "--data" in err
 
 
@@ -290,7 +293,7 @@ def test_repair_tells_what_it_restored(typed: Typed, model: Model, caplog: pytes
     key = "models/mnist/aliases/champion.json"
     model.storage.put(key, model.storage.get(key)[:-9])
     code, out, _ = typed("models", "list")
-    assert (code, out.split()[-3]) == (0, "bad")
+    assert (code, out.split()[-5]) == (0, "bad")
     assert "podium models repair mnist" in caplog.text
     code, out, _ = typed("models", "repair")
     assert (code, out.splitlines()[0]) == (0, key)
@@ -328,7 +331,7 @@ class Malicious:
 def test_a_pickle_among_the_predictions_is_never_loaded(typed: Typed, model: Model, tmp_path: Path) -> None:
     predicted = npy(np.array([Malicious()], dtype=object))
     metadata = {"dataset": {"digest": "d" * 64, "test_digest": "t"}}
-    files: dict[str, Path | bytes] = {"model.onnx": b"m", "predictions.npy": predicted, "labels.npy": predicted}
+    files: dict[str, Path | bytes] = {"model.onnx": b"m", "predictions.npy": predicted, "target.npy": predicted}
     model.upload(files, metadata, "evil")
     for words in (["promote", "mnist", "evil", "--rule", "better"], ["diff", "mnist", "evil", "best"]):
         code, out, err = typed("models", *words)

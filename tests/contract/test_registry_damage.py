@@ -10,6 +10,7 @@ import pytest
 from podium.errors import Conflict, Damaged, NotFound
 from podium.registry import Model, PromotionRule, Registry
 from podium.registry.document import seal
+from podium.scoring import METRICS
 from podium.storage import Storage
 
 CHAMPION = "models/mnist/aliases/champion.json"
@@ -112,7 +113,7 @@ def test_no_comparison_replaces_a_champion_that_cannot_be_read(model: Model) -> 
     flip(model.storage, CHAMPION)
     labels = np.arange(10)
     with pytest.raises(Damaged, match="champion") as raised:
-        model.challenge("c", PromotionRule(), lambda version: labels, labels)
+        model.challenge("c", PromotionRule(), METRICS["accuracy"], lambda version: labels, labels)
     assert "podium models promote" in (raised.value.hint or "")
     assert [event.version for event in model.history()] == ["a"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
 from podium.registry import Model, PromotionRule, Registry, journal, open_registry
+from podium.scoring import METRICS
 from podium.storage import Storage
 
 FILES: dict[str, Path | bytes] = {"model.onnx": b"graph", "report/per_class.json": b"{}"}
@@ -301,6 +302,7 @@ def test_a_lost_or_broken_index_is_made_again(model: Model) -> None:
 
 
 LABELS = np.arange(100) % 10
+ACCURACY = METRICS["accuracy"]
 BAD, GOOD, BEST = (np.where(np.arange(100) < wrong, (LABELS + 1) % 10, LABELS) for wrong in (40, 20, 5))
 
 
@@ -312,14 +314,14 @@ def test_a_contest_promotes_the_better_and_keeps_the_champion_from_the_worse(mod
     for version in ("bad", "good"):
         add(model, version)
     predict = predicting(bad=BAD, good=GOOD)
-    first = model.challenge("bad", PromotionRule(), predict, LABELS)
+    first = model.challenge("bad", PromotionRule(), ACCURACY, predict, LABELS)
     assert first.record
     assert first.champion is None
-    second = model.challenge("good", PromotionRule(), predict, LABELS, {"run_id": "r2"})
+    second = model.challenge("good", PromotionRule(), ACCURACY, predict, LABELS, {"run_id": "r2"})
     assert second.record
     assert second.record.evidence["run_id"] == "r2"
     assert second.record.evidence["only_challenger_right"] == 20
-    third = model.challenge("bad", PromotionRule(), predict, LABELS)
+    third = model.challenge("bad", PromotionRule(), ACCURACY, predict, LABELS)
     assert third.record is None
     assert model.version().version == "good"
     refusal = model.history()[-1]
@@ -331,9 +333,9 @@ def test_a_refusal_repeated_is_recorded_once_and_another_one_is_another(model: M
     for version in ("bad", "good"):
         add(model, version)
     predict = predicting(bad=BAD, good=GOOD)
-    model.challenge("good", PromotionRule(), predict, LABELS)
+    model.challenge("good", PromotionRule(), ACCURACY, predict, LABELS)
     for rule in (PromotionRule(), PromotionRule(), PromotionRule(criterion="significant")):
-        model.challenge("bad", rule, predict, LABELS)
+        model.challenge("bad", rule, ACCURACY, predict, LABELS)
     assert [event.event for event in model.history()] == ["promotion", "refusal", "refusal"]
     assert list(model.verify()) == []
 
@@ -350,7 +352,7 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> No
             model.promote("best", {}, expect="bad")
         return {"bad": BAD, "good": GOOD, "best": BEST}[version.version]
 
-    ended = model.challenge("good", PromotionRule(), predict, LABELS)
+    ended = model.challenge("good", PromotionRule(), ACCURACY, predict, LABELS)
     assert asked == ["good", "bad", "best"]
     assert ended.record is None
     assert ended.champion == "best"
@@ -359,7 +361,7 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> No
 
 def test_a_promotion_step_fired_twice_makes_one_promotion(model: Model) -> None:
     add(model, "good")
-    first, again = (model.challenge("good", PromotionRule(), predicting(good=GOOD), LABELS) for _ in range(2))
+    first, again = (model.challenge("good", PromotionRule(), ACCURACY, predicting(good=GOOD), LABELS) for _ in range(2))
     assert first.record == again.record
     assert len(model.history()) == 1
 

@@ -11,19 +11,19 @@ from podium.cli import model_view, tables
 from podium.errors import Damaged, InvalidInput
 from podium.registry import Model, Record, Registry, open_registry
 from podium.registry import version as versions
-from podium.registry.comparison import confused_pairs
+from podium.scoring.comparison import confused_pairs
 from podium.registry.document import MAX_BYTES, seal
 
 NONSENSE: list[Any] = [5, -1, 1e308, 10**400, True, "x", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", [],
                        [[]], {}, {"a": [None]}, [{"name": 7}], [1, 2], None]  # fmt: skip
 METADATA = {
     "format": "podium.model/1", "name": "mnist", "version": "c", "created": "2026-01-02T03:04:05+00:00",
-    "files": {"model.onnx": {"sha256": "0" * 64, "size": 5}}, "run_id": "c", "metrics": {"accuracy": 0.5, "loss": 1.0},
+    "files": {"model.onnx": {"sha256": "0" * 64, "size": 5}}, "run_id": "c", "metric": {"name": "accuracy", "maximize": True}, "metrics": {"accuracy": 0.5, "log_loss": 1.0},
     "dataset": {"digest": "d", "test_digest": "t", "name": "n", "classes": ["a"], "counts": {"train": 5}},
     "report": {"classes": [{"name": "a"}], "confusion": [[3]]}, "hyperparameters": {"lr": 0.1},
     "origin": {"kind": "trial", "uri": "u"}, "image": "i", "code_version": "1", "environment": {"python": "3"},
 }  # fmt: skip
-EVIDENCE = {"reason": "r", "reasons": ["no: x"], "accuracy": 0.5, "champion": "a", "champion_accuracy": 0.4,
+EVIDENCE = {"reason": "r", "reasons": ["no: x"], "metric": {"name": "accuracy"}, "value": 0.5, "champion": "a", "champion_value": 0.4,
             "p_value": 0.1}  # fmt: skip
 
 
@@ -113,7 +113,9 @@ def nested(depth: int) -> Any:
         ({"report": 5}, "report must be an object"),
         ({"report": {"confusion": [[1]], "classes": []}}, "classes must be 1 names"),
         ({"report": {"confusion": [[1, 2]], "classes": ["a"]}}, "square matrix"),
-        ({"metrics": {"accuracy": "high"}}, "accuracy must be a number"),
+        ({"metric": {"name": "rmse"}, "metrics": {"rmse": "high"}}, "rmse must be a number"),
+        ({"metric": {"name": "rmse", "maximize": "no"}}, "maximize must be true or false"),
+        ({"metric": "rmse"}, "metric must be an object"),
         ({"run_id": 7}, "run_id must be a string"),
         ({"hyperparameters": [1]}, "hyperparameters must be an object"),
     ],
@@ -126,13 +128,13 @@ def test_metadata_that_no_reader_could_read_is_not_uploaded(model: Model, metada
 
 def test_evidence_that_no_reader_could_read_is_not_written(model: Model) -> None:
     model.upload({"model.onnx": b"m"}, {}, "v")
-    with pytest.raises(InvalidInput, match="accuracy must be a number"):
-        model.promote("v", {"accuracy": "high"}, expect=None)
+    with pytest.raises(InvalidInput, match="value must be a number"):
+        model.promote("v", {"value": "high"}, expect=None)
     assert model.champion() is None
 
 
 @pytest.mark.parametrize("index", [b"[" * 100_000, b'{"versions": 5}', b'{"format": "podium.index/1", "versions": '
-                                   b'{"v": {"created": "2026-01-02T03:04:05", "size": "x", "accuracy": []}}}'])  # fmt: skip
+                                   b'{"v": {"created": "2026-01-02T03:04:05", "size": "x", "value": []}}}'])  # fmt: skip
 def test_an_index_of_nonsense_is_made_again(model: Model, index: bytes) -> None:
     model.upload({"model.onnx": b"m"}, {}, "v")
     listed = model.versions()

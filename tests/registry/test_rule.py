@@ -5,10 +5,12 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.registry import PromotionRule, decide
-from podium.registry.comparison import mcnemar
+from podium.scoring import METRICS
+from podium.scoring.comparison import mcnemar
 
 N = 1000
 LABELS = np.arange(N) % 10
+ACCURACY = METRICS["accuracy"]
 
 
 def wrong_at(*indices: int) -> np.ndarray:
@@ -20,30 +22,30 @@ def wrong_at(*indices: int) -> np.ndarray:
 
 def test_without_a_champion_only_the_minimum_counts() -> None:
     almost = wrong_at(*range(10))
-    assert decide(PromotionRule(minimum_accuracy=0.99), LABELS, almost, None).promote
-    refused = decide(PromotionRule(minimum_accuracy=0.991), LABELS, almost, None)
+    assert decide(PromotionRule(minimum=0.99), ACCURACY, LABELS, almost, None).promote
+    refused = decide(PromotionRule(minimum=0.991), ACCURACY, LABELS, almost, None)
     assert not refused.promote
     assert refused.reasons[0] == "no: accuracy 0.9900 >= minimum 0.991"
 
 
 def test_better_needs_one_image_more() -> None:
     rule = PromotionRule(criterion="better")
-    assert decide(rule, LABELS, wrong_at(1), wrong_at(2, 3)).promote
-    assert not decide(rule, LABELS, wrong_at(1), wrong_at(2)).promote
-    assert not decide(rule, LABELS, wrong_at(1, 2), wrong_at(3)).promote
+    assert decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3)).promote
+    assert not decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2)).promote
+    assert not decide(rule, ACCURACY, LABELS, wrong_at(1, 2), wrong_at(3)).promote
 
 
 def test_not_worse_allows_a_draw() -> None:
     rule = PromotionRule(criterion="not-worse")
-    assert decide(rule, LABELS, wrong_at(1), wrong_at(2)).promote
-    assert not decide(rule, LABELS, wrong_at(1, 2), wrong_at(3)).promote
+    assert decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2)).promote
+    assert not decide(rule, ACCURACY, LABELS, wrong_at(1, 2), wrong_at(3)).promote
 
 
 def test_significant_looks_at_the_images_that_changed_sides_only() -> None:
     rule = PromotionRule(criterion="significant", p=0.05)
     # 5 gained, 0 lost: p = 2/32; 6 gained, 0 lost: p = 2/64
-    assert not decide(rule, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(45, 60))).promote
-    decision = decide(rule, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(44, 60)))
+    assert not decide(rule, ACCURACY, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(45, 60))).promote
+    decision = decide(rule, ACCURACY, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(44, 60)))
     assert decision.promote
     assert decision.figures["p_value"] == pytest.approx(2 / 64)
     assert (decision.figures["only_challenger_right"], decision.figures["only_champion_right"]) == (6, 0)
@@ -51,7 +53,7 @@ def test_significant_looks_at_the_images_that_changed_sides_only() -> None:
 
 def test_a_significant_difference_the_wrong_way_is_no_reason_to_promote() -> None:
     rule = PromotionRule(criterion="significant")
-    assert not decide(rule, LABELS, wrong_at(*range(100)), wrong_at(*range(200, 205))).promote
+    assert not decide(rule, ACCURACY, LABELS, wrong_at(*range(100)), wrong_at(*range(200, 205))).promote
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (3, 9), (10, 10), (40, 21), (700, 4000), (9900, 9500)])
@@ -66,20 +68,20 @@ def test_a_p_value_too_small_for_a_float_is_not_called_zero() -> None:
     assert mcnemar(7000, 100) == 0.0
     labels = np.zeros(7100, int)
     challenger = np.where(np.arange(7100) < 7000, 0, 1)
-    assert "McNemar p < 1e-300" in decide(PromotionRule(), labels, challenger, 1 - challenger).reasons[1]
+    assert "McNemar p < 1e-300" in decide(PromotionRule(), ACCURACY, labels, challenger, 1 - challenger).reasons[0]
 
 
 def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
     sevens = [int(i) for i in np.flatnonzero(LABELS == 7)[:6]]
     threes = [int(i) for i in np.flatnonzero(LABELS == 3)[:20]]
     challenger, champion = wrong_at(*sevens), wrong_at(*threes)
-    assert decide(PromotionRule(), LABELS, challenger, champion).promote
-    assert decide(PromotionRule(max_class_drop=0.06), LABELS, challenger, champion).promote
-    refused = decide(PromotionRule(max_class_drop=0.05), LABELS, challenger, champion)
+    assert decide(PromotionRule(), ACCURACY, LABELS, challenger, champion).promote
+    assert decide(PromotionRule(max_class_drop=0.06), ACCURACY, LABELS, challenger, champion).promote
+    refused = decide(PromotionRule(max_class_drop=0.05), ACCURACY, LABELS, challenger, champion)
     assert not refused.promote
     assert "largest loss of a class: -0.0600 (class 7)" in refused.reasons[-1]
     assert refused.figures["classes"]["7"] == {
-        "images": 100,
+        "items": 100,
         "accuracy": 0.94,
         "champion_accuracy": 1.0,
         "change": -0.06,
@@ -87,7 +89,7 @@ def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
 
 
 def test_a_rule_reads_back_as_it_is_written() -> None:
-    rule = PromotionRule(minimum_accuracy=0.98, criterion="significant", p=0.01, max_class_drop=0.02)
+    rule = PromotionRule(minimum=0.98, criterion="significant", p=0.01, max_class_drop=0.02)
     assert PromotionRule.parse(str(rule)) == rule
     assert PromotionRule.parse("") == PromotionRule()
     assert PromotionRule.parse("not-worse") == PromotionRule(criterion="not-worse")
@@ -95,7 +97,8 @@ def test_a_rule_reads_back_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["best", "criterion=", "p=small", "p=0", "minimum_accuracy=98", "minimum=0.9", "p=nan"]
+    "text",
+    ["best", "criterion=", "p=small", "p=0", "minimum=nan", "minimum=inf", "least=0.9", "p=nan", "max_class_drop=2"],
 )
 def test_a_rule_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
@@ -104,16 +107,16 @@ def test_a_rule_that_makes_no_sense_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "challenger"),
-    [(LABELS, LABELS[:-1]), (LABELS[:0], LABELS[:0]), (LABELS, np.eye(N)), (LABELS, LABELS / 1.0)],
+    [(LABELS, LABELS[:-1]), (LABELS[:0], LABELS[:0]), (LABELS, np.eye(N, 5)), (LABELS, LABELS / 1.0)],
 )
 def test_predictions_that_cannot_be_compared_are_refused(labels: np.ndarray, challenger: np.ndarray) -> None:
     with pytest.raises(InvalidInput):
-        decide(PromotionRule(), labels, challenger, None)
+        decide(PromotionRule(), ACCURACY, labels, challenger, None)
 
 
 def test_the_evidence_is_plain_json() -> None:
     import json
 
-    decision = decide(PromotionRule(max_class_drop=0.1), LABELS, wrong_at(1), wrong_at(2, 3))
+    decision = decide(PromotionRule(max_class_drop=0.1), ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
     assert json.loads(json.dumps(decision.evidence(), allow_nan=False)) == decision.evidence()
     assert decision.evidence()["decision"] == "promote"

@@ -49,17 +49,18 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
     sweep = {"experiment": evil, "algorithm": evil, "objective": {"metric": evil, "maximize": True},
              "parameters": [lr, kind], "best": f"t3{evil}", "trials": trials}  # fmt: skip
     candidate = {"kind": "training", "name": evil, "uri": evil, "epochs": curve, "hyperparameters": {evil: evil},
-                 "validation": {"accuracy": 0.5, "loss": 0.1}}  # fmt: skip
-    row = {"name": evil, "precision": 0.5, "recall": 0.5, "f1": 0.5, "images": 1}
+                 "validation": {"metrics": {"accuracy": 0.5, evil: 0.1}, "count": 2}}  # fmt: skip
+    row = {"name": evil, "precision": 0.5, "recall": 0.5, "f1": 0.5, "items": 1}
     evaluation = {
         "run_id": evil, "sweep": sweep, "candidates": [candidate],
         "winner": {"kind": evil, "name": evil, "uri": evil, "why": evil},
         "dataset": {"name": evil, "digest": evil, "counts": {"train": 1, "validation": 1, "test": 1},
                     "classes": [evil, "b"]},
-        "test": {"accuracy": 0.5, "count": 2, "confusion": [[1, 0], [1, 0]], "classes": [row]},
+        "metric": {"name": "accuracy", "maximize": True},
+        "test": {"metrics": {"accuracy": 0.5}, "count": 2, "confusion": [[1, 0], [1, 0]], "classes": [row]},
     }  # fmt: skip
     decision = {"model_name": evil, "version": evil, "outcome": evil, "rule": evil, "storage": evil,
-                "reasons": [evil, f"no: {evil}"], "champion_accuracy": 0.4, "compared_with": evil}  # fmt: skip
+                "reasons": [evil, f"no: {evil}"], "champion_value": 0.4, "value": 0.5, "metric": {"name": evil}, "compared_with": evil}  # fmt: skip
     return evaluation, decision
 
 

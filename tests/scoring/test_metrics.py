@@ -157,9 +157,9 @@ def test_a_function_that_fails_is_named(own_metric: str) -> None:
     with pytest.raises(InvalidInput, match="the metric shop_metrics:broken failed: IndexError"):
         metric.value(np.array([1.0]), np.array([2.0]))
     with pytest.raises(InvalidInput, match="shop_metrics has no function 'profit'"):
-        find_metric("max:shop_metrics:profit")
+        find_metric("max:shop_metrics:profit").value(np.array([1.0]), np.array([2.0]))
     with pytest.raises(InvalidInput, match="nowhere_at_all:profit cannot be imported: ModuleNotFoundError"):
-        find_metric("max:nowhere_at_all:profit")
+        find_metric("max:nowhere_at_all:profit").value(np.array([1.0]), np.array([2.0]))
 
 
 def test_a_misspelled_metric_gets_a_suggestion() -> None:

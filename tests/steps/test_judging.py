@@ -14,7 +14,7 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
 from podium.registry import Version, open_registry
 from podium.scoring import score
-from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate, per_class
+from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate, per_class
 from podium.steps.predict import PREPROCESSING
 from podium.steps.promote import Promotion, promote
 from podium.steps.upload_model import upload_model
@@ -58,7 +58,7 @@ def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") ->
 def test_the_candidate_that_is_better_on_the_validation_part_wins(judged: tuple[Evaluated, dict[str, Any]]) -> None:
     _, told = judged
     assert told["winner"]["name"] == "train-1"
-    by_name = {one["name"]: one["validation"]["accuracy"] for one in told["candidates"]}
+    by_name = {one["name"]: one["validation"]["metrics"]["accuracy"] for one in told["candidates"]}
     assert by_name["train-1"] > by_name["sweep-1-aaaa"]
     assert "against" in told["winner"]["why"]
 
@@ -123,8 +123,9 @@ def test_what_is_reported_is_what_the_models_bytes_do(
     assert told["winner"]["files"]["model.onnx"] == sha256(model.read_bytes()).hexdigest()
     part = artifact.load(tiny_dataset, "test")
     again = score(model, part.inputs, part.target, classes=10)
-    assert found.metrics["accuracy"] == told["test"]["accuracy"] == again.metrics["accuracy"]
-    assert np.array_equal(np.load(tmp_path / "predictions" / PREDICTIONS), again.predictions.argmax(1))
+    assert found.metrics["accuracy"] == told["test"]["metrics"]["accuracy"] == again.metrics["accuracy"]
+    assert np.array_equal(np.load(tmp_path / "predictions" / PREDICTIONS), again.predictions)
+    assert np.array_equal(np.load(tmp_path / "predictions" / TARGET), part.target)
     assert sum(map(sum, found.confusion)) == 100
 
 
@@ -160,8 +161,8 @@ def test_a_candidate_trained_on_other_data_is_refused(
 
 def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
     rows = per_class([[8, 2, 0], [1, 9, 0], [0, 0, 0]], ["a", "b", "c"])
-    assert rows[0] == {"name": "a", "precision": 8 / 9, "recall": 0.8, "f1": 16 / 19, "images": 10}
-    assert rows[2] == {"name": "c", "precision": None, "recall": None, "f1": None, "images": 0}
+    assert rows[0] == {"name": "a", "precision": 8 / 9, "recall": 0.8, "f1": 16 / 19, "items": 10}
+    assert rows[2] == {"name": "c", "precision": None, "recall": None, "f1": None, "items": 0}
 
 
 def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any]], tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_a_weaker_challenger_leaves_the_champion_where_it_is(
     assert ended.outcome == "kept"
     assert told["champion"] == told["compared_with"] == champion
     assert any(reason.startswith("no: better than the champion") for reason in told["reasons"])
-    assert told["accuracy"] < told["champion_accuracy"]
+    assert told["value"] < told["champion_value"]
 
 
 def test_a_champion_of_other_test_images_is_run_again_on_ours(
@@ -219,7 +220,7 @@ def test_a_champion_of_other_test_images_is_run_again_on_ours(
     np.save(tmp_path / "predictions" / PREDICTIONS, np.zeros(100, np.uint8))
     version = uploaded(tmp_path, "other")
     _, decision = challenge(tiny_dataset, tmp_path, version)
-    assert decision["accuracy"] == told["test"]["accuracy"]
+    assert decision["value"] == told["test"]["metrics"]["accuracy"]
 
 
 def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_a_candidates_field_of_another_type_is_named(
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("test", "accuracy"), "high"), (("winner",), 5), (("candidates", 0, "validation"), None),
+        (("test", "metrics"), {"accuracy": "high"}), (("winner",), 5), (("candidates", 0, "validation"), None),
         (("dataset", "classes"), "0123456789"), (("test", "confusion"), [["many"]]), (("sweep", "trials"), {}),
     ],
 )  # fmt: skip

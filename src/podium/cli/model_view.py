@@ -5,16 +5,20 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from podium.cli.tables import columns, size, table, when
+from podium.terminal import figure, p_words
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
     from podium.registry import Record, Summary, Version
-    from podium.registry.comparison import Difference, Flip
+    from podium.scoring.comparison import Change
+    from podium.steps.compare import Difference
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"
+_WIDEST_PICTURE = 56
+"""Columns."""
 
 
 def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) -> str:
@@ -25,7 +29,8 @@ def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) ->
     rows = [
         (
             summary.version,
-            "-" if summary.accuracy is None else f"{summary.accuracy:.4f}",
+            "-" if summary.value is None else figure(summary.value),
+            summary.metric or "-",
             when(summary.created),
             size(summary.size),
             (summary.dataset or "-")[:8],
@@ -33,7 +38,7 @@ def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) ->
         )
         for summary in summaries
     ]
-    return table(("VERSION", ">ACCURACY", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES"), rows)
+    return table(("VERSION", ">VALUE", "METRIC", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES"), rows)
 
 
 def history(records: "Iterable[Record]") -> list[str]:
@@ -53,18 +58,16 @@ def history(records: "Iterable[Record]") -> list[str]:
 
 def _why(record: "Record") -> str:
     """Summarize the evidence of a record."""
-    from podium.registry.comparison import p_words
-
     grounds = record.grounds
-    if grounds.accuracy is None:
+    if grounds.value is None:
         return grounds.reason or "-"
     if record.event == "refusal":
         kept = f"kept {grounds.champion}: " if grounds.champion else ""
         return kept + "; ".join(reason for reason in grounds.reasons if reason.startswith("no"))
-    text = f"accuracy {grounds.accuracy:.4f}"
-    if grounds.champion_accuracy is not None and grounds.p_value is not None:
-        text += f" against {grounds.champion_accuracy:.4f}, {p_words(grounds.p_value)}"
-    return text
+    text = f"{grounds.metric or 'value'} {figure(grounds.value)}"
+    if grounds.champion_value is not None:
+        text += f" against {figure(grounds.champion_value)}"
+    return text + (f", {p_words(grounds.p_value)}" if grounds.p_value is not None else "")
 
 
 def facts(pairs: Mapping[str, str | None]) -> list[str]:
@@ -155,15 +158,15 @@ def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
     from rich.markup import escape
 
     if not pairs:
-        return ["  [green]none: every picture is right[/]"]
+        return ["  [green]none: every item is right[/]"]
     named = [escape(f"{pair['label']} taken for {pair['taken_for']}") for pair in pairs]
-    width, digits = max(map(len, named)), len(str(pairs[0]["images"]))
+    width, digits = max(map(len, named)), len(str(pairs[0]["items"]))
     shares = [escape(f"{pair['share']:6.1%} of {pair['label']}") for pair in pairs]
     beside = max(map(len, shares))
     most = max(pair["share"] for pair in pairs)
     room = max(0, min(24, columns() - width - digits - beside - 9))
     return [
-        f"  {name:<{width}}  {pair['images']:>{digits}}  {share:<{beside}}  [red]{_bar(pair['share'] / most * room)}[/]"
+        f"  {name:<{width}}  {pair['items']:>{digits}}  {share:<{beside}}  [red]{_bar(pair['share'] / most * room)}[/]"
         for name, share, pair in zip(named, shares, pairs, strict=True)
     ]
 
@@ -176,63 +179,106 @@ def difference(
     Args:
         change: The comparison.
         versions: Names of the first and the second.
-        most: How many kinds of flips to list each way.
-        pictures: The pictures of the test part, uint8 [n, rows, columns].
+        most: How many kinds of flips, or items, to list each way.
+        pictures: The pictures of the test part, uint8 [n, rows, columns] or [n, rows, columns, 3].
         drawn: How many of them to draw each way.
     """
-    from podium.registry.comparison import p_words
-
-    figures = change.figures
-    gained, lost, images = figures["only_challenger_right"], figures["only_champion_right"], figures["images"]
-    both = round(figures["accuracy"] * images) - gained
-    wide = max(len(str(images)), len("wrong")) + 2
-    verdict = "more than chance" if figures["p_value"] <= 0.05 else "may well be chance"
+    listed = _flips if change.classes else _moved
+    titles = ("right in second only", "right in first only")
+    if not change.classes:
+        titles = ("smaller errors in second", "larger errors in second")
     return [
         *facts({"first": versions[0], "second": versions[1]}),
         "",
-        *_classes(figures),
+        *_metrics(change),
         "",
-        f"  [dim]{'':<14}{'second':>{wide}}[/]",
-        f"  [dim]{'pictures':<14}{'right':>{wide}}{'wrong':>{wide}}[/]",
-        f"  {'first right':<14}{both:>{wide}}[red]{lost:>{wide}}[/]",
-        f"  {'first wrong':<14}[green]{gained:>{wide}}[/]{images - both - gained - lost:>{wide}}",
+        *(_classes(change) if change.classes else []),
+        *(_sides(change) if change.comparison.gained is not None else []),
+        f"  {_verdict(change)}",
         "",
-        f"  exact McNemar test, two-sided: {p_words(figures['p_value'])}, {verdict}",
+        *listed(f"[green]{titles[0]}[/]", change.changes.gained, most),
+        *_pictures(pictures, change.changes.gained[:drawn]),
         "",
-        *_flips("[green]right in second only[/]", change.gained, most),
-        *_pictures(pictures, change.gained[:drawn]),
-        "",
-        *_flips("[red]right in first only[/]", change.lost, most),
-        *_pictures(pictures, change.lost[:drawn]),
+        *listed(f"[red]{titles[1]}[/]", change.changes.lost, most),
+        *_pictures(pictures, change.changes.lost[:drawn]),
     ]
 
 
-def _classes(figures: Mapping[str, Any]) -> list[str]:
-    from rich.markup import escape
-
-    whole = {"images": figures["images"], "accuracy": figures["accuracy"],
-             "champion_accuracy": figures["champion_accuracy"],
-             "change": figures["accuracy"] - figures["champion_accuracy"]}  # fmt: skip
-    width = max(5, *map(len, figures["classes"]))
-    top = max((abs(row["change"]) for row in figures["classes"].values()), default=0.0) or 1.0
-    lines = [f"  [dim]{'class':<{width}}    first   second    change  pictures[/]"]
-    for name, row in [*figures["classes"].items(), ("all", whole)]:
-        color = "green" if row["change"] > 0 else "red" if row["change"] < 0 else "dim"
-        bar = _bar(abs(row["change"]) / top * 16) if name != "all" else ""
-        change = f"[{color}]{row['change']:+8.4f}[/]"
-        text = f"{row['champion_accuracy']:8.4f} {row['accuracy']:8.4f}  {change}  {row['images']:8}  [{color}]{bar}[/]"
-        lines.append(f"  {escape(name):<{width}} {text}")
+def _metrics(change: "Difference") -> list[str]:
+    width = max(map(len, change.metrics))
+    lines = [f"  [dim]{'metric':<{width}}  {'first':>8} {'second':>8} {'change':>9}[/]"]
+    for name, values in change.metrics.items():
+        first, second = ("-" if value is None else figure(value) for value in values)
+        moved = f"{values[1] - values[0]:+9.4g}" if values[0] is not None and values[1] is not None else f"{'-':>9}"
+        mark = "  compared" if name == change.comparison.metric.name else ""
+        lines.append(f"  {name:<{width}}  {first:>8} {second:>8} {moved}[dim]{mark}[/]")
     return lines
 
 
-def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
-    """List the pictures that flipped, grouped by true and wrong class."""
+def _sides(change: "Difference") -> list[str]:
+    """Draw how many items each of two classifiers has right."""
+    compared, items = change.comparison, change.items
+    gained, lost = compared.gained or 0, compared.lost or 0
+    both = round(compared.first * items) - gained
+    wide = max(len(str(items)), len("wrong")) + 2
+    return [
+        f"  [dim]{'':<14}{'second':>{wide}}[/]",
+        f"  [dim]{'items':<14}{'right':>{wide}}{'wrong':>{wide}}[/]",
+        f"  {'first right':<14}{both:>{wide}}[red]{lost:>{wide}}[/]",
+        f"  {'first wrong':<14}[green]{gained:>{wide}}[/]{items - both - gained - lost:>{wide}}",
+        "",
+    ]
+
+
+def _verdict(change: "Difference") -> str:
+    compared = change.comparison
+    if compared.p_value is None:
+        return "too few items for a test"
+    words = f"{p_words(compared.p_value)}, " + (
+        "more than chance" if compared.p_value <= 0.05 else "may well be chance"
+    )
+    if compared.test == "McNemar" or compared.interval is None:
+        return f"exact McNemar test, two-sided: {words}"
+    low, high = compared.interval
+    return f"paired bootstrap: 95 % interval of the change {low:+.4g} to {high:+.4g}, {words}"
+
+
+def _classes(change: "Difference") -> list[str]:
+    from rich.markup import escape
+
+    width = max(5, *map(len, change.classes))
+    top = max((abs(row["change"]) for row in change.classes.values()), default=0.0) or 1.0
+    lines = [f"  [dim]{'class':<{width}}    first   second    change     items[/]"]
+    for name, row in change.classes.items():
+        color = "green" if row["change"] > 0 else "red" if row["change"] < 0 else "dim"
+        bar = _bar(abs(row["change"]) / top * 16)
+        moved = f"[{color}]{row['change']:+8.4f}[/]"
+        text = f"{row['champion_accuracy']:8.4f} {row['accuracy']:8.4f}  {moved}  {row['items']:8}  [{color}]{bar}[/]"
+        lines.append(f"  {escape(name):<{width}} {text}")
+    return [*lines, ""]
+
+
+def _moved(title: str, changes: "Sequence[Change]", most: int) -> list[str]:
+    """List the items whose error changed most."""
+    from rich.markup import escape
+
+    if not changes:
+        return [f"  {title}: none"]
+    rows = [("item", "true", "first", "second")]
+    rows += [(f"#{change.item}", change.target, change.before, change.after) for change in changes[:most]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["    " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return [f"  {title}", f"[dim]{lines[0]}[/]", *map(escape, lines[1:])]
+
+
+def _flips(title: str, flips: "Sequence[Change]", most: int) -> list[str]:
+    """List the items that flipped, grouped by true and wrong class."""
     from rich.markup import escape
 
     groups: dict[tuple[str, str], list[int]] = {}
     for flip in flips:
-        groups.setdefault((flip.label, _wrong(flip)), []).append(flip.picture)
-    lines = [f"  {title}: {len(flips)} pictures"]
+        groups.setdefault((flip.target, _wrong(flip)), []).append(flip.item)
+    lines = [f"  {title}: {len(flips)} items"]
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (label, wrong), pictures in ordered[:most]:
         head = f"    {label}, not {wrong}: {len(pictures)}  "
@@ -247,33 +293,36 @@ def _flips(title: str, flips: "Sequence[Flip]", most: int) -> list[str]:
     return lines
 
 
-def _pictures(images: "np.ndarray | None", flips: "Sequence[Flip]") -> list[str]:
-    """Draw pictures side by side, two of their rows to a line."""
+def _pictures(images: "np.ndarray | None", flips: "Sequence[Change]") -> list[str]:
+    """Draw pictures side by side, two of their rows to a line; large ones are thinned out."""
     from rich.markup import escape
 
     if images is None or not flips:
         return []
-    width = max(images.shape[2], *(len(_caption(flip)) for flip in flips)) + 2
+    step = -(-images.shape[2] // _WIDEST_PICTURE)
+    drawn = [images[flip.item][::step, ::step] for flip in flips]
+    gray = [picture.mean(2) if picture.ndim == 3 else picture for picture in drawn]
+    width = max(gray[0].shape[1], *(len(_caption(flip)) for flip in flips)) + 2
     abreast = max(1, (columns() - 4) // width)
     lines = []
     for start in range(0, len(flips), abreast):
-        row = flips[start : start + abreast]
-        lines += ["", "    " + "".join(escape(f"{_caption(flip):<{width}}") for flip in row)]
-        pairs = [
-            (images[flip.picture][::2].astype(int) + images[flip.picture][1::2]) * len(_SHADES) // 511 for flip in row
-        ]
+        lines += ["", "    " + "".join(escape(f"{_caption(flip):<{width}}") for flip in flips[start : start + abreast])]
+        row = [picture[: len(picture) // 2 * 2].astype(int) for picture in gray[start : start + abreast]]
+        pairs = [(picture[::2] + picture[1::2]) * len(_SHADES) // 511 for picture in row]
         for line in range(len(pairs[0])):
             cells = ("".join(_SHADES[shade] for shade in pair[line]) for pair in pairs)
             lines.append("    " + "".join(f"{cell:<{width}}" for cell in cells))
     return lines
 
 
-def _caption(flip: "Flip") -> str:
-    return f"#{flip.picture} {flip.label}, not {_wrong(flip)}"
+def _caption(flip: "Change") -> str:
+    if flip.target not in (flip.before, flip.after):
+        return f"#{flip.item} {flip.target}: {flip.before}, {flip.after}"
+    return f"#{flip.item} {flip.target}, not {_wrong(flip)}"
 
 
-def _wrong(flip: "Flip") -> str:
-    return flip.before if flip.after == flip.label else flip.after
+def _wrong(flip: "Change") -> str:
+    return flip.before if flip.after == flip.target else flip.after
 
 
 def _percent(part: int, whole: int) -> str:

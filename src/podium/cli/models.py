@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,12 @@ from podium.cli import model_view as view
 from podium.cli import tables
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
+from podium.terminal import figure
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from podium.steps.compare import Predictions
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,18 +48,29 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
         return
     rows: list[dict[str, Any]] = []
     for model in select_models(registry, None):
-        champion = model.aliases().get("champion")
+        champion, versions = model.aliases().get("champion"), model.versions()
+        held = next((summary for summary in versions if champion and summary.version == champion.version), None)
         rows.append({
             "name": model.name,
-            "versions": len(model.versions()),
+            "versions": len(versions),
             "champion": champion.version if champion else None,
+            "metric": held.metric if held else None,
+            "value": held.value if held else None,
             "since": champion.time if champion else None,
         })  # fmt: skip
     text = [
-        (row["name"], str(row["versions"]), row["champion"] or "-", tables.when(row["since"]) if row["since"] else "-")
+        (
+            row["name"],
+            str(row["versions"]),
+            row["champion"] or "-",
+            "-" if row["value"] is None else figure(row["value"]),
+            row["metric"] or "-",
+            tables.when(row["since"]) if row["since"] else "-",
+        )
         for row in rows
     ]
-    output(as_json, rows, lambda: tables.table(("MODEL", ">VERSIONS", "CHAMPION", "SINCE (UTC)"), text))
+    head = ("MODEL", ">VERSIONS", "CHAMPION", ">VALUE", "METRIC", "SINCE (UTC)")
+    output(as_json, rows, lambda: tables.table(head, text))
 
 
 @models.command()
@@ -70,7 +87,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
       podium models show mnist
       podium models show mnist champion --json
     """
-    from podium.registry.comparison import confused_pairs
+    from podium.scoring.comparison import confused_pairs
 
     model = open_registry(storage)[name]
     version = model.version(ref)
@@ -94,11 +111,12 @@ def _report(matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list
 @click.argument("first")
 @click.argument("second")
 @click.option(
-    "--data", help="Dataset to run both on, if their predictions are not stored, or are of different pictures."
+    "--data", help="Dataset to run both on, if their predictions are not stored, or are of different test parts."
 )
 @click.option(
-    "--all", "everything", is_flag=True, help="List every picture that flipped, not only the most frequent kinds."
+    "--all", "everything", is_flag=True, help="List every item that flipped, not only the most frequent kinds."
 )
+@click.option("--metric", default="", help="What to test the difference of; the second version's own if missing.")
 @click.option(
     "--draw", type=click.IntRange(0), default=0, help="Draw this many pictures that flipped each way (--data)."
 )
@@ -109,41 +127,46 @@ def diff(
     second: str,
     data: str | None,
     everything: bool,
+    metric: str,
     draw: int,
     storage: str | None,
     as_json: bool,
 ) -> None:
-    """Compare two versions on the same test pictures: paired test, classes, pictures that flipped.
+    """Compare two versions on the same test part: metrics, paired test, classes, items that changed.
 
     FIRST and SECOND are versions or aliases. The predictions of a version's own evaluation are stored with it; two
-    versions that were evaluated on different pictures need --data, and are run again.
+    versions that were evaluated on different test parts need --data, and are run again.
 
     \b
     Examples:
       podium models diff mnist champion staging
+      podium models diff houses champion staging --metric mae
       podium models diff mnist champion staging --data podium-work/data/mnist --json
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
     from podium.errors import InvalidInput
-    from podium.registry.comparison import difference
-    from podium.steps.compare import predictions
+    from podium.steps.compare import chosen_metric, difference, predictions
 
     if draw and data is None:
         raise InvalidInput(f"--draw {draw} needs the pictures of a dataset", "add --data URI")
     model = open_registry(storage)[name]
     versions = model.version(first), model.version(second)
     seen = predictions(model, versions, data)
-    change = difference(seen.labels, seen.predicted[0], seen.predicted[1], seen.classes)
+    change = difference(seen, chosen_metric(metric, versions[1], seen.kind))
     called = [
         version.version if version.version == ref else f"{version.version} ({ref})"
         for version, ref in zip(versions, (first, second), strict=True)
     ]
-    flips = {"gained": [vars(flip) for flip in change.gained], "lost": [vars(flip) for flip in change.lost]}
     output(
         as_json,
-        {"name": name, "first": versions[0].version, "second": versions[1].version, **change.figures, **flips},
-        lambda: tables.paint(view.difference(change, called, 1 << 30 if everything else 5, seen.images, draw)),
+        {"name": name, "first": versions[0].version, "second": versions[1].version, **change.to_json()},
+        lambda: tables.paint(view.difference(change, called, 1 << 30 if everything else 5, _pictures(seen), draw)),
     )
+
+
+def _pictures(seen: "Predictions") -> "np.ndarray | None":
+    """Return the first input that holds pictures."""
+    return next((array for array in seen.inputs.values() if array.ndim in (3, 4) and array.dtype == "uint8"), None)
 
 
 @models.command()

@@ -9,6 +9,7 @@ from podium.errors import InvalidInput, require
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
+    from podium.registry import PromotionRule
     from podium.steps.prepare_data import DataSettings
     from podium.steps.sweep import SweepSettings
     from podium.steps.target import LaunchTarget
@@ -79,12 +80,28 @@ def check_values(values: Mapping[str, Any]) -> PipelineSettings:
     from podium.registry.document import check_name
 
     settings = PipelineSettings.read(values)
-    settings.experiment()
-    if "rule" in values:
-        PromotionRule.parse(values["rule"])
+    experiment = settings.experiment()
+    rule = PromotionRule.parse(values.get("rule") or "")
+    _check_metric(values.get("metric") or "", rule, settings.data, experiment)
     if "model_name" in values:
         check_name("model name", values["model_name"])
     return settings
+
+
+def _check_metric(
+    text: str, rule: "PromotionRule", data: "DataSettings | None", experiment: "Experiment | None"
+) -> None:
+    """Refuse a metric that is not known or contradicts the data, the Experiment or the rule; nothing is imported."""
+    from podium.data.sources.known import DATASETS
+    from podium.scoring import METRICS, choose_metric, find_metric
+
+    objective, maximize = (experiment.objective.metric, experiment.objective.maximize) if experiment else ("", None)
+    known = METRICS.get(text.rpartition(":")[2] or objective)
+    pictures = data is not None and (data.dataset in DATASETS or data.kind == "images")
+    kind = "classification" if pictures else known.kind if known else None
+    if text or kind:
+        metric = choose_metric(text, kind or "classification", objective, maximize)
+        rule.check(find_metric(rule.metric) if rule.metric else metric)
 
 
 def with_experiment_text(

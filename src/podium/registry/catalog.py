@@ -21,7 +21,7 @@ from podium.registry.version import METADATA, Tombstone, Version, parse
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
 
-FORMAT = "podium.index/1"
+FORMAT = "podium.index/2"
 _LARGEST = 256 * 2**20
 """Bytes of an index; a million versions take that much."""
 
@@ -35,8 +35,11 @@ class Summary:
     size: int
     """Bytes of all files."""
 
-    accuracy: float | None
-    """On the test part, if the uploader gave it."""
+    metric: str | None
+    """What it was chosen by, if the uploader said."""
+
+    value: float | None
+    """Of the metric, on the test part."""
 
     dataset: str | None
     """Digest of the dataset it was trained on."""
@@ -51,7 +54,8 @@ class Summary:
             version=version.version,
             created=version.created,
             size=version.size,
-            accuracy=facts.accuracy,
+            metric=facts.metric,
+            value=facts.value,
             dataset=facts.digest,
             run_id=facts.run_id,
         )
@@ -63,7 +67,8 @@ class Summary:
             version=version,
             created=row.moment("created"),
             size=row.count("size"),
-            accuracy=row.optional_number("accuracy"),
+            metric=row.optional_text("metric"),
+            value=row.optional_number("value"),
             dataset=row.optional_text("dataset"),
             run_id=row.optional_text("run_id"),
         )

@@ -212,6 +212,13 @@ class Fields:
             raise self._wrong(key, "a number", value)
         return float(value)
 
+    def optional_flag(self, key: str) -> bool | None:
+        """Return true or false, or None if it is null or missing."""
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._wrong(key, "true or false", value)
+        return value
+
     def part(self, key: str) -> "Fields":
         """Return a nested object; an empty one if it is null or missing."""
         value = self._values.get(key)

@@ -38,17 +38,20 @@ class Grounds:
     reasons: tuple[str, ...]
     """What each part of the promotion rule said."""
 
-    accuracy: float | None
+    metric: str | None
+    """What challenger and champion were compared by."""
+
+    value: float | None
     """Of the challenger."""
 
     champion: str | None
     """The version a refused challenger was compared with."""
 
-    champion_accuracy: float | None
-    """On the same images."""
+    champion_value: float | None
+    """On the same items."""
 
     p_value: float | None
-    """Of McNemar's test."""
+    """Of the paired test."""
 
     @classmethod
     def parse(cls, evidence: Fields) -> "Grounds":
@@ -56,9 +59,10 @@ class Grounds:
         return cls(
             reason=evidence.optional_text("reason"),
             reasons=evidence.texts("reasons"),
-            accuracy=evidence.optional_number("accuracy"),
+            metric=evidence.part("metric").optional_text("name"),
+            value=evidence.optional_number("value"),
             champion=evidence.optional_text("champion"),
-            champion_accuracy=evidence.optional_number("champion_accuracy"),
+            champion_value=evidence.optional_number("champion_value"),
             p_value=evidence.optional_number("p_value"),
         )
 

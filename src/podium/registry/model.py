@@ -25,6 +25,8 @@ from podium.storage.base import Progress
 if TYPE_CHECKING:
     import numpy as np
 
+    from podium.scoring import Metric
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
@@ -91,8 +93,9 @@ class Model:
 
         Args:
             files: Content by file name; files are streamed.
-            metadata: Plain JSON. The registry itself reads ``run_id``, ``metrics`` (``accuracy``), ``dataset``
-                (``digest``, ``test_digest``) and ``report`` (``classes``, ``confusion``).
+            metadata: Plain JSON. The registry itself reads ``run_id``, ``metric`` (``name``, ``maximize``), ``metrics``
+                (the value of that name), ``dataset`` (``digest``, ``test_digest``, ``kind``) and ``report``
+                (``classes``, ``confusion``).
             version: Its id; metadata["run_id"] if None, else a name derived from the content.
             progress: Called with the size of every chunk.
 
@@ -215,8 +218,9 @@ class Model:
         self,
         version: str,
         rule: PromotionRule,
+        metric: "Metric",
         predict: "Callable[[Version], np.ndarray]",
-        labels: "np.ndarray",
+        target: "np.ndarray",
         evidence: Mapping[str, Any] | None = None,
     ) -> Contest:
         """Promote a version if it beats the champion by a rule; compare again if the champion changes meanwhile.
@@ -224,8 +228,9 @@ class Model:
         Args:
             version: The challenger, already uploaded.
             rule: What it must achieve.
-            predict: Returns the classes ``[n]`` that a version predicts for the test images; called once per version.
-            labels: The true classes ``[n]``.
+            metric: What both are compared by, whatever the champion was chosen by.
+            predict: Returns what a version predicts for the test part, as decide takes it; called once per version.
+            target: The true classes or numbers.
             evidence: Kept in the history beside the decision: run id, dataset digest, ….
 
         Raises:
@@ -243,7 +248,9 @@ class Model:
         while True:
             champion = self.champion()
             expect = champion.version if champion else None
-            decision = decide(rule, labels, predictions(challenger), predictions(champion) if champion else None)
+            decision = decide(
+                rule, metric, target, predictions(challenger), predictions(champion) if champion else None
+            )
             if expect == challenger.version:
                 # The step fired twice, or was retried after it won: the record is ours already.
                 return Contest(decision=decision, record=self.aliases().get(CHAMPION), champion=expect)

@@ -1,56 +1,79 @@
-"""The promotion rule: when a challenger replaces the champion, decided image by image on the same test images."""
+"""The promotion rule: when a challenger replaces the champion, decided item by item on the same test part."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
-from podium.registry.comparison import compare, p_words
+from podium.terminal import figure, p_words
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from podium.scoring import Comparison, Metric
+
 CRITERIA = ("better", "not-worse", "significant")
+SHARES = ("accuracy", "balanced_accuracy", "f1_macro", "roc_auc")
+"""Metrics from 0 to 1."""
+LEAST_P = 0.001
+"""Of a bootstrap of 10,000 resamples: it cannot show much less."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionRule:
     """What a challenger must achieve."""
 
-    minimum_accuracy: float = 0.0
-    """On the test part, 0..1; required even without a champion."""
+    metric: str = ""
+    """In the notation of find_metric; empty for the metric that the challenger was chosen by."""
+
+    minimum: float | None = None
+    """The least value of the metric on the test part, or the most where less is better; required even without a
+    champion."""
 
     criterion: str = "better"
-    """better: more images right than the champion; not-worse: as many or more; significant: more, and the exact
-    two-sided McNemar test gives at most p."""
+    """better: a better value than the champion's; not-worse: as good or better; significant: better, and the paired
+    test gives at most p: the exact McNemar test for accuracy, a bootstrap for other metrics."""
 
     p: float = 0.05
     """For criterion significant."""
 
     max_class_drop: float | None = None
-    """Refuse if the accuracy of any class is lower than the champion's by more than this, 0..1."""
+    """Accuracy only: refuse if that of any class is lower than the champion's by more than this, 0..1."""
 
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
             raise InvalidInput(
                 f"{self.criterion!r} is not a criterion", f"the criterion is one of {', '.join(CRITERIA)}"
             )
-        require(
-            0 <= self.minimum_accuracy <= 1,
-            "0 <= minimum_accuracy <= 1",
-            "accuracy is a share, not a percentage",
-            minimum_accuracy=self.minimum_accuracy,
-        )
         require(0 < self.p < 1, "0 < p < 1", p=self.p)
+        least = self.minimum
+        require(least is None or abs(least) < float("inf"), "minimum is a finite number", minimum=least)
         drop = self.max_class_drop
         require(drop is None or 0 <= drop <= 1, "0 <= max_class_drop <= 1", max_class_drop=drop)
+
+    def check(self, metric: "Metric") -> None:
+        """Check that the rule makes sense for a metric.
+
+        Raises:
+            InvalidInput: It does not.
+        """
+        least = self.minimum
+        require(metric.name not in SHARES or least is None or 0 <= least <= 1, "0 <= minimum <= 1",
+                f"{metric.name} is a share, not a percentage", minimum=least)  # fmt: skip
+        if self.max_class_drop is not None and metric.name != "accuracy":
+            raise InvalidInput(f"max_class_drop is about accuracy, but the metric is {metric.name}",
+                               "leave it out, or add metric=accuracy to the rule")  # fmt: skip
+        if self.criterion == "significant" and metric.name != "accuracy":
+            hint = "only the McNemar test of accuracy is exact"
+            require(self.p >= LEAST_P, f"p >= {LEAST_P:g} for a bootstrap", hint, p=self.p, metric=metric.name)
 
     @classmethod
     def parse(cls, text: str) -> "PromotionRule":
         """Parse the notation of pipelines and the command line.
 
         Args:
-            text: ``better``, ``significant,p=0.01`` or ``criterion=not-worse,minimum_accuracy=0.98``; empty for the
+            text: ``better``, ``significant,p=0.01`` or ``criterion=not-worse,metric=rmse,minimum=12``; empty for the
                 defaults.
 
         Raises:
@@ -61,13 +84,13 @@ class PromotionRule:
             name, equals, value = (part.strip() for part in item.partition("="))
             if not equals:
                 name, value = "criterion", name
-            given[name] = value if name == "criterion" else _number(name, value)
+            given[name] = value if name in ("criterion", "metric") else _number(name, value)
         return cls(**given)
 
     def __str__(self) -> str:
         """Return the notation that parse reads."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return ",".join(f"{name}={value}" for name, value in named.items() if value is not None)
+        return ",".join(f"{name}={value}" for name, value in named.items() if value not in (None, ""))
 
 
 def _number(name: str, value: str) -> float:
@@ -91,7 +114,8 @@ class Decision:
     """Every condition of the rule with its figures, in words."""
 
     figures: Mapping[str, Any]
-    """rule, images, accuracy, champion_accuracy, only_challenger_right, only_champion_right, p_value, classes."""
+    """rule, metric, items and value; with a champion also champion_value, difference, interval, p_value and test; for
+    accuracy also only_challenger_right, only_champion_right and classes."""
 
     def evidence(self) -> dict[str, Any]:
         """Return it as plain JSON values for the history."""
@@ -103,49 +127,108 @@ class Decision:
 
 
 def decide(
-    rule: PromotionRule, labels: "np.ndarray", challenger: "np.ndarray", champion: "np.ndarray | None"
+    rule: PromotionRule, metric: "Metric", target: "np.ndarray", challenger: "np.ndarray", champion: "np.ndarray | None"
 ) -> Decision:
-    """Compare two models on the same images.
+    """Compare two models on the same items.
 
     Args:
         rule: The rule.
-        labels: The truth, integers ``[n]``.
-        challenger: Predicted classes, integers ``[n]``, of the same images in the same order.
-        champion: The champion's; None if there is none: then only the minimum accuracy counts.
+        metric: What is compared; the rule's own has been chosen by the caller.
+        target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
+        challenger: Predictions of the same items in the same order: probabilities ``[n, classes]`` or class indices
+            ``[n]``, or floats in the target's shape.
+        champion: The champion's; None if there is none: then only the minimum counts.
 
     Raises:
-        InvalidInput: There are no images, or the lengths differ.
+        InvalidInput: There are no items, the lengths differ, or the rule or the metric does not fit.
     """
-    truth, new = _classes("labels", labels, None), _classes("challenger", challenger, len(labels))
-    right = new == truth
-    accuracy = float(right.mean())
-    figures: dict[str, Any] = {"rule": str(rule), "images": len(truth), "accuracy": accuracy}
-    conditions = [(accuracy >= rule.minimum_accuracy, f"accuracy {accuracy:.4f} >= minimum {rule.minimum_accuracy:g}")]
+    from podium.scoring import compare
+    from podium.scoring.comparison import by_class
+
+    rule.check(metric)
+    for what, predictions in (("challenger", challenger), ("champion", champion)):
+        if predictions is not None:
+            _check(what, predictions, target, metric)
+    value = metric.value(target, challenger)
+    if math.isnan(value):
+        raise InvalidInput(f"{metric.name} is not defined for these {len(target)} items", "choose another metric")
+    evidence: dict[str, Any] = {"rule": str(rule), "metric": metric.to_json(), "items": len(target), "value": value}
+    conditions = _minimum(rule, metric, value)
     if champion is None:
-        conditions.append((True, "there is no champion yet"))
+        conditions.append((True, f"{metric.name} {figure(value)}, and there is no champion yet"))
     else:
-        before = _classes("champion", champion, len(labels)) == truth
-        compared = compare(truth, right, before)
-        figures |= compared
-        conditions += [_criterion(rule, compared), *_drops(rule, compared["classes"])]
+        compared = compare(metric, target, challenger, champion)
+        evidence |= figures(compared)
+        conditions.append(_criterion(rule, compared))
+        if metric.name == "accuracy":
+            evidence["classes"] = by_class(target, challenger, champion)
+            conditions += _drops(rule, evidence["classes"])
     reasons = tuple(f"{'ok' if holds else 'no'}: {words}" for holds, words in conditions)
-    return Decision(promote=all(holds for holds, _ in conditions), reasons=reasons, figures=figures)
+    return Decision(promote=all(holds for holds, _ in conditions), reasons=reasons, figures=evidence)
 
 
-def _criterion(rule: PromotionRule, compared: Mapping[str, Any]) -> tuple[bool, str]:
-    gained, lost, p_value = compared["only_challenger_right"], compared["only_champion_right"], compared["p_value"]
-    counts = f"right where the champion is wrong: {gained}, wrong where it is right: {lost}, McNemar {p_words(p_value)}"
-    holds = {
-        "better": gained > lost,
-        "not-worse": gained >= lost,
-        "significant": gained > lost and p_value <= rule.p,
-    }[rule.criterion]
+def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "Metric") -> None:
+    require(len(target) > 0, "at least one item", items=0)
+    require(len(predictions) == len(target), f"one prediction of the {what} for each item",
+            items=len(target), predictions=len(predictions))  # fmt: skip
+    kinds = {"classification": "iu", "regression": "f", None: "iuf"}[metric.kind]
+    require(target.dtype.kind in kinds, f"{metric.name} is of a target of {metric.kind}", dtype=str(target.dtype))
+    classes_only = predictions.ndim == 1 and predictions.dtype.kind in "iu"
+    if metric.needs_probabilities and classes_only:
+        raise InvalidInput(f"{metric.name} needs probabilities, but of the {what} there are only classes",
+                           "compare by accuracy: metric=accuracy")  # fmt: skip
+    if metric.kind == "classification" and not classes_only:
+        require(predictions.ndim == 2, f"predictions of the {what} are [n, classes] or class indices [n]",
+                shape=predictions.shape, dtype=str(predictions.dtype))  # fmt: skip
+        require(int(target.max()) < predictions.shape[1], f"the {what} knows every class of the target",
+                classes=predictions.shape[1], largest=int(target.max()))  # fmt: skip
+
+
+def figures(compared: "Comparison") -> dict[str, Any]:
+    """Return a comparison as plain JSON values; the first model is the challenger."""
+    values = {
+        "champion_value": compared.second,
+        "difference": compared.difference,
+        "interval": list(compared.interval) if compared.interval else None,
+        "p_value": compared.p_value,
+        "test": compared.test,
+    }
+    if compared.gained is not None:
+        values |= {"only_challenger_right": compared.gained, "only_champion_right": compared.lost}
+    return values
+
+
+def _minimum(rule: PromotionRule, metric: "Metric", value: float) -> list[tuple[bool, str]]:
+    if rule.minimum is None:
+        return []
+    sign, word = (">=", "minimum") if metric.maximize else ("<=", "maximum")
+    words = f"{metric.name} {figure(value)} {sign} {word} {rule.minimum:g}"
+    return [(not metric.better(rule.minimum, value), words)]
+
+
+def _criterion(rule: PromotionRule, compared: "Comparison") -> tuple[bool, str]:
+    sure = compared.p_value is not None and compared.p_value <= rule.p
+    holds = {"better": compared.better, "not-worse": not compared.worse, "significant": compared.better and sure}
     wanted = {
         "better": "better than",
         "not-worse": "not worse than",
         "significant": f"significantly better (p <= {rule.p:g}) than",
     }[rule.criterion]
-    return holds, f"{wanted} the champion with {compared['champion_accuracy']:.4f} ({counts})"
+    words = f"{compared.metric.name} {figure(compared.first)} against {figure(compared.second)}, {_test(compared)}"
+    return holds[rule.criterion], f"{wanted} the champion: {words}"
+
+
+def _test(compared: "Comparison") -> str:
+    if compared.gained is not None and compared.p_value is not None:
+        return (
+            f"right where the champion is wrong: {compared.gained}, wrong where it is right: {compared.lost}, "
+            f"McNemar {p_words(compared.p_value)}"
+        )
+    change = f"difference {compared.difference:+.4g}"
+    if compared.interval is None or compared.p_value is None:
+        return f"{change}; too few items for a test"
+    low, high = compared.interval
+    return f"{change}, 95 % interval {low:+.4g} to {high:+.4g}, bootstrap {p_words(compared.p_value)}"
 
 
 def _drops(rule: PromotionRule, classes: Mapping[str, Mapping[str, Any]]) -> list[tuple[bool, str]]:
@@ -154,18 +237,3 @@ def _drops(rule: PromotionRule, classes: Mapping[str, Mapping[str, Any]]) -> lis
     name, worst = min(classes.items(), key=lambda item: item[1]["change"])
     words = f"largest loss of a class: {worst['change']:+.4f} (class {name}), -{rule.max_class_drop:g} allowed"
     return [(-worst["change"] <= rule.max_class_drop, words)]
-
-
-def _classes(what: str, values: "np.ndarray", count: int | None) -> "np.ndarray":
-    import numpy as np
-
-    array = np.asarray(values)
-    require(
-        array.ndim == 1 and len(array) > 0 and np.issubdtype(array.dtype, np.integer),
-        f"{what} is a non-empty integer array [n]",
-        "take the argmax of logits first",
-        shape=array.shape,
-        dtype=str(array.dtype),
-    )
-    require(count is None or len(array) == count, f"len({what}) == len(labels)", labels=count, given=len(array))
-    return array.astype(np.int64)

@@ -30,14 +30,24 @@ class Facts:
     """The part of the metadata that podium reads; all of it may be missing."""
 
     run_id: str | None
-    accuracy: float | None
-    """On the test part."""
+
+    metric: str | None
+    """What it was chosen by."""
+
+    maximize: bool | None
+    """Whether more of the metric is better."""
+
+    value: float | None
+    """Of the metric, on the test part."""
+
+    kind: str | None
+    """classification or regression."""
 
     digest: str | None
     """Of the dataset it was trained on."""
 
     test_digest: str | None
-    """Of the test images it was evaluated on."""
+    """Of the test part it was evaluated on."""
 
     dataset: str | None
     dataset_classes: tuple[str, ...]
@@ -57,10 +67,14 @@ class Facts:
         metadata.part("origin").optional_text("uri")
         only_digest = metadata.is_text("dataset")
         dataset = metadata.part("dataset") if not only_digest else Fields({}, "dataset")
-        report = metadata.part("report")
+        report, metric = metadata.part("report"), metadata.part("metric")
+        name = metric.optional_text("name")
         facts = cls(
             run_id=metadata.optional_text("run_id"),
-            accuracy=metadata.part("metrics").optional_number("accuracy"),
+            metric=name,
+            maximize=metric.optional_flag("maximize"),
+            value=metadata.part("metrics").optional_number(name) if name else None,
+            kind=dataset.optional_text("kind"),
             digest=metadata.text("dataset") if only_digest else dataset.optional_text("digest"),
             test_digest=dataset.optional_text("test_digest"),
             dataset=dataset.optional_text("name"),

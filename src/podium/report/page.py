@@ -11,6 +11,7 @@ from typing import Any
 
 from podium import __version__
 from podium.report import plots
+from podium.terminal import figure
 
 
 def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
@@ -29,18 +30,23 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         loader=PackageLoader("podium.report", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"share": share, "number": number}
-    sweep = evaluation["sweep"]
-    figures = {
-        **(plots.of_sweep(sweep) if sweep else {}),
-        "curves": plots.learning_curves(evaluation),
-        "confusion": plots.confusion_matrix(evaluation["test"]["confusion"], evaluation["dataset"]["classes"]),
-    }
+    environment.filters |= {"share": share, "number": number, "figure": figure}
+    sweep, test = evaluation["sweep"], evaluation["test"]
+    figures = {**(plots.of_sweep(sweep) if sweep else {}), "curves": plots.learning_curves(evaluation)}
+    if test["confusion"]:
+        figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
     return environment.get_template("page.html.jinja").render(
         evaluation=evaluation, decision=decision, sweep=sweep, searched=plots.searched(sweep) if sweep else [],
-        test=evaluation["test"], winner=evaluation["winner"], figures=_embedded(figures), plotly=_plotly(),
+        test=test, measured=_measured(evaluation), metric=evaluation["metric"]["name"],
+        winner=evaluation["winner"], figures=_embedded(figures), plotly=_plotly(),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
     )  # fmt: skip
+
+
+def _measured(evaluation: Mapping[str, Any]) -> list[str]:
+    """Return the names of all metrics of the candidates, the one they were chosen by first."""
+    names = [name for candidate in evaluation["candidates"] for name in candidate["validation"]["metrics"]]
+    return list(dict.fromkeys([evaluation["metric"]["name"], *names]))
 
 
 def share(value: float | None) -> str:

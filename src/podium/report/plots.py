@@ -129,22 +129,30 @@ def _bars(shares: Mapping[str, float]) -> str:
 
 
 def learning_curves(evaluation: Mapping[str, Any]) -> str:
-    """Return the validation accuracy by epoch of every trial and candidate that recorded it."""
+    """Return a metric by epoch of every trial and candidate that recorded it.
+
+    The metric is the one the candidates were chosen by if it was recorded, else the sweep's objective.
+    """
     import plotly.graph_objects as go
 
     figure = go.Figure()
     candidates = {candidate["name"]: candidate for candidate in evaluation["candidates"]}
-    trials = (evaluation["sweep"] or {"trials": []})["trials"]
-    for row in [*trials, *(candidate for candidate in candidates.values() if candidate["kind"] != "trial")]:
-        name, epochs = row["name"], row["epochs"]
+    sweep = evaluation["sweep"] or {"trials": []}
+    rows = [*sweep["trials"], *(candidate for candidate in candidates.values() if candidate["kind"] != "trial")]
+    recorded = {name for row in rows for epoch in row["epochs"] for name in epoch}
+    metric = evaluation["metric"]["name"]
+    if metric not in recorded and evaluation["sweep"]:
+        metric = sweep["objective"]["metric"]
+    for row in rows:
+        name, epochs = row["name"], [epoch for epoch in row["epochs"] if metric in epoch]
         color = GOLD if name == evaluation["winner"]["name"] else BLUE if name in candidates else GRAY
         figure.add_scatter(
-            x=[epoch["epoch"] for epoch in epochs], y=[epoch["accuracy"] for epoch in epochs], name=name,
-            mode="lines+markers", line={"color": color, "width": 3 if name in candidates else 1},
+            x=[epoch.get("epoch", at) for at, epoch in enumerate(epochs, 1)], y=[epoch[metric] for epoch in epochs],
+            name=name, mode="lines+markers", line={"color": color, "width": 3 if name in candidates else 1},
             showlegend=name in candidates, hovertemplate="epoch %{x}: %{y:.4f}<extra>" + name + "</extra>",
         )  # fmt: skip
     figure.update_xaxes(title="epoch", dtick=1)
-    figure.update_yaxes(title="validation accuracy")
+    figure.update_yaxes(title=f"validation {metric}")
     return _json(figure)
 
 

@@ -11,6 +11,7 @@ from podium.run.runs import Run
 from podium.steps.handover import read_evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of
+from podium.terminal import figure
 
 
 def outcome_of(run: Run) -> dict[str, Any]:
@@ -30,7 +31,8 @@ def outcome_of(run: Run) -> dict[str, Any]:
         "sweep": evaluation["sweep"],
         "candidates": evaluation["candidates"],
         "winner": evaluation["winner"],
-        "test": {name: evaluation["test"][name] for name in ("accuracy", "loss", "count")},
+        "metric": evaluation["metric"],
+        "test": {name: evaluation["test"][name] for name in ("metrics", "count")},
         "decision": decision,
         "report": str(report),
         "directory": str(run.directory),
@@ -66,7 +68,7 @@ def _leaderboard(sweep: Mapping[str, Any]) -> str:
     head = ["", "trial", sweep["objective"]["metric"], *names, "seconds", "state"]
     rows = [head]
     for rank, trial in enumerate(sweep["trials"], 1):
-        value = "–" if trial["value"] is None else f"{trial['value']:.4f}"
+        value = "–" if trial["value"] is None else figure(trial["value"])
         seconds = "–" if trial["seconds"] is None else f"{trial['seconds']:.1f}"
         values = [brief(trial["parameters"][name]) for name in names]
         rows.append([str(rank), trial["name"], value, *values, seconds, trial["state"].lower()])
@@ -74,16 +76,18 @@ def _leaderboard(sweep: Mapping[str, Any]) -> str:
 
 
 def _candidates(outcome: Mapping[str, Any]) -> str:
-    rows = [["candidate", "validation", "epochs"]]
+    metric = outcome["metric"]["name"]
+    rows = [["candidate", f"validation {metric}", "epochs"]]
     for candidate in outcome["candidates"]:
-        accuracy = candidate["validation"]["accuracy"]
-        rows.append([f"{candidate['kind']} {candidate['name']}", f"{accuracy:.4f}", str(len(candidate["epochs"]))])
-    return f"Candidates by validation accuracy\n{_columns(rows)}"
+        value = figure(candidate["validation"]["metrics"][metric])
+        rows.append([f"{candidate['kind']} {candidate['name']}", value, str(len(candidate["epochs"]))])
+    return f"Candidates\n{_columns(rows)}"
 
 
 def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     test, name = outcome["test"], decision["model_name"]
-    measured = f"test accuracy {test['accuracy']:.4f} on {test['count']} images"
+    metric = outcome["metric"]["name"]
+    measured = f"test {metric} {figure(test['metrics'][metric])} on {test['count']} items"
     if decision["outcome"] == "promoted":
         head = f"Champion of {name}: {decision['version']}, {measured}. Promoted."
     else:

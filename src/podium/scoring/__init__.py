@@ -1,7 +1,8 @@
 """Measuring models: running a ``model.onnx``, metrics by scikit-learn's definitions, paired comparison; no torch."""
 
 from podium.scoring.bootstrap import Bootstrap, paired_bootstrap
-from podium.scoring.metrics import DEFAULTS, METRICS, Metric, class_indices, find_metric
+from podium.scoring.comparison import Comparison, compare
+from podium.scoring.metrics import DEFAULTS, METRICS, Metric, choose_metric, class_indices, find_metric
 from podium.scoring.model import OnnxModel
 from podium.scoring.scores import Scores, score, score_predictions
 
@@ -9,10 +10,13 @@ __all__ = [
     "DEFAULTS",
     "METRICS",
     "Bootstrap",
+    "Comparison",
     "Metric",
     "OnnxModel",
     "Scores",
+    "choose_metric",
     "class_indices",
+    "compare",
     "find_metric",
     "paired_bootstrap",
     "score",

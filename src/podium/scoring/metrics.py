@@ -110,19 +110,35 @@ class RankMetric(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionMetric(Metric):
-    """A function of one's own, function(target, predictions) -> float."""
-
-    function: Callable[[Array, Array], float]
-    """Called with plain arrays."""
+    """A function of one's own, function(target, predictions) -> float; imported when it is first needed."""
 
     def value(self, target: Array, predictions: Array, weights: Array | None = None) -> float:
         if weights is not None:
             raise InvalidInput(f"the metric {self.name} takes no weights")
+        function = self.load()
         try:
-            return float(self.function(np.asarray(target), np.asarray(predictions)))
+            return float(function(np.asarray(target), np.asarray(predictions)))
         except Exception as error:  # it is the user's code: anything may come
             message = f"the metric {self.name} failed: {type(error).__name__}: {error}"
             raise InvalidInput(message, "it is called with (target, predictions) and returns a number") from error
+
+    def load(self) -> Callable[[Array, Array], Any]:
+        """Import the function, from the working directory too.
+
+        Raises:
+            InvalidInput: There is no such function, or its module cannot be imported.
+        """
+        module_name, _, attribute = self.name.partition(":")
+        if str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))
+        try:
+            function = getattr(import_module(module_name), attribute, None)
+        except Exception as error:  # it is the user's code: anything may come
+            message = f"the metric {self.name} cannot be imported: {type(error).__name__}: {error}"
+            raise InvalidInput(message, "install its package where the steps run, or start podium beside it") from error
+        if not callable(function):
+            raise InvalidInput(f"{module_name} has no function {attribute!r}", "a metric is package.module:function")
+        return function
 
 
 def class_indices(predictions: Array) -> Array:
@@ -283,7 +299,7 @@ DEFAULTS = {"classification": "accuracy", "regression": "rmse"}
 
 
 def find_metric(text: str, maximize: bool | None = None) -> Metric:
-    """Return a metric by its name, or import a function of one's own.
+    """Return a metric by its name, or a function of one's own.
 
     Args:
         text: A name of METRICS, or ``package.module:function``, with ``max:`` or ``min:`` in front if need be.
@@ -302,23 +318,41 @@ def find_metric(text: str, maximize: bool | None = None) -> Metric:
     if known is None:
         if maximize is None:
             raise InvalidInput(f"whether more is better is not known for {name}", f"write max:{name} or min:{name}")
-        return FunctionMetric(name=name, maximize=maximize, kind=None, function=_import(name))
+        return FunctionMetric(name=name, maximize=maximize, kind=None)
     if maximize not in (None, known.maximize):
         way = "more" if known.maximize else "less"
         raise InvalidInput(f"of {name} {way} is better, so it cannot be {'maximized' if maximize else 'minimized'}")
     return known
 
 
-def _import(name: str) -> Callable[[Array, Array], float]:
-    """Import package.module:function, from the working directory too."""
-    module_name, _, attribute = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
-    try:
-        function = getattr(import_module(module_name), attribute, None)
-    except Exception as error:  # it is the user's code: anything may come
-        message = f"the metric {name} cannot be imported: {type(error).__name__}: {error}"
-        raise InvalidInput(message, "install its package where the steps run, or start podium beside it") from error
-    if not callable(function):
-        raise InvalidInput(f"{module_name} has no function {attribute!r}", "a metric is package.module:function")
-    return function
+def choose_metric(text: str, kind: str, objective: str = "", maximize: bool | None = None) -> Metric:
+    """Return the metric that is asked for, else the objective if it is a known metric of the kind, else the default.
+
+    Args:
+        text: In the notation of find_metric; empty for none.
+        kind: classification or regression.
+        objective: Name of the Experiment's objective; empty if there is none.
+        maximize: The objective's direction, which a function of one's own has if the text does not say.
+
+    Raises:
+        InvalidInput: There is no such metric, it is of the other kind, or the objective's direction contradicts it.
+    """
+    if text:
+        metric = find_metric(text, None if text.rpartition(":")[2] in METRICS else maximize)
+    elif objective in METRICS and METRICS[objective].kind == kind:
+        metric = find_metric(objective, maximize)
+    else:
+        metric = METRICS[DEFAULTS[kind]]
+    require_kind(metric, kind)
+    return metric
+
+
+def require_kind(metric: Metric, kind: str) -> None:
+    """Refuse a metric of the other kind.
+
+    Raises:
+        InvalidInput: It is.
+    """
+    if metric.kind not in (None, kind):
+        names = ", ".join(name for name, known in METRICS.items() if known.kind == kind)
+        raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}")

@@ -53,6 +53,7 @@ class OnnxModel:
     Args:
         model: The file or its bytes.
         threads: CPU threads; None for all this process may use.
+        name: What errors call the bytes.
 
     Raises:
         NotFound: There is no such file.
@@ -60,9 +61,9 @@ class OnnxModel:
         InvalidInput: Its weights are in another file.
     """
 
-    def __init__(self, model: bytes | Path, *, threads: int | None = None) -> None:
+    def __init__(self, model: bytes | Path, *, threads: int | None = None, name: str = "the model") -> None:
         require(threads is None or threads >= 1, "threads >= 1", threads=threads)
-        self.name = "the model" if isinstance(model, bytes) else str(model)
+        self.name = name if isinstance(model, bytes) else str(model)
         if isinstance(model, Path) and not model.is_file():
             raise NotFound(f"there is no model file {model}")
         self._session = _open(model, self.name, threads or cores())
@@ -121,6 +122,8 @@ class OnnxModel:
                 whole = _allocate((items, *result.shape[1:]), result.dtype, target)
             whole[at : at + rows] = result
         assert whole is not None
+        if isinstance(whole, np.memmap):
+            whole.flush()
         return whole
 
     def _batch(self, inputs: Mapping[str, Array]) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.errors import InvalidInput, require
-from podium.scoring.metrics import METRICS, Metric, class_indices, confusion
+from podium.scoring.metrics import METRICS, Metric, class_indices, confusion, require_kind
 from podium.scoring.model import OnnxModel
 
 Array = NDArray[Any]
@@ -49,7 +49,8 @@ class Scores:
         """
         value = self.metrics[metric.name] if metric.name in self.metrics else measure(metric, self)
         if math.isnan(value):
-            raise InvalidInput(f"{metric.name} is not defined for {len(self.target)} items of a single class")
+            raise InvalidInput(f"{metric.name} is not defined for these {len(self.target)} items",
+                               "roc_auc needs two classes")  # fmt: skip
         return value
 
 
@@ -59,6 +60,7 @@ def score(
     target: Array,
     *,
     classes: int | None,
+    metric: Metric | None = None,
     batch: int | None = None,
     threads: int | None = None,
     predictions: Path | None = None,
@@ -70,6 +72,7 @@ def score(
         inputs: The dataset's arrays by name, each ``[n, ...]``.
         target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
         classes: How many classes the dataset has; None for regression.
+        metric: One to compute besides those podium knows; it must be defined.
         batch: Rows at a time; None for about a megabyte of inputs.
         threads: CPU threads; None for all this process may use.
         predictions: An ``.npy`` file to write the predictions to instead of memory.
@@ -79,20 +82,23 @@ def score(
     """
     opened = OnnxModel(model, threads=threads)
     result = opened.predict(inputs, classes=classes, batch=batch, target=predictions)
-    return score_predictions(result, target, classes=classes, name=opened.name)
+    return score_predictions(result, target, classes=classes, metric=metric, name=opened.name)
 
 
-def score_predictions(predictions: Array, target: Array, *, classes: int | None, name: str = "the model") -> Scores:
+def score_predictions(
+    predictions: Array, target: Array, *, classes: int | None, metric: Metric | None = None, name: str = "the model"
+) -> Scores:
     """Measure predictions, wherever they come from.
 
     Args:
         predictions: As in Scores.
         target: As in Scores.
         classes: How many classes the dataset has; None for regression.
+        metric: One to compute besides those podium knows; it must be defined.
         name: Of the model, for errors.
 
     Raises:
-        InvalidInput: Shapes or classes do not fit the target.
+        InvalidInput: Shapes or classes do not fit the target, or the metric is not defined.
     """
     check_predictions(predictions, target, classes=classes, name=name)
     matrix = None if classes is None else confusion(target, class_indices(predictions), classes)
@@ -102,7 +108,8 @@ def score_predictions(predictions: Array, target: Array, *, classes: int | None,
                if metric.kind == kind and not (metric.needs_probabilities and predictions.ndim == 1)]  # fmt: skip
     values = {metric.name: measure(metric, known) for metric in fitting}
     defined = {name: value for name, value in values.items() if not math.isnan(value)}
-    return Scores(metrics=defined, predictions=predictions, target=target, confusion=matrix)
+    scores = Scores(metrics=defined, predictions=predictions, target=target, confusion=matrix)
+    return replace(scores, metrics={metric.name: scores.value(metric), **defined}) if metric else scores
 
 
 def measure(metric: Metric, scores: Scores) -> float:
@@ -112,9 +119,7 @@ def measure(metric: Metric, scores: Scores) -> float:
         InvalidInput: It is of the other kind, or needs probabilities where there are only classes.
     """
     kind = "regression" if scores.confusion is None else "classification"
-    if metric.kind not in (None, kind):
-        names = ", ".join(name for name, known in METRICS.items() if known.kind == kind)
-        raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}")
+    require_kind(metric, kind)
     if metric.needs_probabilities and scores.predictions.ndim == 1:
         raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
                            "let the model return probabilities, or choose accuracy or f1_macro")  # fmt: skip

@@ -1,6 +1,7 @@
 """Choose the best candidate on the validation part, then score it alone on the test part."""
 
 import json
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,17 +16,21 @@ from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
 from podium.steps.predict import PREPROCESSING, describe_preprocessing
 from podium.steps.trained import TrainedMetrics
+from podium.terminal import figure
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo, Part
-    from podium.scoring import Scores
+    from podium.scoring import Metric, Scores
 
 MODEL = "model.onnx"
 
 PREDICTIONS = "predictions.npy"
-"""What evaluate writes for the version: the winner's predicted class of each test image, uint8 [n]."""
-LABELS = "labels.npy"
-"""Beside it: the true class of each test image, uint8 [n], to compare versions without the dataset."""
+"""What evaluate writes for the version: the winner's predictions of the test part. Classification: probabilities,
+float32 [n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
+TARGET = "target.npy"
+"""Beside it: the true classes or numbers, to compare versions without the dataset."""
+TIES = {"classification": "log_loss", "regression": "rmse"}
+"""What decides between candidates whose metric is equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +41,21 @@ class Evaluated:
     """URI of its model directory."""
 
     classes: list[str]
-    """Name of each class."""
+    """Name of each class; empty for regression."""
 
     confusion: list[list[int]]
-    """Of the winner on the test part: rows are the true class, columns the predicted one."""
+    """Of the winner on the test part: rows are the true class, columns the predicted one; empty for regression."""
 
     metrics: dict[str, float]
-    """accuracy and loss on the test part; validation_accuracy and validation_loss."""
+    """Every metric on the test part by name, and on the validation part with validation_ before the name."""
 
     metadata: dict[str, Any]
     """Metadata of the evaluation: the winner's kind, name, URI and metrics."""
+
+    def log_confusion(self, artifact: Any) -> None:
+        """Write the confusion matrix to a ClassificationMetrics artifact; nothing for regression."""
+        if self.confusion:
+            artifact.log_confusion_matrix(self.classes, self.confusion)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +73,7 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """Describe it for evaluation.json."""
-        validation = _figures(self.scores)
-        return {**asdict(self.origin), "validation": validation, "epochs": self.trained.epochs}
+        return {**asdict(self.origin), "validation": _figures(self.scores), "epochs": self.trained.epochs}
 
 
 @step
@@ -74,22 +83,25 @@ def evaluate(
     evaluation: str | Path,
     predictions: str | Path,
     trials: str | Path | None = None,
+    metric: str = "",
 ) -> Evaluated:
     """Score every candidate on the validation part and the best of them on the test part.
 
-    The highest validation accuracy wins, then the lowest validation loss, then the candidate listed first. The test
-    part is not read before the choice.
+    The best value of the metric wins, then the lowest log_loss or rmse, then the candidate listed first. The test part
+    is not read before the choice.
 
     Args:
         data: The dataset artifact, a directory or URI.
         candidates: URIs of model directories, the best trial's first.
         evaluation: JSON file to write all measurements to, with the sha256 of each file of the winner.
-        predictions: Directory to write PREDICTIONS, LABELS and PREPROCESSING to; the last only if the dataset says how
+        predictions: Directory to write PREDICTIONS, TARGET and PREPROCESSING to; the last only if the dataset says how
             its inputs were made and the winner does not.
         trials: Table of the sweep's trials, if there was a sweep.
+        metric: In the notation of find_metric; empty for the Experiment's objective if that is a known metric, else
+            accuracy or rmse.
 
     Raises:
-        InvalidInput: A candidate was trained on other data, or does not fit the dataset's classes.
+        InvalidInput: A candidate was trained on other data or does not fit the dataset, or the metric does not.
         NotFound: There is no such model directory, or no sweep or training of podium made it.
         Damaged: The data or a model cannot be read.
     """
@@ -97,33 +109,41 @@ def evaluate(
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info = describe(data)
-    chosen, ranked = _choose(data, info, candidates)
-    scores, files = _test(data, info, chosen.origin, Path(predictions))
-    say(f"test part, opened for the winner alone: {_words(scores)}")
-    assert scores.confusion is not None
-    matrix = scores.confusion.tolist()
+    sweep = read_trials(Path(trials)) if trials else None
+    chosen_by = _metric(metric, info, sweep)
+    ranked = _rank(data, info, candidates, chosen_by)
+    winner = ranked[0]
+    scores, files = _test(data, info, winner.origin, Path(predictions), chosen_by)
+    say(f"test part, opened for the winner alone: {_words(scores, chosen_by)}")
+    matrix = [] if scores.confusion is None else scores.confusion.tolist()
     result = {
         "run_id": current_run().id,
         "dataset": _dataset(info),
+        "metric": chosen_by.to_json(),
         "candidates": [candidate.to_json() for candidate in ranked],
-        "winner": {**asdict(chosen.origin), "why": _why(ranked), "files": files},
+        "winner": {**asdict(winner.origin), "why": _why(ranked, chosen_by), "files": files},
         "test": {**_figures(scores), "confusion": matrix, "classes": per_class(matrix, info.classes)},
-        "sweep": read_trials(Path(trials)) if trials else None,
+        "sweep": sweep,
     }
     Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
-    metrics = {
-        "accuracy": scores.metrics["accuracy"], "loss": scores.metrics["log_loss"],
-        "validation_accuracy": chosen.scores.metrics["accuracy"],
-        "validation_loss": chosen.scores.metrics["log_loss"],
-    }  # fmt: skip
-    metadata = {"origin": chosen.origin.kind, "name": chosen.origin.name, "uri": chosen.origin.uri, **metrics}
+    metrics = {**scores.metrics, **{f"validation_{name}": value for name, value in winner.scores.metrics.items()}}
+    metadata = {"origin": winner.origin.kind, "name": winner.origin.name, "uri": winner.origin.uri, **metrics}
     return Evaluated(
-        winner=chosen.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics,
-        metadata=metadata,
-    )  # fmt: skip
+        winner=winner.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics, metadata=metadata
+    )
 
 
-def _choose(data: str | Path, info: "DatasetInfo", uris: Sequence[str]) -> tuple[Candidate, list[Candidate]]:
+def _metric(text: str, info: "DatasetInfo", sweep: Mapping[str, Any] | None) -> "Metric":
+    from podium.scoring import choose_metric
+
+    objective = sweep["objective"] if sweep else {"metric": "", "maximize": None}
+    metric = choose_metric(text, info.kind, objective["metric"], objective["maximize"])
+    say(f"metric: {metric.name}, {'more' if metric.maximize else 'less'} is better")
+    return metric
+
+
+def _rank(data: str | Path, info: "DatasetInfo", uris: Sequence[str], metric: "Metric") -> list[Candidate]:
+    """Score the candidates on the validation part; the best comes first."""
     from podium.data.artifact import load
 
     part = load(data, "validation")
@@ -133,44 +153,54 @@ def _choose(data: str | Path, info: "DatasetInfo", uris: Sequence[str]) -> tuple
         _check_data(uri, trained, info)
         origin = Origin.read(uri)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            scores, _ = _score(origin, (MODEL,), Path(scratch), part, info)
+            scores, _ = _score(origin, (MODEL,), Path(scratch), part, info, metric)
         candidates.append(Candidate(origin=origin, trained=trained, scores=scores))
-        say(f"{candidates[-1].origin.title}: validation {_words(scores)}")
+        say(f"{candidates[-1].origin.title}: validation {_words(scores, metric)}")
     # sorted is stable: of equal candidates the one listed first stays first.
-    ranked = sorted(candidates, key=lambda candidate: _rank(candidate.scores))
-    say(f"winner: {ranked[0].origin.title}, {_why(ranked)}")
-    return ranked[0], ranked
+    ranked = sorted(candidates, key=lambda candidate: _order(candidate.scores, metric, info.kind))
+    say(f"winner: {ranked[0].origin.title}, {_why(ranked, metric)}")
+    return ranked
+
+
+def _order(scores: "Scores", metric: "Metric", kind: str) -> tuple[float, float]:
+    value = scores.value(metric)
+    return -value if metric.maximize else value, scores.metrics.get(TIES[kind], math.inf)
 
 
 def _test(
-    data: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path
+    data: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path, metric: "Metric"
 ) -> tuple["Scores", Mapping[str, str]]:
     """Score the winner on the test part; return also the sha256 of each of its files."""
     import numpy as np
 
     from podium.data.artifact import load
-    from podium.scoring import class_indices
 
     part = load(data, "test")
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        scores, files = _score(winner, model_files(winner.uri), Path(scratch), part, info)
     predictions.mkdir(parents=True, exist_ok=True)
-    np.save(predictions / PREDICTIONS, class_indices(scores.predictions))
-    np.save(predictions / LABELS, part.target)
+    np.save(predictions / TARGET, part.target)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        names, target = model_files(winner.uri), predictions / PREDICTIONS
+        scores, files = _score(winner, names, Path(scratch), part, info, metric, target)
     if info.preprocessing and PREPROCESSING not in files:  # what the model directory says itself comes first
-        (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
+        (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "
+")
     return scores, files
 
 
 def _score(
-    origin: Origin, files: Sequence[str], scratch: Path, part: "Part", info: "DatasetInfo"
-) -> tuple["Scores", Mapping[str, str]]:
+    origin: Origin, files: Sequence[str], scratch: Path, part: "Part", info: "DatasetInfo", metric: "Metric",
+    predictions: Path | None = None,
+) -> tuple["Scores", Mapping[str, str]]:  # fmt: skip
     """Fetch files of a model and score it; return also the sha256 of each file."""
     from podium.scoring import score
 
     directory = scratch / origin.name
     digests = fetch_model(origin.uri, files, directory)
-    return score(directory / MODEL, part.inputs, part.target, classes=len(info.classes)), digests
+    scores = score(
+        directory / MODEL, part.inputs, part.target, classes=len(info.classes) or None, metric=metric,
+        predictions=predictions or scratch / PREDICTIONS,
+    )  # fmt: skip
+    return scores, digests
 
 
 def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
@@ -183,34 +213,34 @@ def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
         )
 
 
-def _why(ranked: list[Candidate]) -> str:
+def _why(ranked: list[Candidate], metric: "Metric") -> str:
     if len(ranked) == 1:
         return "the only candidate"
-    first, second = ranked[0].scores.metrics, ranked[1].scores.metrics
-    accuracy, loss = first["accuracy"], first["log_loss"]
-    if accuracy > second["accuracy"]:
-        return f"validation accuracy {accuracy:.4f} against {second['accuracy']:.4f}"
-    if loss < second["log_loss"]:
-        return f"equal validation accuracy {accuracy:.4f}, loss {loss:.4f} against {second['log_loss']:.4f}"
-    return f"equal validation accuracy {accuracy:.4f} and loss {loss:.4f}, so the one listed first"
-
-
-def _rank(scores: "Scores") -> tuple[float, float]:
-    return -scores.metrics["accuracy"], scores.metrics["log_loss"]
+    first, second = ranked[0].scores, ranked[1].scores
+    values = figure(first.value(metric)), figure(second.value(metric))
+    if metric.better(first.value(metric), second.value(metric)):
+        return f"validation {metric.name} {values[0]} against {values[1]}"
+    equal = f"equal validation {metric.name} {values[0]}"
+    for name in TIES.values():
+        if name != metric.name and first.metrics.get(name, 0) < second.metrics.get(name, 0):
+            return f"{equal}, {name} {figure(first.metrics[name])} against {figure(second.metrics[name])}"
+    return f"{equal}, so the one listed first"
 
 
 def _figures(scores: "Scores") -> dict[str, Any]:
-    return {"accuracy": scores.metrics["accuracy"], "loss": scores.metrics["log_loss"],
-            "count": len(scores.predictions)}  # fmt: skip
+    return {"metrics": dict(scores.metrics), "count": len(scores.target)}
 
 
-def _words(scores: "Scores") -> str:
-    return f"accuracy {scores.metrics['accuracy']:.4f} loss {scores.metrics['log_loss']:.4f}"
+def _words(scores: "Scores", metric: "Metric") -> str:
+    """Return the metric first, then the others."""
+    values = {metric.name: scores.value(metric), **scores.metrics}
+    return " ".join(f"{name} {figure(value)}" for name, value in values.items())
 
 
 def _dataset(info: "DatasetInfo") -> dict[str, Any]:
     return {
         "name": info.name,
+        "kind": info.kind,
         "digest": info.digest,
         "test_digest": info.test_digest,
         "classes": list(info.classes),
@@ -220,20 +250,20 @@ def _dataset(info: "DatasetInfo") -> dict[str, Any]:
 
 
 def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return precision, recall, F1 and number of images of each class; a ratio of 0/0 is None.
+    """Return precision, recall, F1 and number of items of each class; a ratio of 0/0 is None.
 
     Args:
-        confusion: [classes, classes]: rows are the true class, columns the predicted one.
+        confusion: [classes, classes]: rows are the true class, columns the predicted one; empty for regression.
         classes: Their names.
     """
     rows = []
-    for at, name in enumerate(classes):
-        hits, images, predicted = confusion[at][at], sum(confusion[at]), sum(row[at] for row in confusion)
+    for at, name in enumerate(classes if confusion else ()):
+        hits, items, predicted = confusion[at][at], sum(confusion[at]), sum(row[at] for row in confusion)
         rows.append({
             "name": name,
             "precision": hits / predicted if predicted else None,
-            "recall": hits / images if images else None,
-            "f1": 2 * hits / (images + predicted) if images + predicted else None,
-            "images": images,
+            "recall": hits / items if items else None,
+            "f1": 2 * hits / (items + predicted) if items + predicted else None,
+            "items": items,
         })  # fmt: skip
     return rows

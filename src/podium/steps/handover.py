@@ -9,9 +9,14 @@ from podium.documents import parse, read_json
 
 @dataclass(frozen=True, kw_only=True)
 class _Scored:
-    accuracy: float
-    loss: float
+    metrics: dict[str, float]
     count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Metric:
+    name: str
+    maximize: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,7 @@ class _Class:
     precision: float | None
     recall: float | None
     f1: float | None
-    images: int
+    items: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,7 @@ class _Tested(_Scored):
 @dataclass(frozen=True, kw_only=True)
 class _Dataset:
     name: str
+    kind: str
     digest: str
     test_digest: str
     classes: list[str]
@@ -101,6 +107,7 @@ class _Sweep:
 class _Evaluation:
     run_id: str
     dataset: _Dataset
+    metric: _Metric
     candidates: list[_Candidate]
     winner: _Winner
     test: _Tested

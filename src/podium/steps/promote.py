@@ -42,7 +42,10 @@ def promote(
     rule: str = "better",
     storage: str = "",
 ) -> Promotion:
-    """Compare a version with the champion on the same test images and promote it if the rule says so.
+    """Compare a version with the champion on the same test items and promote it if the rule says so.
+
+    Both are compared by the rule's metric, else by the one that the candidates of this run were chosen by, whatever
+    the champion was chosen by.
 
     Running it twice changes nothing: a version that is champion already stays champion.
 
@@ -65,27 +68,41 @@ def promote(
     from podium.data.artifact import describe, load
     from podium.registry import PromotionRule, open_registry
     from podium.report import render
+    from podium.scoring import find_metric
 
     parsed = PromotionRule.parse(rule)
+    measured = read_evaluation(Path(evaluation))
+    metric = find_metric(parsed.metric) if parsed.metric else find_metric(**_chosen_by(measured))
+    parsed.check(metric)
     model = open_registry(storage_url(storage, beside))[model_name]
     info, part = describe(data), load(data, "test")
     evidence = {"run_id": current_run().id, "dataset": info.digest}
-    contest = model.challenge(version, parsed, Predictor(model, info, part), part.target, evidence)
+    contest = model.challenge(version, parsed, metric, Predictor(model, info, part), part.target, evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
-    Path(report).write_text(render(read_evaluation(Path(evaluation)), result))
+    Path(report).write_text(render(measured, result))
     for reason in contest.decision.reasons:
         say(reason)
     say(f"{model_name} {version}: {result['outcome']}")
     figures = contest.decision.figures
     return Promotion(
         outcome=result["outcome"],
-        metrics={name: float(value) for name, value in figures.items() if isinstance(value, int | float)},
-    )
+        metrics={_named(name, metric.name): float(value) for name, value in figures.items()
+                 if isinstance(value, int | float)},
+    )  # fmt: skip
+
+
+def _chosen_by(measured: dict[str, Any]) -> dict[str, Any]:
+    return {"text": measured["metric"]["name"], "maximize": measured["metric"]["maximize"]}
+
+
+def _named(figure: str, metric: str) -> str:
+    """Return the name of a figure as the user knows it: accuracy, not value."""
+    return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
 
 
 class Predictor:
-    """Predictions of a version for the test images: stored ones if they are for the same images."""
+    """Predictions of a version for the test part: stored ones if they are for the same items."""
 
     def __init__(self, model: "Model", info: "DatasetInfo", part: "Part") -> None:
         self.model = model
@@ -93,17 +110,15 @@ class Predictor:
         self.part = part
 
     def __call__(self, version: "Version") -> "np.ndarray":
-        """Return classes [n]."""
-        from podium.scoring import OnnxModel, class_indices
-        from podium.steps.compare import stored_array
+        """Return probabilities [n, classes], class indices [n], or numbers."""
+        from podium.steps.compare import run_version, stored_array
 
         same = version.facts.test_digest == self.info.test_digest
         if same and PREDICTIONS in version.files:
             stored = stored_array(self.model, version, PREDICTIONS)
-            if stored.shape == (len(self.part),):
+            if len(stored) == len(self.part):
                 return stored
-        opened = OnnxModel(self.model.read(version, "model.onnx"))
-        return class_indices(opened.predict(self.part.inputs, classes=len(self.info.classes)))
+        return run_version(self.model, version, self.info, self.part)
 
 
 def _decision(contest: "Contest", model: "Model", version: str) -> dict[str, Any]:

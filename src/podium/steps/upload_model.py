@@ -62,9 +62,9 @@ def _metadata(files: Mapping[str, Path], measured: dict[str, Any], image: str) -
     return {
         "run_id": measured["run_id"],
         "hyperparameters": winner["hyperparameters"],
+        "metric": measured["metric"],
         "metrics": {
-            "accuracy": test["accuracy"], "loss": test["loss"], "validation_accuracy": validation["accuracy"],
-            "validation_loss": validation["loss"],
+            **test["metrics"], **{f"validation_{name}": value for name, value in validation["metrics"].items()},
         },
         "report": {"classes": test["classes"], "confusion": test["confusion"]},
         "predictions": PREDICTIONS,

@@ -1,0 +1,213 @@
+"""Two models on the same items: the difference of a metric, a paired test, and the items that changed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from podium.errors import InvalidInput
+from podium.scoring.bootstrap import paired_bootstrap
+from podium.scoring.metrics import Array, Metric, class_indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A metric of two models on the same items."""
+
+    metric: Metric
+    """What is compared."""
+
+    first: float
+    """Of the first model, usually the challenger."""
+
+    second: float
+    """Of the second model, usually the champion."""
+
+    interval: tuple[float, float] | None
+    """95 % interval of first minus second, by bootstrap; None if the metric is defined for hardly any resample."""
+
+    p_value: float | None
+    """Two-sided; of the exact McNemar test for accuracy, else of the bootstrap."""
+
+    test: str
+    """``McNemar`` or ``paired bootstrap``."""
+
+    gained: int | None = None
+    """Accuracy: items that only the first has right."""
+
+    lost: int | None = None
+    """Accuracy: items that only the second has right."""
+
+    @property
+    def difference(self) -> float:
+        """First minus second."""
+        return self.first - self.second
+
+    @property
+    def better(self) -> bool:
+        """Whether the first is better."""
+        return self.metric.better(self.first, self.second)
+
+    @property
+    def worse(self) -> bool:
+        """Whether the second is better."""
+        return self.metric.better(self.second, self.first)
+
+
+def compare(metric: Metric, target: Array, first: Array, second: Array) -> Comparison:
+    """Compare two models by a metric.
+
+    Args:
+        metric: Any metric.
+        target: As in Metric.value, ``n`` items.
+        first: Predictions of the first model.
+        second: Predictions of the second, for the same items.
+
+    Raises:
+        InvalidInput: The metric is not defined for these items.
+    """
+    values = [metric.value(target, predictions) for predictions in (first, second)]
+    if any(map(math.isnan, values)):
+        raise InvalidInput(f"{metric.name} is not defined for these {len(target)} items", "choose another metric")
+    drawn = paired_bootstrap(metric, target, first, second)
+    interval, p_value = (drawn.interval, drawn.p_value) if drawn else (None, None)
+    if metric.name != "accuracy":
+        return Comparison(metric=metric, first=values[0], second=values[1], interval=interval, p_value=p_value,
+                          test="paired bootstrap")  # fmt: skip
+    right, before = class_indices(first) == target, class_indices(second) == target
+    gained, lost = int((right & ~before).sum()), int((before & ~right).sum())
+    return Comparison(metric=metric, first=values[0], second=values[1], interval=interval,
+                      p_value=mcnemar(gained, lost), test="McNemar", gained=gained, lost=lost)  # fmt: skip
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Return the exact two-sided p value of McNemar's test.
+
+    Args:
+        gained: Items that only the new model has right.
+        lost: Items that only the old model has right.
+    """
+    # Exact, in integers; tests compare it with scipy.stats, which takes a second to import.
+    # Each binomial coefficient follows from the one before: math.comb would take minutes for 50,000 flips.
+    sides = gained + lost
+    term = tail = 1
+    for count in range(min(gained, lost)):
+        term = term * (sides - count) // (count + 1)
+        tail += term
+    return min(1.0, 2 * tail / 2**sides)
+
+
+def by_class(target: Array, first: Array, second: Array, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the accuracy of two models in each class that occurs.
+
+    Args:
+        target: Class indices ``[n]``.
+        first: Probabilities ``[n, classes]`` or class indices ``[n]``, of the challenger.
+        second: Of the champion.
+        names: Of the classes; their indices if empty.
+
+    Returns:
+        By class: items, accuracy, champion_accuracy, change.
+    """
+    right, before = class_indices(first) == target, class_indices(second) == target
+    classes = {}
+    for label in np.unique(target):
+        here = target == label
+        new, old = float(right[here].mean()), float(before[here].mean())
+        classes[names[int(label)] if names else str(label)] = {
+            "items": int(here.sum()), "accuracy": new, "champion_accuracy": old, "change": round(new - old, 12),
+        }  # fmt: skip
+    return classes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """An item that two models predict differently."""
+
+    item: int
+    """Its index in the test part."""
+
+    target: str
+    """Its true class or number."""
+
+    before: str
+    """What the first model predicts."""
+
+    after: str
+    """What the second model predicts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The items on which a second model does better or worse than a first."""
+
+    gained: tuple[Change, ...]
+    """Classification: wrong before, right after. Regression: the errors that shrank most."""
+
+    lost: tuple[Change, ...]
+    """Classification: right before, wrong after. Regression: the errors that grew most."""
+
+
+def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) -> Changes:
+    """List the items that only one of two classifiers has right.
+
+    Args:
+        target: Class indices ``[n]``.
+        before: Predictions of the first model.
+        after: Predictions of the second.
+        classes: Names of the classes.
+    """
+    old, new = class_indices(before), class_indices(after)
+    was, now = old == target, new == target
+
+    def changes(where: Array) -> tuple[Change, ...]:
+        named = ((int(at), *(classes[int(array[at])] for array in (target, old, new))) for at in np.flatnonzero(where))
+        return tuple(Change(item=at, target=true, before=one, after=other) for at, true, one, other in named)
+
+    return Changes(gained=changes(now & ~was), lost=changes(was & ~now))
+
+
+def moved_errors(target: Array, before: Array, after: Array, most: int = 20) -> Changes:
+    """List the items whose absolute error changed most, the largest change first.
+
+    Args:
+        target: Floats ``[n]`` or ``[n, k]``; with several numbers their mean error counts.
+        before: Predictions of the first model.
+        after: Predictions of the second.
+        most: How many to list each way.
+    """
+    errors = [np.abs(target - array).reshape(len(target), -1).mean(1) for array in (before, after)]
+    growth = errors[1] - errors[0]
+    order = np.argsort(growth, kind="stable")
+
+    def changes(indices: Array) -> tuple[Change, ...]:
+        return tuple(
+            Change(item=int(at), target=_number(target[at]), before=_number(before[at]), after=_number(after[at]))
+            for at in indices
+        )
+
+    shrunk, grown = order[:most], order[::-1][:most]
+    return Changes(gained=changes(shrunk[growth[shrunk] < 0]), lost=changes(grown[growth[grown] > 0]))
+
+
+def _number(value: Any) -> str:
+    return ", ".join(f"{number:.6g}" for number in np.atleast_1d(value))
+
+
+def confused_pairs(confusion: Sequence[Sequence[int]], classes: Sequence[str], most: int = 5) -> list[dict[str, Any]]:
+    """Return the most frequent confusions: label, taken_for, items and their share of the label's items.
+
+    Args:
+        confusion: [classes, classes]: rows are the true class, columns the predicted one.
+        classes: Their names.
+        most: How many.
+    """
+    pairs: list[dict[str, Any]] = [
+        {"label": classes[row], "taken_for": classes[column], "items": count, "share": count / sum(counts)}
+        for row, counts in enumerate(confusion)
+        for column, count in enumerate(counts)
+        if row != column and count
+    ]
+    return sorted(pairs, key=lambda pair: -pair["items"])[:most]
