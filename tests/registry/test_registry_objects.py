@@ -11,8 +11,8 @@ from podium.cli import model_view, tables
 from podium.errors import Damaged, InvalidInput
 from podium.registry import Model, Record, Registry, open_registry
 from podium.registry import version as versions
-from podium.scoring.comparison import confused_pairs
 from podium.registry.document import MAX_BYTES, seal
+from podium.scoring.comparison import confused_pairs
 
 NONSENSE: list[Any] = [5, -1, 1e308, 10**400, True, "x", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", [],
                        [[]], {}, {"a": [None]}, [{"name": 7}], [1, 2], None]  # fmt: skip
