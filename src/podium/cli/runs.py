@@ -10,7 +10,7 @@ import click
 
 from podium.cli.cluster_options import as_json_option
 from podium.errors import InvalidInput, NotFound, PodiumError, require, suggestion
-from podium.terminal import echo, echo_log
+from podium.terminal import echo, echo_log, figure
 
 if TYPE_CHECKING:
     from podium.run.runs import Run, Runs
@@ -205,7 +205,8 @@ def _result(run: "Run") -> str:
         outcome = outcome_of(run)
     except PodiumError:
         return ""  # a pipeline of one's own has other steps
-    return f"accuracy {outcome['test']['accuracy']:.4f}, {outcome['decision']['outcome']}"
+    metric = outcome["metric"]["name"]
+    return f"{metric} {figure(outcome['test']['metrics'][metric])}, {outcome['decision']['outcome']}"
 
 
 def _text(run: "Run", name: str) -> str:

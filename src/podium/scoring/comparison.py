@@ -163,8 +163,10 @@ def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) ->
     was, now = old == target, new == target
 
     def changes(where: Array) -> tuple[Change, ...]:
-        named = ((int(at), *(classes[int(array[at])] for array in (target, old, new))) for at in np.flatnonzero(where))
-        return tuple(Change(item=at, target=true, before=one, after=other) for at, true, one, other in named)
+        return tuple(
+            Change(item=at, target=classes[target[at]], before=classes[old[at]], after=classes[new[at]])
+            for at in np.flatnonzero(where).tolist()
+        )
 
     return Changes(gained=changes(now & ~was), lost=changes(was & ~now))
 

@@ -136,8 +136,8 @@ def evaluate(
 def _metric(text: str, info: "DatasetInfo", sweep: Mapping[str, Any] | None) -> "Metric":
     from podium.scoring import choose_metric
 
-    objective = sweep["objective"] if sweep else {"metric": "", "maximize": None}
-    metric = choose_metric(text, info.kind, objective["metric"], objective["maximize"])
+    objective = sweep["objective"] if sweep else {}
+    metric = choose_metric(text, info.kind, objective.get("metric", ""), objective.get("maximize"))
     say(f"metric: {metric.name}, {'more' if metric.maximize else 'less'} is better")
     return metric
 
@@ -182,8 +182,7 @@ def _test(
         names, target = model_files(winner.uri), predictions / PREDICTIONS
         scores, files = _score(winner, names, Path(scratch), part, info, metric, target)
     if info.preprocessing and PREPROCESSING not in files:  # what the model directory says itself comes first
-        (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "
-")
+        (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
     return scores, files
 
 
