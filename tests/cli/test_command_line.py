@@ -104,9 +104,11 @@ def test_a_finished_run_names_the_model_by_its_path_not_by_its_url(
     monkeypatch.chdir(tmp_path)
     store = f"file://{quote(str(tmp_path / 'my work' / 'store'))}"
     decision = {"model_name": "mnist", "outcome": "promoted", "version": "v1", "reasons": []}
-    test = {"accuracy": 0.5, "loss": 1.0, "count": 10}
+    test = {"metrics": {"accuracy": 0.5, "log_loss": 1.0}, "count": 10}
     places = {"report": str(tmp_path / "report.html"), "directory": str(tmp_path / "run"), "storage": store}
-    text = show({"sweep": None, "candidates": [], "test": test, "decision": decision, **places})
+    text = show(
+        {"sweep": None, "metric": {"name": "accuracy"}, "candidates": [], "test": test, "decision": decision, **places}
+    )
     assert "  model   my work/store/models/mnist/versions/v1" in text.splitlines()
 
 
