@@ -12,7 +12,8 @@ def katib_sweep(
     data: Input[Dataset],
     trials: Output[Artifact],
     metrics: Output[Metrics],
-    image: str,
+    image: str = "",
+    podium_image: str = "podium-trainer:0.1.0",
     experiment: str = "random",
     network: str = "",
     epochs: int = 1,
@@ -24,20 +25,23 @@ def katib_sweep(
     storage: str = "",
     cluster: str = "",
     pods: dict = {},  # noqa: B006
-) -> NamedTuple("Outputs", [("hyperparameters", dict), ("best_trial", str), ("best_model", str)]):  # type: ignore[valid-type]
-    """Run a Katib Experiment; every trial keeps its own model. Returns the best trial and its model's URI.
+) -> NamedTuple(  # type: ignore[valid-type]
+    "Outputs", [("hyperparameters", dict), ("recipe", str), ("best_trial", str), ("best_model", str)]
+):
+    """Run a Katib Experiment; every trial keeps its own model. Returns the best trial, its recipe and its model's URI.
 
     Args:
         data: The dataset artifact.
         trials: Table of all trials as JSON: parameters, metrics, model URI.
         metrics: Metrics of the best trial.
-        image: Image of the trials.
+        image: Image of the trials; empty for the Experiment's own.
+        podium_image: Image that podium-trainer:0.1.0 in an Experiment stands for.
         experiment: Name of a bundled Experiment or the YAML of one.
-        network: Network of the trials, a name the trainer knows; empty leaves it to the Experiment.
-        epochs: Epochs of a trial; 0 leaves them to the Experiment.
+        network: Network of the trials, a name podium's trainer knows; empty leaves it to the Experiment.
+        epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
-        workers: Workers of each trial, besides its master.
+        workers: Workers of each trial, besides its master; 0: none, or the Experiment's for a trainer of your own.
         gpus_per_worker: GPUs of a trial's master and of each of its workers; 0 trains on the CPU.
         seed: Seed of the search and of every trial; 0 leaves both to the Experiment.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
@@ -48,9 +52,9 @@ def katib_sweep(
 
     settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
                              trial_epochs=epochs, trial_workers=workers, network=network, seed=seed)  # fmt: skip
-    target = LaunchTarget(trainer_image=image, cluster=cluster, storage=storage, gpus_per_worker=gpus_per_worker,
-                          pods=pods)  # fmt: skip
+    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage,
+                          gpus_per_worker=gpus_per_worker, pods=pods)  # fmt: skip
     result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=target)
     trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
-    return result.hyperparameters, result.trial, result.model
+    return result.hyperparameters, result.recipe, result.trial, result.model

@@ -1,4 +1,4 @@
-"""Train one model on several workers."""
+"""Train one model, on several workers."""
 
 from typing import NamedTuple
 
@@ -11,27 +11,33 @@ from podium.components.images import STEPS_IMAGE
 def train_distributed(
     data: Input[Dataset],
     metrics: Output[Metrics],
-    image: str,
+    image: str = "",
+    podium_image: str = "podium-trainer:0.1.0",
+    recipe: str = "",
+    command: list = [],  # noqa: B006
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
     network: str = "",
     epochs: int = 3,
-    workers: int = 1,
+    workers: int = -1,
     gpus_per_worker: int = 0,
     seed: int = 1,
     storage: str = "",
     cluster: str = "",
     pods: dict = {},  # noqa: B006
 ) -> NamedTuple("Outputs", [("model", str)]):  # type: ignore[valid-type]
-    """Train with a PyTorchJob of one master and some workers; returns the URI of its model directory.
+    """Train as the best trial was, or with a command; returns the URI of the model directory.
 
     Args:
         data: The dataset artifact.
         metrics: Metrics of the epoch whose weights were kept.
-        image: Image of master and workers.
-        hyperparameters: Flags of the trainer without the dashes and their values.
-        network: Network, a name the trainer knows; empty leaves it to the hyperparameters.
-        epochs: Passes over the training part; 0 leaves them to the hyperparameters.
-        workers: Workers besides the master; 0 trains in one process.
+        image: Image of master and workers; empty for the trials' own.
+        podium_image: Image that podium-trainer:0.1.0 stands for.
+        recipe: What a sweep found; empty trains with command and hyperparameters.
+        command: Command of a trainer of your own; empty for podium's.
+        hyperparameters: Flags of the command without the dashes and their values.
+        network: Network, a name podium's trainer knows; empty leaves it to the hyperparameters.
+        epochs: Passes of podium's trainer over the training part; 0 leaves them to the hyperparameters.
+        workers: Workers besides the master; -1: one, or as many as the trials have for a trainer of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the weights and of the order of images; 0 leaves it to the hyperparameters.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
@@ -40,11 +46,10 @@ def train_distributed(
     """
     from podium.steps.train import LaunchTarget, TrainSettings, train
 
-    settings = TrainSettings(
-        hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers, seed=seed
-    )
-    target = LaunchTarget(trainer_image=image, cluster=cluster, storage=storage, gpus_per_worker=gpus_per_worker,
-                          pods=pods)  # fmt: skip
+    settings = TrainSettings(recipe=recipe, command=command, hyperparameters=hyperparameters, network=network,
+                             epochs=epochs, workers=workers, seed=seed)  # fmt: skip
+    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage,
+                          gpus_per_worker=gpus_per_worker, pods=pods)  # fmt: skip
     result = train(data.uri, task=metrics.uri, settings=settings, target=target)
     metrics.metadata.update(result.metrics)
     return (result.model,)

@@ -12,7 +12,6 @@ def upload_model(
     evaluation: Input[Artifact],
     model_name: str = "mnist",
     storage: str = "",
-    image: str = "",
 ) -> str:
     """Write a version of a model; returns its name. Uploading the same twice makes one version.
 
@@ -22,11 +21,9 @@ def upload_model(
         evaluation: What evaluate measured.
         model_name: Name of the model in the registry.
         storage: URL of the storage; empty for a place beside the run's artifacts.
-        image: Image the model was trained with, for the record.
     """
     from podium.steps.upload_model import upload_model
 
     return upload_model(
-        model, predictions.path, evaluation.path, beside=evaluation.uri, model_name=model_name, storage=storage,
-        image=image,
-    )  # fmt: skip
+        model, predictions.path, evaluation.path, beside=evaluation.uri, model_name=model_name, storage=storage
+    )

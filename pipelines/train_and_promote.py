@@ -17,10 +17,11 @@ def train_and_promote(
     target: str = "",
     data_options: dict = {},  # noqa: B006
     limit: int = 0,
+    command: list = [],  # noqa: B006
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
     network: str = "",
     epochs: int = 3,
-    workers: int = 1,
+    workers: int = -1,
     gpus_per_worker: int = 0,
     seed: int = 1,
     model_name: str = "mnist",
@@ -28,7 +29,7 @@ def train_and_promote(
     rule: str = "better",
     storage: str = "",
     cluster: str = "",
-    trainer_image: str = TRAINER_IMAGE,
+    trainer_image: str = "",
     pods: dict = {},  # noqa: B006
 ) -> None:
     """Train with given hyperparameters and promote the model if it is better.
@@ -45,10 +46,11 @@ def train_and_promote(
         target: Name of the target column of a table or of text.
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
         limit: At most this many items for training and validation together; 0 takes all.
-        hyperparameters: Flags of the trainer without the dashes and their values, as in {"lr": 0.7}.
-        network: Network, a name the trainer knows; empty takes the trainer's own default.
-        epochs: Epochs of the training; 0 leaves them to the hyperparameters and the trainer.
-        workers: Workers besides the master; 0 trains in one process.
+        command: Command of a trainer of your own, as in ["python", "train.py"]; empty for podium's.
+        hyperparameters: Flags of the command without the dashes and their values, as in {"lr": 0.7}.
+        network: Network, a name podium's trainer knows; empty takes its default.
+        epochs: Epochs of podium's trainer; 0 leaves them to the hyperparameters.
+        workers: Workers besides the master; -1: one, or none with a command of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of split and training.
         model_name: Name of the model in the registry.
@@ -56,7 +58,7 @@ def train_and_promote(
         rule: What a challenger must do to be promoted.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs the training; empty for the one the steps run on.
-        trainer_image: Image of master and workers.
+        trainer_image: Image of master and workers; empty for podium's trainer image.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
     prepared = prepare_data(
@@ -66,9 +68,9 @@ def train_and_promote(
     data = prepared.outputs["prepared"]
 
     trained = train_distributed(
-        data=data, hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers,
+        data=data, command=command, hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
-        pods=pods,
+        podium_image=TRAINER_IMAGE, pods=pods,
     )  # fmt: skip
     trained.set_display_name("Train the model").set_caching_options(False)
 
@@ -78,7 +80,7 @@ def train_and_promote(
 
     uploaded = upload_model(
         model=evaluated.outputs["winner"], predictions=evaluated.outputs["predictions"], evaluation=evaluation,
-        model_name=model_name, storage=storage, image=trainer_image,
+        model_name=model_name, storage=storage,
     )  # fmt: skip
     uploaded.set_display_name("Upload the model").set_caching_options(False)
 

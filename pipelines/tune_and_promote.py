@@ -25,7 +25,7 @@ def tune_and_promote(
     trial_workers: int = 0,
     network: str = "",
     epochs: int = 3,
-    workers: int = 1,
+    workers: int = -1,
     gpus_per_worker: int = 0,
     seed: int = 1,
     model_name: str = "mnist",
@@ -33,14 +33,14 @@ def tune_and_promote(
     rule: str = "better",
     storage: str = "",
     cluster: str = "",
-    trainer_image: str = TRAINER_IMAGE,
+    trainer_image: str = "",
     pods: dict = {},  # noqa: B006
 ) -> None:
     """Find the best hyperparameters, train with them, promote the better model.
 
     1. Prepare the data once, checksummed.
     2. Sweep hyperparameters; every trial keeps its own model.
-    3. Train distributed with the best hyperparameters.
+    3. Train the same way with the best hyperparameters, distributed.
     4. Choose the better of both by validation and open the test part for it alone.
     5. Upload it as a version of the model.
     6. Promote it if it beats the champion.
@@ -54,11 +54,12 @@ def tune_and_promote(
         experiment: Name of a bundled Katib Experiment, a YAML file of one, or its text.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
-        trial_epochs: Epochs of a trial; 0 leaves them to the Experiment.
-        trial_workers: Workers of each trial, besides its master.
-        network: Network of all trainings; empty leaves it to the Experiment and the trainer.
-        epochs: Epochs of the distributed training; 0 leaves them to the Experiment and the trainer.
-        workers: Workers of the distributed training, besides its master.
+        trial_epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment.
+        trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.
+        network: Network of podium's trainer; empty leaves it to the Experiment and the trainer.
+        epochs: Epochs of the distributed training with podium's trainer; 0 leaves them to the Experiment.
+        workers: Workers of the distributed training, besides its master; -1: one, or as many as its trials have for
+            your own trainer.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of split, search and training; 0 leaves search and training to the Experiment.
         model_name: Name of the model in the registry.
@@ -67,7 +68,7 @@ def tune_and_promote(
         rule: What a challenger must do to be promoted.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
-        trainer_image: Image of trials, master and workers.
+        trainer_image: Image of trials, master and workers; empty for the Experiment's own.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
     prepared = prepare_data(
@@ -79,14 +80,14 @@ def tune_and_promote(
     swept = katib_sweep(
         data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
         parallel_trials=parallel_trials, workers=trial_workers, gpus_per_worker=gpus_per_worker, seed=seed,
-        storage=storage, cluster=cluster, image=trainer_image, pods=pods,
+        storage=storage, cluster=cluster, image=trainer_image, podium_image=TRAINER_IMAGE, pods=pods,
     )  # fmt: skip
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 
     trained = train_distributed(
-        data=data, hyperparameters=swept.outputs["hyperparameters"], network=network, epochs=epochs, workers=workers,
+        data=data, recipe=swept.outputs["recipe"], network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
-        pods=pods,
+        podium_image=TRAINER_IMAGE, pods=pods,
     )  # fmt: skip
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 
@@ -99,7 +100,7 @@ def tune_and_promote(
 
     uploaded = upload_model(
         model=evaluated.outputs["winner"], predictions=evaluated.outputs["predictions"], evaluation=evaluation,
-        model_name=model_name, storage=storage, image=trainer_image,
+        model_name=model_name, storage=storage,
     )  # fmt: skip
     uploaded.set_display_name("Upload the model").set_caching_options(False)
 

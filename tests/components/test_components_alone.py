@@ -43,7 +43,7 @@ def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any
         data = loaded["prepare_data"](dataset="fashion-mnist").outputs["prepared"]
         swept = loaded["katib_sweep"](data=data, image=image, max_trials=20, storage=target)
         trained = loaded["train_distributed"](
-            data=data, image=image, hyperparameters=swept.outputs["hyperparameters"], workers=3, storage=target
+            data=data, image=image, recipe=swept.outputs["recipe"], workers=3, storage=target
         )
         rate(model=trained.outputs["model"])
         chosen = loaded["evaluate"](data=data, trained=trained.outputs["model"], best_model=swept.outputs["best_model"])

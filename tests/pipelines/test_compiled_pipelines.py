@@ -96,7 +96,9 @@ def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
     images = {name: one["container"]["image"] for name, one in spec["deploymentSpec"]["executors"].items()}
     inputs = spec["root"]["inputDefinitions"]["parameters"]
     assert set(images.values()) == {"host:5000/steps:2"}
-    assert inputs["trainer_image"]["defaultValue"] == "host:5000/trainer:2"
+    assert inputs["trainer_image"]["defaultValue"] == ""
+    launching = [tasks_of(text)[name]["inputs"]["parameters"] for name in ("katib-sweep", "train-distributed")]
+    assert [given["podium_image"]["runtimeValue"]["constant"] for given in launching] == ["host:5000/trainer:2"] * 2
     assert inputs["max_trials"]["defaultValue"] == 9
 
 

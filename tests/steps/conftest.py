@@ -43,7 +43,7 @@ def candidates(trained_tiny: dict[str, Path], tmp_path: Path) -> dict[str, Path]
         shutil.copytree(directory, target)
         kind, job = kinds[name]
         origin = Origin(kind=kind, name=job, run_id="20260102-030405-abcd", uri=str(target),
-                        hyperparameters={"lr": "1.0"}, experiment="sweep-1" if kind == "trial" else None)  # fmt: skip
+                        hyperparameters={"lr": "1.0"}, image="trainer:1", experiment="sweep-1" if kind == "trial" else None)  # fmt: skip
         origin.write()
         found[name] = target
     return found

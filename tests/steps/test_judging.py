@@ -38,7 +38,7 @@ def judged(
 def uploaded(tmp_path: Path, evaluation: str = "evaluation", *, winner: str = "strong") -> str:
     return upload_model(
         str(tmp_path / "candidates" / winner), tmp_path / "predictions", tmp_path / evaluation, beside="",
-        model_name="tiny", storage=str(tmp_path / "store"), image="trainer:1",
+        model_name="tiny", storage=str(tmp_path / "store"),
     )  # fmt: skip
 
 
@@ -254,7 +254,7 @@ def test_a_candidates_field_of_another_type_is_named(
 ) -> None:
     path = candidates["weak"] / file
     whole = json.loads(path.read_text())
-    for name in ("loss", "epoch", "dataset", "epochs") if file == "metrics.json" else ("name", "hyperparameters"):
+    for name in ("epoch", "dataset", "epochs") if file == "metrics.json" else ("name", "hyperparameters"):
         path.write_text(json.dumps({**whole, name: [[7]]}))
         with pytest.raises(InvalidInput, match=rf"{file}: {name}(\[0\])? must be"):
             judge(tiny_dataset, tmp_path, candidates["weak"])

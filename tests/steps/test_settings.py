@@ -9,6 +9,7 @@ import pytest
 from podium.errors import InvalidInput, PodiumError
 from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment
+from podium.manifests.experiment.adapt import locate
 from podium.manifests.experiment.checks import check
 from podium.steps.prepare_data import DataSettings
 from podium.steps.sweep import SweepSettings
@@ -27,7 +28,9 @@ def target(**settings: Any) -> LaunchTarget:
 
 
 def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
-    return settings.adapt(target(**target_settings), data="s3://b/data", root="s3://b/trials", name="sweep-1", run=RUN)
+    launched = target(**target_settings)
+    experiment = settings.adapt(launched, name="sweep-1", run=RUN)
+    return launched.place(locate(experiment, data="s3://b/data", root="s3://b/trials"))
 
 
 @pytest.mark.parametrize(
@@ -39,10 +42,11 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
         (lambda: sweep(trial_workers=-1), "trial_workers >= 0"),
         (lambda: sweep(seed=-1), "0 <= seed"),
         (lambda: TrainSettings(epochs=-1), "epochs >= 0"),
-        (lambda: TrainSettings(workers=-1), "workers >= 0"),
+        (lambda: TrainSettings(workers=-2), "workers >= -1"),
         (lambda: TrainSettings(seed=2**32), "0 <= seed"),
         (lambda: target(gpus_per_worker=-1), "gpus_per_worker >= 0"),
-        (lambda: target(trainer_image=""), "trainer_image is a name"),
+        (lambda: TrainSettings(command=["sh", "-c", "x"], hyperparameters={"lr": 1}), "a shell takes no hyperparam"),
+        (lambda: TrainSettings(command=["python", "train.py"], network="fast"), "network=fast is for podium's trainer"),
         (lambda: target(cluster="cloud://nine"), "use kubernetes://namespace"),
         (lambda: target(pods={"gpu": 1}), "GPUs are gpus_per_worker"),
         (lambda: DataSettings(limit=19), "limit >= 20"),

@@ -5,8 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from podium.errors import NotFound
+from podium.steps.recipe import METRICS, TRAINER, Recipe
 from podium.steps.target import LaunchTarget
 from podium.steps.train import TrainSettings, train
+
+WRITE = """
+import json, os, pathlib, sys
+target = pathlib.Path(os.environ["PODIUM_OUTPUT"])
+target.mkdir(parents=True)
+(target / "model.onnx").write_bytes(b"graph")
+(target / "seen.json").write_text(json.dumps(sys.argv[1:] + os.listdir(os.environ["PODIUM_DATA"])))
+print("accuracy=0.5 loss=nan")
+print("accuracy=0.75 loss=0.25")
+"""
 
 
 @pytest.fixture
@@ -29,3 +41,46 @@ def test_a_model_tells_the_flags_its_training_was_given(
     assert told == {"lr": "0.5", "epochs": 2, "seed": 7}
     assert (used["lr"], used["epochs"], used["seed"]) == (0.5, 2, 7)
     assert result.metrics["epoch"] in (1, 2)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A trainer that imports nothing of podium."""
+    (tmp_path / "fit.py").write_text(WRITE)
+    return str(tmp_path / "fit.py")
+
+
+def test_a_foreign_command_runs_as_it_stands(
+    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, script: str
+) -> None:
+    settings = TrainSettings(command=["python", script], hyperparameters={"rate": 0.5}, epochs=3, seed=1)
+    result = train(str(tiny_dataset), task="train", settings=settings, target=target)
+    seen = json.loads((Path(result.model.removeprefix("file://")) / "seen.json").read_text())
+    assert seen[0] == "--rate=0.5"
+    assert [word.partition("=")[0] for word in seen[1:3]] == ["--data", "--output"]
+    assert "dataset.json" in seen
+
+
+def test_metrics_come_from_the_log_without_a_file(
+    tiny_dataset: Path, target: LaunchTarget, script: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = TrainSettings(command=["sh", "-c", f"python {script}"], epochs=3)
+    result = train(str(tiny_dataset), task="train", settings=settings, target=target)
+    assert result.metrics == {"accuracy": 0.75, "loss": 0.25}
+    kept = json.loads((Path(result.model.removeprefix("file://")) / "metrics.json").read_text())
+    assert kept["epochs"] == [{"accuracy": 0.5}, {"accuracy": 0.75, "loss": 0.25}]
+    assert "epochs and seed are not passed on" in capfd.readouterr().out
+
+
+def test_a_training_without_a_model_is_refused(tiny_dataset: Path, target: LaunchTarget) -> None:
+    words = ["sh", "-c", 'mkdir -p "$PODIUM_OUTPUT" && echo 1 > "$PODIUM_OUTPUT/weights.bin"']
+    with pytest.raises(NotFound, match=r"neither model.onnx nor model.json, only weights.bin"):
+        train(str(tiny_dataset), task="train", settings=TrainSettings(command=words), target=target)
+
+
+def test_a_recipe_survives_being_written() -> None:
+    recipe = Recipe.of_command(TRAINER, {"lr": 0.5})
+    again = Recipe.parse(recipe.to_text())
+    assert again.command == (*TRAINER, "--lr=0.5")
+    assert again.metrics == METRICS
+    assert again.is_podiums

@@ -30,7 +30,7 @@ def compile_pipeline(
         words: Parameters as ``name=value``, the defaults of the compiled pipeline; the path of an Experiment's file is
             replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
-        trainer_image: Image of trials and training; the one the components name if None.
+        trainer_image: Image of podium's own trainer; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
         project: Gives the parameters that are not among the words.
 
@@ -47,8 +47,6 @@ def compile_pipeline(
     pipeline, values = definition.pipeline, _defaults(definition, words, project)
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
-    if trainer_image and any(parameter.name == "trainer_image" for parameter in definition.parameters):
-        values.setdefault("trainer_image", trainer_image)
     settings = read_settings(platform)
     if settings:
         pipeline = configured(pipeline, settings)
@@ -103,6 +101,11 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -
             root["inputDefinitions"]["parameters"][name]["defaultValue"] = value
     for holder in constants(documents[0], "experiment"):
         holder["constant"] = experiment_text(holder["constant"])
+    for component in documents[0]["components"].values():
+        if own := component.get("inputDefinitions", {}).get("parameters", {}).get("podium_image"):
+            own["defaultValue"] = images.get(own["defaultValue"], own["defaultValue"])
+    for holder in constants(documents[0], "podium_image"):
+        holder["constant"] = images.get(holder["constant"], holder["constant"])
     for executor in documents[0].get("deploymentSpec", {}).get("executors", {}).values():
         if container := executor.get("container"):
             container["image"] = images.get(container["image"], container["image"])

@@ -54,10 +54,12 @@ class PipelineSettings:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
         """
         from podium.identity import RunIdentity
+        from podium.manifests.experiment.adapt import locate
 
         if self.sweep is None or self.target is None:
             return None
-        return self.sweep.adapt(self.target, data="data", root="output", name="sweep", run=RunIdentity(id="check"))
+        adapted = self.sweep.adapt(self.target, name="sweep", run=RunIdentity(id="check"))
+        return self.target.place(locate(adapted, data="data", root="output"))
 
 
 def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:

@@ -8,6 +8,7 @@ from podium.errors import require
 from podium.manifests.conditions import Manifest
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.names import is_dns_1035
+from podium.manifests.workload import Draft, Workload
 
 CONTAINER = "pytorch"
 """The container the operator looks for in every replica."""
@@ -135,6 +136,30 @@ def build(spec: PyTorchJobSpec) -> Manifest:
             ),
         ),
     )
+
+
+def as_pytorchjob(job: Workload, container: str) -> Workload:
+    """Return a PyTorchJob whose one Master runs what a Job's pod runs.
+
+    Args:
+        job: A Job; stays as it is.
+        container: Name of the container that trains; the operator wants it to be called CONTAINER.
+    """
+    draft = Draft.of(job.manifest)
+    ((_, template),) = draft.templates
+    for _, body in draft.containers(container):
+        body["name"] = CONTAINER
+    policy = template["spec"].pop("restartPolicy", "Never")
+    manifest = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": draft.manifest.get("metadata") or {},
+        "spec": {
+            "pytorchReplicaSpecs": {"Master": {"replicas": 1, "restartPolicy": policy, "template": template}},
+            "runPolicy": _given(backoffLimit=job.backoff_limit),
+        },
+    }
+    return Workload(manifest=manifest, path=job.path)
 
 
 def _given(**fields: Any) -> dict[str, Any]:

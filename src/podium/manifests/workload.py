@@ -427,6 +427,17 @@ class Draft:
         policy: dict[str, Any] = spec.setdefault("runPolicy", {})
         return policy
 
+    def set_restart_policy(self, policy: str) -> None:
+        """Set the restart policy of every replica of a PyTorchJob."""
+        for replica in mapping(mapping(self.manifest.get("spec")).get(REPLICA_SPECS)).values():
+            replica["restartPolicy"] = policy
+
+    def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:
+        """Give the object a name and an owner; its namespace is left to the cluster."""
+        metadata = mapping(self.manifest.get("metadata"))
+        kept = {key: value for key, value in metadata.items() if key in ("labels", "annotations")}
+        self.manifest["metadata"] = {"name": name, **kept, **({"ownerReferences": [dict(owner)]} if owner else {})}
+
     def label(self, labels: Mapping[str, str]) -> None:
         """Add labels to the object."""
         merge(self.manifest, ("metadata", "labels"), labels)

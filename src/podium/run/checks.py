@@ -30,9 +30,20 @@ def check_here(values: Mapping[str, Any]) -> None:
 
 
 def _check_jobs(settings: PipelineSettings) -> None:
-    """Check flags and Experiment with the trainer: on this machine every trainer_image is this Python."""
+    """Check the Experiment, and the flags of podium's trainer: on this machine every image is this Python."""
     from podium.manifests.experiment import check
-    from podium.steps.train import as_arguments
+    from podium.manifests.experiment.adapt import is_podiums
+
+    experiment = settings.experiment()
+    if experiment:
+        check(experiment)
+    if is_podiums(experiment) if experiment else not (settings.train and settings.train.command):
+        _check_flags(settings, experiment)
+
+
+def _check_flags(settings: PipelineSettings, experiment: "Experiment | None") -> None:
+    """Check the flags of podium's trainer with its own parser."""
+    from podium.steps.recipe import as_arguments
     from podium.trainer import networks
     from podium.trainer.config import parse
 
@@ -41,9 +52,7 @@ def _check_jobs(settings: PipelineSettings) -> None:
     rule = f"network is one of {', '.join(networks.OWN)} or a network of torchvision.models"
     hint = suggestion(network, (*networks.OWN, *networks.TORCHVISION))
     require(not network or networks.exists(network), rule, hint, network=network)
-    config = parse(as_arguments(settings.train.flags(gpus=0)))
-    if experiment := settings.experiment():
-        check(experiment)
+    config = parse(as_arguments({**settings.train.hyperparameters, **settings.train.fixed(gpus=0)}))
     batch = config.batch_size if experiment is None else _largest_batch(experiment)
     if settings.data and (images := settings.data.training_items) and batch and batch > images:
         problem = f"limit={settings.data.limit} leaves {images} training images, but a batch has {batch}"
@@ -51,13 +60,11 @@ def _check_jobs(settings: PipelineSettings) -> None:
 
 
 def _largest_batch(experiment: "Experiment") -> int | None:
-    """Return the most images that a trial has in a batch; None where the trials run another trainer than podium's."""
+    """Return the most images that a trial has in a batch; None if no flag says so."""
     from podium.manifests.experiment.adapt import flags_of
-    from podium.steps.train import as_arguments
+    from podium.steps.recipe import as_arguments
     from podium.trainer.config import parse
 
-    if not any("podium.trainer" in container.words for _, container in experiment.template.primary_containers()):
-        return None
     values = {
         parameter.name: max(parameter.choices, key=_number) if parameter.choices else parameter.text(parameter.high)
         for parameter in experiment.space

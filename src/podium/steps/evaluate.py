@@ -205,7 +205,7 @@ def _score(
 def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
     """Refuse a candidate trained on other data: it may have seen this test part."""
     digest = trained.dataset
-    if digest != info.digest:
+    if digest is not None and digest != info.digest:
         raise InvalidInput(
             f"{uri} was trained on dataset {digest}, but is evaluated on {info.digest}",
             "train every candidate on the dataset artifact of the evaluation",

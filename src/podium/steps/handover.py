@@ -27,6 +27,7 @@ class _Candidate:
     uri: str
     hyperparameters: dict[str, Any]
     experiment: str | None
+    image: str
     validation: _Scored
     epochs: list[dict[str, float]]
 
@@ -38,6 +39,7 @@ class _Winner:
     uri: str
     hyperparameters: dict[str, Any]
     experiment: str | None
+    image: str
     why: str
     files: dict[str, str]
     """sha256 by name."""

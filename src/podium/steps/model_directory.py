@@ -11,6 +11,9 @@ from podium.storage import connect
 CHECKPOINT = "checkpoint*"
 """Files of an interrupted training; they are not part of the model."""
 
+MODELS = ("model.onnx", "model.json")
+"""What is evaluated: a graph, or a command that predicts."""
+
 
 def model_files(url: str) -> tuple[str, ...]:
     """List the files of a model directory in order, without checkpoints.
@@ -23,8 +26,20 @@ def model_files(url: str) -> tuple[str, ...]:
     """
     names = tuple(entry.key for entry in connect(url).list() if not fnmatch(entry.key, CHECKPOINT))
     if not names:
-        raise NotFound(f"there is no model under {url}", "a trainer writes it to its --output")
+        raise NotFound(f"there is no model under {url}", "a trainer writes it to its output, PODIUM_OUTPUT or --output")
     return names
+
+
+def require_model(url: str) -> None:
+    """Refuse a model directory without a model that can be evaluated.
+
+    Raises:
+        NotFound: It has neither of MODELS.
+    """
+    names = model_files(url)
+    if not set(MODELS) & set(names):
+        raise NotFound(f"{url} has neither {' nor '.join(MODELS)}, only {', '.join(names):.200}",
+                       "a trainer writes one of them to its output")  # fmt: skip
 
 
 def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, str]:

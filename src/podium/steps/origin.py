@@ -33,6 +33,9 @@ class Origin:
     experiment: str | None = None
     """The Experiment, of a trial."""
 
+    image: str = ""
+    """Container image it was trained in."""
+
     @property
     def title(self) -> str:
         """What a person calls it."""

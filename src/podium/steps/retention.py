@@ -9,6 +9,7 @@ from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Trial, leaderboard
 from podium.manifests.experiment.adapt import read_flags
+from podium.manifests.workload import Container
 from podium.storage import connect
 from podium.sweeps.resume import has_ended
 
@@ -76,14 +77,14 @@ def remove(weights: Iterable[Weights]) -> None:
 
 
 def output_of(trial: Trial) -> str:
-    """Return where a trial writes: ``--output`` of its program.
+    """Return where a trial writes: ``--output`` of its program, or PODIUM_OUTPUT.
 
     Raises:
         InvalidInput: It names none, a relative one, or one that is not the trial's own.
     """
     name = trial.name
     primary = [one for _, one in trial.workload.containers() if one.name == trial.primary_container]
-    found = [str(flags["output"]) for one in primary if "output" in (flags := read_flags(_split(" ".join(one.words))))]
+    found = [output for one in primary if (output := _output(one))]
     hint = "add a trialParameter with reference ${trialSpec.Name} and --output=PLACE/${trialParameters.…}"
     url = found[0].rstrip("/") if found else None
     if url is None or url.rpartition("/")[2] != name:
@@ -91,6 +92,12 @@ def output_of(trial: Trial) -> str:
     if not url.startswith("/") and not urlsplit(url).scheme:
         raise InvalidInput(f"`an --output is a URI or an absolute path` must hold, but {name} has {url}", hint)
     return url
+
+
+def _output(container: Container) -> str:
+    flags = read_flags(_split(" ".join(container.words)))
+    variables = {variable.name: variable.value for variable in container.variables}
+    return str(flags.get("output") or variables.get("PODIUM_OUTPUT") or "")
 
 
 def _weights(losers: Iterable[str], outputs: Mapping[str, str]) -> Iterator[Weights]:

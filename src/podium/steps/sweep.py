@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Cluster
-from podium.errors import Denied, Failed, InvalidInput, NotFound, Unavailable
+from podium.errors import Denied, Failed, InvalidInput, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
-from podium.manifests.experiment.adapt import adapt, decided, flags_of
+from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate
 from podium.manifests.experiment.settings import takes_setting
 from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
-from podium.steps.model_directory import model_files
+from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
-from podium.steps.target import LaunchTarget
+from podium.steps.recipe import Recipe
+from podium.steps.target import LaunchTarget, local_path
 from podium.steps.trained import TrainedMetrics
 from podium.sweeps import connect
 
@@ -27,7 +28,10 @@ class Swept:
     """Result of a sweep."""
 
     hyperparameters: dict[str, Any]
-    """All flags of the best trial except data and output: enough to train the same way again."""
+    """Of the best trial: all flags of podium's trainer except data and output, or the search parameters of another."""
+
+    recipe: str
+    """How the best trial was trained, as Recipe.parse reads it."""
 
     trial: str
     """Name of the best trial."""
@@ -56,28 +60,26 @@ class SweepSettings:
     """spec.parallelTrialCount; lowered to max_trials."""
 
     trial_epochs: int = 0
-    """The trainer's ``--epochs``; 0 leaves it to the Experiment."""
+    """``--epochs`` of podium's trainer; 0 leaves it to the Experiment."""
 
     trial_workers: int = 0
-    """Workers of each trial, besides its master."""
+    """Workers of each trial, besides its master; 0: none, or those of the Experiment for another trainer."""
 
     network: str = ""
-    """The trainer's ``--model``; empty leaves it to the Experiment."""
+    """``--model`` of podium's trainer; empty leaves it to the Experiment."""
 
     seed: int = 0
-    """The trainer's ``--seed`` and the algorithm's ``random_state``; 0 leaves both to the Experiment."""
+    """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
 
     def __post_init__(self) -> None:
         require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
         require_seed(self.seed)
 
-    def adapt(self, target: LaunchTarget, *, data: str, root: str, name: str, run: RunIdentity) -> Experiment:
-        """Return the Experiment as it is launched.
+    def adapt(self, target: LaunchTarget, *, name: str, run: RunIdentity) -> Experiment:
+        """Return the Experiment as part of a run, with placeholders for data and outputs.
 
         Args:
             target: Where and with what it runs.
-            data: URI of the dataset artifact.
-            root: URL below which each trial keeps its model.
             name: Name of the Experiment.
             run: The run it belongs to.
 
@@ -85,15 +87,17 @@ class SweepSettings:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
         """
         experiment = Experiment.load(self.experiment, self.network)
+        if self.network and not is_podiums(experiment):
+            problem = f"network={self.network} is for podium's trainer, but the trials run another"
+            raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
         fixed = decided(epochs=self.trial_epochs, network=self.network, seed=self.seed, gpus=target.gpus_per_worker)
         seeded = self.seed and takes_setting(experiment.algorithm.name, "random_state")
-        adapted = adapt(
-            experiment, data=data, root=root, fixed=fixed, gpus=target.gpus_per_worker, name=name,
-            image=target.trainer_image, max_trials=self.max_trials, workers=self.trial_workers,
+        return adapt(
+            experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image=target.image,
+            max_trials=self.max_trials, workers=self.trial_workers,
             parallel_trials=min(self.parallel_trials, self.max_trials), seed=self.seed if seeded else None,
             labels=run.labels, owner=run.owner,
         )  # fmt: skip
-        return target.place(adapted)
 
 
 @step
@@ -114,9 +118,12 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")
-    adapted = settings.adapt(target, data=data, root=root, name=name, run=run)
-    with connect(target.cluster_url()) as cluster, launched(cluster, adapted):
+    adapted = settings.adapt(target, name=name, run=run)
+    located = target.place(locate(adapted, data=local_path(data), root=local_path(root)))
+    with connect(target.cluster_url()) as cluster, launched(cluster, located):
         say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
+        if not is_podiums(adapted):
+            say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
         _watch(cluster, name)
         ended, ended_trials = cluster.experiment(name), cluster.trials(name)
         best = _best(cluster, ended, ended_trials)
@@ -125,8 +132,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         say(note)
         table["note"] = note
     Path(trials).write_text(json.dumps(table, indent=1) + "\n")
-    flags = flags_of(adapted, best.name, best.assignments)
-    return _swept(best, flags, table, run)
+    return _swept(best, Recipe.of_trial(adapted, best), table, run)
 
 
 def _watch(cluster: Cluster, name: str) -> None:
@@ -211,18 +217,19 @@ def _table(experiment: Experiment, trials: Sequence[Trial], root: str, best: Tri
 def _curve(url: str) -> list[dict[str, float]]:
     try:
         return TrainedMetrics.read(url).epochs
-    except (NotFound, InvalidInput):
-        return []  # the trial failed, or its trainer keeps no such record: its row still counts
+    except InvalidInput:
+        return []  # its trainer keeps another record: its row still counts
 
 
-def _swept(best: Trial, flags: dict[str, Any], table: Mapping[str, Any], run: RunIdentity) -> Swept:
+def _swept(best: Trial, recipe: Recipe, table: Mapping[str, Any], run: RunIdentity) -> Swept:
     url = next(row["model"] for row in table["trials"] if row["name"] == best.name)
-    model_files(url)  # a trial without a model is refused here
+    require_model(url)
     origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
-                    experiment=table["experiment"])  # fmt: skip
+                    experiment=table["experiment"], image=next(iter(best.workload.images), ""))  # fmt: skip
     origin.write()
     assert best.value is not None
     metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}
     metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.assignments.items()}}
     say(f"best trial {best.name}: {table['objective']['metric']} {best.value:.4f}")
-    return Swept(hyperparameters=flags, trial=best.name, model=url, metrics=metrics, metadata=metadata)
+    return Swept(hyperparameters=dict(recipe.hyperparameters), recipe=recipe.to_text(), trial=best.name, model=url,
+                 metrics=metrics, metadata=metadata)  # fmt: skip

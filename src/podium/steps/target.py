@@ -7,23 +7,30 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from podium.cluster import check_url
-from podium.errors import PodiumError, require
+from podium.errors import PodiumError
 from podium.identity import RunIdentity
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
 from podium.pod import pod_namespace
 from podium.settings import CLUSTER, STORAGE
 from podium.steps.base import require_at_least
+from podium.storage import path_of
 
 T = TypeVar("T", bound=Resource)
+
+TRAINER_IMAGE = "podium-trainer:0.1.0"
+"""In an Experiment it stands for the image that the pipeline was compiled with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchTarget:
     """Cluster, storage, image, GPUs and pod settings of what a step launches; fields are named as in the pipelines."""
 
-    trainer_image: str
-    """Image of every launched pod."""
+    trainer_image: str = ""
+    """Image of every launched pod; empty for the Experiment's own."""
+
+    podium_image: str = TRAINER_IMAGE
+    """Takes the place of TRAINER_IMAGE and of an image that is missing."""
 
     cluster: str = ""
     """URL; empty for the cluster that the step's own pod runs in."""
@@ -38,11 +45,14 @@ class LaunchTarget:
     """Settings of every launched pod, see podium.manifests.placement.Pods."""
 
     def __post_init__(self) -> None:
-        require(self.trainer_image != "", "trainer_image is a name like host/name:tag", trainer_image="")
         require_at_least(self, gpus_per_worker=0)
         if self.cluster:
             check_url(self.cluster)
         Pods.read(self.pods)
+
+    def image(self, own: str) -> str:
+        """Return the image of a container whose manifest names this one."""
+        return self.trainer_image or (self.podium_image if own in ("", TRAINER_IMAGE) else own)
 
     def cluster_url(self) -> str:
         """Return the cluster to launch on: the given one, else PODIUM_CLUSTER's, else the one this process's pod is in.
@@ -70,6 +80,11 @@ class LaunchTarget:
     def place(self, resource: T) -> T:
         """Return a job, or an Experiment's trials, with the settings in every pod template."""
         return place(resource, Pods.read(self.pods))
+
+
+def local_path(url: str) -> str:
+    """Return the path of a ``file://`` URL, which any program can open; another URL or a path stays."""
+    return path_of(url) if url.startswith("file://") else url
 
 
 def storage_url(given: str, beside: str) -> str:

@@ -1,61 +1,90 @@
-"""Train one model with a PyTorchJob."""
+"""Train one model with a PyTorchJob, or with the kind of job that the trials were."""
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster
-from podium.errors import Failed, PodiumError
-from podium.identity import RunIdentity, current_run, object_name
+from podium.errors import Failed, InvalidInput, PodiumError
+from podium.identity import current_run, object_name
 from podium.manifests.experiment.adapt import decided
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
-from podium.metrics import parse_line
+from podium.metrics import number, parse_line
 from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
+from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
-from podium.steps.target import LaunchTarget
+from podium.steps.recipe import TRAINER, Recipe
+from podium.steps.target import LaunchTarget, local_path
 from podium.steps.trained import TrainedMetrics
-
-TRAINER = ("python", "-m", "podium.trainer")
-DEADLINE = 24 * 3600
-"""Deadline of a job in seconds, in case its step cannot end it."""
-
-KEPT = 7 * 24 * 3600
-"""Seconds for which a finished job is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """What a training job runs; fields are named as in the pipelines."""
 
+    recipe: str = ""
+    """How the best trial was trained, as the sweep wrote it; empty runs the command."""
+
+    command: Sequence[str] = ()
+    """Command of the trainer where there is no recipe; none is podium's own."""
+
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    """Flags of the trainer without the dashes, and their values."""
+    """Flags of the command without the dashes, and their values."""
 
     network: str = ""
-    """The trainer's ``--model``; empty leaves it to the hyperparameters."""
+    """``--model`` of podium's trainer; empty leaves it to the hyperparameters."""
 
     epochs: int = 0
-    """The trainer's ``--epochs``; 0 leaves it to the hyperparameters."""
+    """``--epochs`` of podium's trainer; 0 leaves it to the hyperparameters."""
 
-    workers: int = 1
-    """Workers besides the master."""
+    workers: int = -1
+    """Workers besides the master; -1 takes 1 for podium's trainer, for another as many as its trials have."""
 
     seed: int = 0
-    """The trainer's ``--seed``; 0 leaves it to the hyperparameters."""
+    """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
 
     def __post_init__(self) -> None:
-        require_at_least(self, epochs=0, workers=0)
+        require_at_least(self, epochs=0, workers=-1)
         require_seed(self.seed)
+        if not all(isinstance(word, str) for word in self.command):
+            raise InvalidInput(f"command is a list of words, but got {self.command!r}", '["python", "train.py"]')
+        if self.hyperparameters and is_shell(self.command):
+            hint = "write them into the command, or train with a sweep"
+            raise InvalidInput(f"a shell takes no hyperparameters, but got {dict(self.hyperparameters)}", hint)
+        if not self.recipe:
+            self.refuse_network(self.command or TRAINER)
 
-    def flags(self, gpus: int) -> dict[str, Any]:
-        """Return the trainer's flags for replicas with this many GPUs, without those for data and output."""
-        fixed = decided(epochs=self.epochs, network=self.network, seed=self.seed, gpus=gpus)
-        return {**self.hyperparameters, **fixed}
+    def refuse_network(self, words: Sequence[str]) -> None:
+        """Refuse a network for a trainer that is not podium's.
+
+        Raises:
+            InvalidInput: A network is given.
+        """
+        if self.network and not is_podium(words):
+            problem = f"network={self.network} is for podium's trainer, but the command is {' '.join(words):.80}"
+            raise InvalidInput(problem, "make it a parameter of the Experiment or a word of the command")
+
+    def read_recipe(self) -> Recipe:
+        """Return what is trained.
+
+        Raises:
+            InvalidInput: The recipe is not readable, or a network is given for a trainer that takes none.
+        """
+        if not self.recipe:
+            return Recipe.of_command(self.command or TRAINER, self.hyperparameters)
+        recipe = Recipe.parse(self.recipe)
+        self.refuse_network(recipe.command)
+        return recipe
+
+    def fixed(self, gpus: int) -> dict[str, Any]:
+        """Return the flags of podium's trainer that the run decides, for replicas with this many GPUs."""
+        return decided(epochs=self.epochs, network=self.network, seed=self.seed, gpus=gpus)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +95,12 @@ class Trained:
     """URI of the model directory."""
 
     metrics: dict[str, float]
-    """accuracy, loss and epoch of the weights that were kept, on the validation part."""
+    """What the trainer measured on the validation part, with the weights that were kept."""
 
 
 @step
 def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget) -> Trained:
-    """Launch a PyTorchJob, stream its log, find its model.
+    """Launch a job, stream its log, find its model.
 
     Args:
         data: URI of the dataset artifact.
@@ -82,46 +111,58 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     Raises:
         InvalidInput: A setting breaks a rule; nothing was started.
         Failed: The job failed; the error holds the end of its log.
+        NotFound: The job left no model.
     """
     run = current_run()
     name = object_name("train", run.id, task)
     output = target.model_url(data, run, name)
-    flags = settings.flags(target.gpus_per_worker)
-    workers = settings.workers
-    job = Workload.parse(build(
-        PyTorchJobSpec(
-            name=name, image=target.trainer_image, command=TRAINER, workers=workers,
-            args=as_arguments({**flags, "data": data, "output": output}),
-            gpus_per_worker=target.gpus_per_worker, labels=run.labels, owner=run.owner,
-            # The trainer exits with 1 or 2 for good, and with more than 128 where another attempt may succeed.
-            restart_policy="ExitCode", active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
-        )
-    ))  # fmt: skip
-    with connect(target.cluster_url()) as cluster, launched(cluster, target.place(job)):
-        say(f"PyTorchJob {name}: 1 master, {workers} worker{'' if workers == 1 else 's'}")
-        follow(cluster, "PyTorchJob", name)
-    return _trained(name, run, output, flags)
+    recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
+    values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
+    job = recipe.job(target, workers=settings.workers, fixed=fixed, values=values, run=run)
+    with connect(target.cluster_url()) as cluster, launched(cluster, job):
+        say(_title(job))
+        if not recipe.is_podiums:
+            say("epochs and seed are not passed on: the command is not podium's trainer")
+        epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
+    require_model(output)
+    trained = TrainedMetrics.read(output)
+    if not trained.metrics and epochs:
+        TrainedMetrics.write(output, epochs)
+        trained = TrainedMetrics.read(output)
+    given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
+    image = next(iter(job.images), "")
+    Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=given, image=image).write()
+    epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
+    return Trained(model=output, metrics={**trained.metrics, **epoch})
 
 
-def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
-    """Write flags as ``--name=value``, or ``--name`` for True and nothing for False."""
-    written = {f"--{name.replace('_', '-')}": _whole(value) for name, value in flags.items() if value is not False}
-    return tuple(name if value is True else f"{name}={value}" for name, value in written.items())
+def _title(job: Workload) -> str:
+    if job.kind == "Job":
+        return f"Job {job.name}"
+    return f"PyTorchJob {job.name}: 1 master, {job.workers} worker{'' if job.workers == 1 else 's'}"
 
 
-def _whole(value: Any) -> Any:
-    """Undo what KFP does to a dict's numbers: 32 arrives as 32.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def follow(cluster: Cluster, kind: str, name: str) -> None:
+def follow(
+    cluster: Cluster, kind: str, name: str, metrics: Sequence[str] = (), formats: Sequence[str] = ()
+) -> list[dict[str, float]]:
     """Show the log of the replica that reports metrics until the job ends.
+
+    Args:
+        cluster: Runs the job.
+        kind: Of the job.
+        name: Of the job.
+        metrics: Whose lines are shown as progress.
+        formats: metricsFormat of the lines; none stands for Katib's default.
+
+    Returns:
+        The metrics of each such line.
 
     Raises:
         Failed: The job failed.
     """
     # The log may never begin (an image that cannot be pulled), so the job's end is watched separately.
-    reader = threading.Thread(target=show_log, args=(cluster, kind, name), daemon=True)
+    epochs: list[dict[str, float]] = []
+    reader = threading.Thread(target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True)
     reader.start()
     state = cluster.resource(kind, name).state
     for manifest in cluster.watch(kind, name):
@@ -131,16 +172,29 @@ def follow(cluster: Cluster, kind: str, name: str) -> None:
         raise Failed(f"somebody deleted {kind} {name} while it ran", "run the step again")
     if not state.succeeded:
         raise cluster.failure(kind, name)
+    return epochs
 
 
-def show_log(cluster: Cluster, kind: str, name: str) -> None:
-    """Print the log of the replica that reports metrics as it comes, each epoch as progress."""
-    epoch = 0
+def show_log(
+    cluster: Cluster, kind: str, name: str, metrics: Sequence[str], formats: Sequence[str],
+    epochs: list[dict[str, float]],
+) -> None:  # fmt: skip
+    """Print the log of the replica that reports metrics as it comes, each line of metrics as progress.
+
+    Args:
+        cluster: Runs the job.
+        kind: Of the job.
+        name: Of the job.
+        metrics: To look for, the objective first.
+        formats: metricsFormat of the lines; none stands for Katib's default.
+        epochs: Gets the metrics of each line that has some.
+    """
     try:
         for line in cluster.logs(kind, name, follow=True):
-            if parse_line(line, ("accuracy",)):
-                epoch += 1
-                say(f"epoch {epoch}: {line.partition(' ')[2]}")
+            values = read_metrics(line, metrics, formats)
+            if values:
+                epochs.append(values)
+                say(f"epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
             else:
                 print(line, flush=True)
     except PodiumError as error:
@@ -148,8 +202,7 @@ def show_log(cluster: Cluster, kind: str, name: str) -> None:
         print(f"the log of {kind} {name} breaks off: {error.message}", file=sys.stderr, flush=True)
 
 
-def _trained(name: str, run: RunIdentity, output: str, hyperparameters: dict[str, Any]) -> Trained:
-    trained = TrainedMetrics.read(output)
-    Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=hyperparameters).write()
-    best = {"accuracy": trained.accuracy, "loss": trained.loss, "epoch": trained.epoch}
-    return Trained(model=output, metrics=best)
+def read_metrics(line: str, metrics: Sequence[str], formats: Sequence[str]) -> dict[str, float]:
+    """Return the finite metrics in a line, by name."""
+    readings = {reading.name: number(reading.value) for reading in parse_line(line, metrics, formats)}
+    return {name: value for name, value in readings.items() if value is not None}

@@ -1,7 +1,10 @@
-"""What training says about a model: ``metrics.json`` of its model directory."""
+"""What a training says about its model: ``metrics.json`` of the model directory."""
 
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import NotFound
@@ -12,15 +15,12 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedMetrics:
-    """Content of ``metrics.json``; a trainer may write more."""
+    """Content of ``metrics.json``: any ``name: number``, and these. A trainer may write more, or no such file."""
 
-    accuracy: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
     """On the validation part, of the weights that were kept."""
 
-    loss: float
-    """On the validation part, of the weights that were kept."""
-
-    epoch: int
+    epoch: int | None = None
     """The epoch whose weights were kept."""
 
     dataset: str | None = None
@@ -31,14 +31,33 @@ class TrainedMetrics:
 
     @classmethod
     def read(cls, uri: str) -> "TrainedMetrics":
-        """Read it from a model directory.
+        """Read it from a model directory; empty if there is no such file.
 
         Raises:
-            NotFound: There is no such file.
-            InvalidInput: A field is missing or of another type.
+            InvalidInput: It is not a JSON object, or a field is of another type.
         """
         name = f"{uri}/{FILE}"
         try:
-            return cast(TrainedMetrics, parse(cls, load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name), name))
+            document = load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name)
         except NotFound:
-            raise NotFound(f"there is no {name}", "a trainer writes it to its --output") from None
+            return cls()
+        known = cast(_Document, parse(_Document, document, name))
+        numbers = {key: float(value) for key, value in document.items() if key != "epoch" and _is_number(value)}
+        return cls(metrics=numbers, epoch=known.epoch, dataset=known.dataset, epochs=known.epochs)
+
+    @classmethod
+    def write(cls, uri: str, epochs: Sequence[Mapping[str, float]]) -> None:
+        """Put into a model directory what a training without such a file reported in its log, the last line last."""
+        document = {**(epochs[-1] if epochs else {}), "epochs": [dict(epoch) for epoch in epochs]}
+        connect(uri).put(FILE, (json.dumps(document, indent=1) + "\n").encode())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Document:
+    epoch: int | None = None
+    dataset: str | None = None
+    epochs: list[dict[str, float]] = field(default_factory=list)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -23,7 +23,6 @@ def upload_model(
     beside: str,
     model_name: str,
     storage: str = "",
-    image: str = "",
 ) -> str:
     """Upload a version, byte for byte what was evaluated; uploading the same twice makes one version.
 
@@ -34,7 +33,6 @@ def upload_model(
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
         model_name: Name in the registry.
         storage: URL of the storage.
-        image: Container image the model was trained in.
 
     Returns:
         Name of the version: the run id.
@@ -49,13 +47,13 @@ def upload_model(
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         files = fetch_evaluated(model, measured["winner"]["files"], Path(scratch))
         files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
-        version = registered.upload(files, _metadata(files, measured, image)).version
+        version = registered.upload(files, _metadata(files, measured)).version
         size = sum(file.stat().st_size for file in files.values())
     say(f"{model_name} {version}: {len(files)} files, {size / 1e6:.1f} MB")
     return version
 
 
-def _metadata(files: Mapping[str, Path], measured: dict[str, Any], image: str) -> dict[str, Any]:
+def _metadata(files: Mapping[str, Path], measured: dict[str, Any]) -> dict[str, Any]:
     winner, test = measured["winner"], measured["test"]
     validation = next(one["validation"] for one in measured["candidates"] if one["uri"] == winner["uri"])
     environment = files.get("environment.json")
@@ -70,7 +68,7 @@ def _metadata(files: Mapping[str, Path], measured: dict[str, Any], image: str) -
         "predictions": PREDICTIONS,
         "dataset": measured["dataset"],
         "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
-        "image": image or None,
+        "image": winner["image"] or None,
         "code_version": code_version(),
         "environment": load_json(environment.read_bytes(), "environment.json") if environment else None,
     }  # fmt: skip

@@ -1,11 +1,13 @@
-"""Adapt an Experiment to a run, and read back the flags of its best trial."""
+"""Adapt an Experiment to a run: its data, its trials' outputs, and what else the run decides."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from podium.errors import Failed
-from podium.manifests.experiment.build import customize, declare_own_name
+from podium.manifests.experiment.build import customize, own_name, primary_containers
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.template import meta_key
+from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, runs_podium
 from podium.manifests.resource import items, mapping
 from podium.manifests.workload import Draft, merge
 
@@ -15,47 +17,82 @@ OURS = ("data", "output")
 
 
 def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any]:
-    """Return the trainer's flags that a run decides: 0 and empty text leave one to whoever else has a say."""
+    """Return the flags of podium's trainer that a run decides: 0 and empty text leave one to whoever else has a say."""
     flags = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus else ""}
     return {name: value for name, value in flags.items() if value}
 
 
+def is_podiums(experiment: Experiment) -> bool:
+    """Return whether the trials run podium's trainer."""
+    return runs_podium(container for _, container in experiment.template.primary_containers())
+
+
 def adapt(
-    experiment: Experiment, *, data: str, root: str, fixed: Mapping[str, Any], gpus: int = 0, **changes: Any
+    experiment: Experiment,
+    *,
+    fixed: Mapping[str, Any],
+    image: Callable[[str], str],
+    gpus: int = 0,
+    workers: int = 0,
+    **changes: Any,
 ) -> Experiment:
-    """Let an Experiment's trials read the run's data, and let each write its model under its own name.
+    """Make an Experiment part of a run, with placeholders for data and output that ``locate`` replaces.
 
     Args:
         experiment: Stays as it is.
-        data: URI of the dataset artifact.
-        root: URL below which each trial writes to a directory of its own.
-        fixed: Flags without dashes that the run decides; what the Experiment searches under such a name is no longer
-            searched. Empty text and 0 leave a flag alone.
+        fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment searches under such
+            a name is no longer searched. Empty text and 0 leave a flag alone. Another trainer gets none of them.
+        image: Returns the image that takes the place of one in the Experiment.
         gpus: Of every replica, requests and limits alike; 0 leaves them to the Experiment.
+        workers: Of every trial beside its master. Where 0, trials of podium's trainer have none, other trials those
+            of the Experiment.
         **changes: As customize takes them.
 
     Raises:
         InvalidInput: A change makes no sense for this Experiment.
     """
-    flags = {"data": data, **{name: str(value) for name, value in fixed.items() if value}}
+    podiums = is_podiums(experiment)
+    flags = {name: str(value) for name, value in fixed.items() if value} if podiums else {}
+    given = {**{f"--{name}": value for name, value in flags.items()}, **(FLAGS if podiums else {})}
 
     def prepare(manifest: dict[str, Any]) -> None:
         spec = manifest["spec"] = manifest.get("spec") or {}
         # Nobody resumes the sweep of a run that is over, and until then Katib keeps its suggestion pod (observed).
         spec["resumePolicy"] = "Never"
         template = spec["trialTemplate"] = spec.get("trialTemplate") or {}
-        fixed_names = {
-            parameter["name"]
-            for parameter in map(mapping, items(spec.get("parameters")))
-            if _flag(parameter["name"]) in flags
-        }
+        searched = map(mapping, items(spec.get("parameters")))
+        fixed_names = {parameter["name"] for parameter in searched if _flag(parameter["name"]) in flags}
         _drop(spec, "parameters", "name", fixed_names)
         _drop(template, "trialParameters", "reference", fixed_names)
-        flags["output"] = f"{root}/${{trialParameters.{declare_own_name(template)}}}"
 
-    adapted = experiment.changed(prepare)
-    adapted = customize(adapted, flags={f"--{name}": value for name, value in flags.items()}, **changes)
-    return _with_gpus(adapted, gpus) if gpus else adapted
+    adapted = customize(
+        experiment.changed(prepare), flags=given, workers=workers if workers or podiums else None, **changes
+    )
+    adapted = adapted.changed(lambda manifest: _connect(manifest, image))
+    return adapted.changed_job(lambda draft: give_gpus(draft, adapted.template.primary_container, gpus))
+
+
+def _connect(manifest: dict[str, Any], image: Callable[[str], str]) -> None:
+    """Give the trials their images and what leads to data and output."""
+    experiment = Experiment.parse(manifest)
+    searched = [name for name, reference in experiment.template.parameters if meta_key(reference) is None]
+    for container, wrapped in primary_containers(manifest):
+        container["image"] = image(str(container.get("image") or ""))
+        connect_trainer(container, searched, quoted=wrapped)
+
+
+def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
+    """Let the trials of an adapted Experiment read the data, and let each write its model under its own name.
+
+    Args:
+        experiment: Stays as it is.
+        data: URI or path of the dataset artifact.
+        root: URI or path below which each trial writes to a directory of its own.
+    """
+    named, own = own_name(experiment)
+    wrapped = [replica.role for replica, _ in named.wrapped_containers()]
+    values = {DATA: data, OUTPUT: f"{root}/{own}", NAME: own}
+    return named.changed_job(lambda draft: fill(draft, values, wrapped=wrapped))
 
 
 def _drop(holder: dict[str, Any], field: str, key: str, names: set[str]) -> None:
@@ -63,15 +100,11 @@ def _drop(holder: dict[str, Any], field: str, key: str, names: set[str]) -> None
         holder[field] = [item for item in items(holder.get(field)) if mapping(item).get(key) not in names]
 
 
-def _with_gpus(experiment: Experiment, gpus: int) -> Experiment:
-    name = experiment.template.primary_container
-
-    def change(draft: Draft) -> None:
-        for _, container in draft.containers(name):
-            for kind in ("requests", "limits"):
-                merge(container, ("resources", kind), {GPU: str(gpus)})
-
-    return experiment.changed_job(change)
+def give_gpus(draft: Draft, container: str, gpus: int) -> None:
+    """Let every container of a name have GPUs, requests and limits alike; 0 changes nothing."""
+    for _, body in draft.containers(container) if gpus else ():
+        for kind in ("requests", "limits"):
+            merge(body, ("resources", kind), {GPU: str(gpus)})
 
 
 def flags_of(experiment: Experiment, trial: str, parameters: Mapping[str, str]) -> dict[str, Any]:

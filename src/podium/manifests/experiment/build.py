@@ -2,20 +2,17 @@
 
 import copy
 import json
-import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import require
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
+from podium.manifests.experiment.trainer import set_flags
 from podium.manifests.workload import Draft, set_env
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
-
-_PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 
 
 def customize(
@@ -74,7 +71,7 @@ def customize(
     for holder in (changed, trial) if labels else ():
         _add(_part(holder, "metadata"), "labels", labels)
     if workers is not None:
-        _set_workers(trial, workers)
+        set_workers(trial, workers)
     _set_containers(changed, image, resources, env or ())
     _set_all_flags(changed, flags or {})
     return Experiment.parse(changed)
@@ -101,7 +98,7 @@ def declare_own_name(template: dict[str, Any]) -> str:
     return "ownName"
 
 
-def _primary_containers(experiment: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+def primary_containers(experiment: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
     """Yield each replica's primary container, to be altered, and whether Katib hands its command to a shell."""
     parsed = Experiment.parse(experiment)
     wrapped = {replica.role for replica, _ in parsed.wrapped_containers()}
@@ -149,7 +146,7 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
 def _set_containers(
     experiment: dict[str, Any], image: str | None, resources: Mapping[str, Any] | None, env: Sequence[Mapping[str, Any]]
 ) -> None:
-    for container, _ in _primary_containers(experiment):
+    for container, _ in primary_containers(experiment):
         if image is not None:
             container["image"] = image
         if resources is not None:
@@ -158,8 +155,10 @@ def _set_containers(
 
 
 def _set_all_flags(experiment: dict[str, Any], flags: Mapping[str, str | None]) -> None:
-    for container, wrapped in _primary_containers(experiment):
-        _set_flags(container, flags, quoted=wrapped)
+    for flag in flags:
+        require(flag.startswith("--"), "a flag begins with --", flag=flag)
+    for container, wrapped in primary_containers(experiment):
+        set_flags(container, flags, quoted=wrapped)
     if flags:
         _drop_unused(experiment["spec"], experiment["spec"].get("trialTemplate") or {})
 
@@ -189,7 +188,12 @@ def _drop_unused(spec: dict[str, Any], template: dict[str, Any]) -> None:
     spec["parameters"] = [parameter for parameter in spec.get("parameters") or [] if parameter.get("name") not in gone]
 
 
-def _set_workers(trial: dict[str, Any], workers: int) -> None:
+def set_workers(trial: dict[str, Any], workers: int) -> None:
+    """Set the Worker replicas of a PyTorchJob beside its master; alters the manifest.
+
+    Raises:
+        InvalidInput: It is another kind of job, and workers are asked for.
+    """
     replicas = (trial.get("spec") or {}).get("pytorchReplicaSpecs")
     require(workers >= 0, "workers >= 0", workers=workers)
     require(
@@ -207,37 +211,3 @@ def _set_workers(trial: dict[str, Any], workers: int) -> None:
             **(replicas.get("Worker") or copy.deepcopy(replicas.get("Master")) or {}),
             "replicas": workers,
         }
-
-
-def _set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quoted: bool) -> None:
-    if not flags:
-        return
-    field = "args" if container.get("args") or not container.get("command") else "command"
-    if field == "command" and container.get("command"):
-        container["args"], field = [], "args"
-    for flag, value in flags.items():
-        require(flag.startswith("--"), "a flag begins with --", flag=flag)
-        for holder in ("command", "args"):
-            if container.get(holder):
-                container[holder] = _without(container[holder], flag)
-        if value is not None:
-            text = f"{flag}={value}"
-            plain = _PLAIN.fullmatch(re.sub(r"\$\{trialParameters\..+?\}", "", text))
-            container[field] = [*(container.get(field) or []), text if plain or not quoted else shlex.quote(text)]
-    if container.get("args") == []:
-        del container["args"]
-
-
-def _without(arguments: list[str], flag: str) -> list[str]:
-    kept: list[str] = []
-    skip = False
-    for index, argument in enumerate(arguments):
-        following = arguments[index + 1] if index + 1 < len(arguments) else "--"
-        bare = argument.strip("'")
-        if skip:
-            skip = False
-        elif bare == flag:
-            skip = not following.startswith("-")
-        elif not bare.startswith(f"{flag}="):
-            kept.append(argument)
-    return kept

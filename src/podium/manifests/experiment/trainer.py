@@ -1,0 +1,161 @@
+"""What a trainer is given: podium's own by flags, any other by placeholders, variables or two flags.
+
+A command, its arguments and its environment may hold ``${podium.data}``, ``${podium.output}`` and ``${podium.name}``
+anywhere; ``fill`` replaces them. Every container of a trainer also gets PODIUM_DATA and PODIUM_OUTPUT.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from podium.manifests.experiment.template import PLACEHOLDER
+from podium.manifests.resource import items
+from podium.manifests.workload import Container, Draft, set_env
+
+DATA = "${podium.data}"
+"""URI or path of the dataset artifact."""
+
+OUTPUT = "${podium.output}"
+"""URI or path where the trainer leaves its model directory."""
+
+NAME = "${podium.name}"
+"""Name of the trial or of the training job."""
+
+VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
+"""Environment of every trainer."""
+
+FLAGS = {"--data": DATA, "--output": OUTPUT}
+"""What a command gets that mentions neither a placeholder nor a variable."""
+
+_MODULE = ("-m", "podium.trainer")
+_SHELLS = {"sh", "bash", "dash", "ash", "zsh"}
+_MARKS = (*VARIABLES, *VARIABLES.values())
+_PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
+_GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
+
+
+def is_podium(words: Sequence[str]) -> bool:
+    """Return whether a command line runs podium's trainer: ``-m podium.trainer`` anywhere in it."""
+    return any(tuple(pair) == _MODULE for pair in pairwise(words))
+
+
+def is_shell(words: Sequence[str]) -> bool:
+    """Return whether a command line starts a shell, which takes no flags for a trainer."""
+    return bool(words) and words[0].rpartition("/")[2] in _SHELLS
+
+
+def runs_podium(containers: Iterable[Container]) -> bool:
+    """Return whether one of these containers runs podium's trainer."""
+    return any(is_podium(container.words) for container in containers)
+
+
+def connect_trainer(container: dict[str, Any], searched: Iterable[str] = (), *, quoted: bool = False) -> None:
+    """Let a trainer know where its data is and where its model goes; alters the container.
+
+    Every trainer gets the variables. Flags are for a command that mentions neither a placeholder nor a variable; a
+    shell takes none, and podium's trainer gets its own.
+
+    Args:
+        container: Of a pod template.
+        searched: Names of trialParameters that stand for hyperparameters: a flag ``--data`` or ``--output`` with one
+            of them is a hyperparameter and stays.
+        quoted: Whether Katib hands the command to a shell.
+    """
+    written = json.dumps([container.get(field) for field in ("command", "args", "env")])
+    words = words_of(container)
+    set_env(container, [{"name": name, "value": value} for name, value in VARIABLES.items()])
+    if any(mark in written for mark in _MARKS) or is_shell(words) or is_podium(words):
+        return
+    own = {flag for flag in FLAGS if set(PLACEHOLDER.findall(_value(words, flag))) & set(searched)}
+    set_flags(container, {flag: value for flag, value in FLAGS.items() if flag not in own}, quoted=quoted)
+
+
+def words_of(container: Mapping[str, Any]) -> list[str]:
+    """Return command and args of a container's manifest."""
+    return [str(word) for field in ("command", "args") for word in items(container.get(field))]
+
+
+def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quoted: bool) -> None:
+    """Replace flags of a container's command, or add them at its end; None removes one. Alters the container.
+
+    Args:
+        container: Of a pod template.
+        flags: Values by flag (``--data``).
+        quoted: Whether Katib hands the command to a shell: other than plain values are quoted then.
+    """
+    if not flags:
+        return
+    field = "args" if container.get("args") or not container.get("command") else "command"
+    if field == "command" and container.get("command"):
+        container["args"], field = [], "args"
+    for flag, value in flags.items():
+        for holder in ("command", "args"):
+            if container.get(holder):
+                container[holder] = _without(container[holder], flag)
+        if value is not None:
+            text = f"{flag}={value}"
+            plain = _PLAIN.fullmatch(_GIVEN.sub("", text))
+            container[field] = [*(container.get(field) or []), text if plain or not quoted else shlex.quote(text)]
+    if container.get("args") == []:
+        del container["args"]
+
+
+def fill(draft: Draft, values: Mapping[str, str], *, wrapped: Iterable[str] = ()) -> None:
+    """Replace podium's placeholders in a job.
+
+    Args:
+        draft: Is altered.
+        values: What stands for DATA, OUTPUT and NAME; those that are left out stay.
+        wrapped: Roles whose containers Katib hands to a shell.
+    """
+    shells = set(wrapped)
+    for role, container in draft.containers():
+        if role in shells or is_shell(words_of(container)):
+            quoted = {name: value if _is_plain(value) else shlex.quote(value) for name, value in values.items()}
+            for field in ("command", "args"):
+                if container.get(field):
+                    container[field] = _replaced(container[field], quoted)
+    for key, value in draft.manifest.items():
+        draft.manifest[key] = _replaced(value, values)
+
+
+def _is_plain(value: str) -> bool:
+    return bool(_PLAIN.fullmatch(_GIVEN.sub("", value)))
+
+
+def _replaced(value: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        for name, text in values.items():
+            value = value.replace(name, text)
+        return value
+    if isinstance(value, Mapping):
+        return {key: _replaced(item, values) for key, item in value.items()}
+    return [_replaced(item, values) for item in value] if isinstance(value, list) else value
+
+
+def _value(words: Sequence[str], flag: str) -> str:
+    """Return the value of a flag; empty if there is none."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == flag:
+            return following
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def _without(arguments: list[str], flag: str) -> list[str]:
+    kept: list[str] = []
+    skip = False
+    for index, argument in enumerate(arguments):
+        following = arguments[index + 1] if index + 1 < len(arguments) else "--"
+        bare = argument.strip("'")
+        if skip:
+            skip = False
+        elif bare == flag:
+            skip = not following.startswith("-")
+        elif not bare.startswith(f"{flag}="):
+            kept.append(argument)
+    return kept

@@ -1,0 +1,175 @@
+"""How the best trial was trained, as the sweep hands it to the training, and the job that trains the same way again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from podium.documents import load_json, parse
+from podium.identity import RunIdentity
+from podium.manifests.experiment import Experiment, Trial
+from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
+from podium.manifests.experiment.build import set_workers
+from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
+from podium.manifests.labels import ISTIO_INJECT
+from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, as_pytorchjob, build
+from podium.manifests.workload import Draft, Workload
+from podium.steps.target import TRAINER_IMAGE, LaunchTarget
+
+TRAINER = ("python", "-m", "podium.trainer")
+DEADLINE = 24 * 3600
+"""Deadline of a job in seconds, in case its step cannot end it."""
+
+KEPT = 7 * 24 * 3600
+"""Seconds for which a finished job is kept."""
+
+METRICS = ("accuracy", "loss", "balanced_accuracy", "f1_macro", "roc_auc", "log_loss", "rmse", "mae", "r2")
+"""Metrics looked for in the log of a training that no Experiment describes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A job with placeholders for data, output and name: enough to train the same way again."""
+
+    workload: Workload
+    """A Job or PyTorchJob."""
+
+    container: str
+    """Name of the container that trains."""
+
+    hyperparameters: Mapping[str, Any]
+    """By name: all flags of podium's trainer but data and output, or the search parameters of another."""
+
+    metrics: tuple[str, ...]
+    """What the trainer reports, the objective first."""
+
+    formats: tuple[str, ...] = ()
+    """metricsFormat of its lines; none stands for Katib's default."""
+
+    @classmethod
+    def of_command(cls, command: Sequence[str], hyperparameters: Mapping[str, Any]) -> "Recipe":
+        """Describe the training of a command; hyperparameters become its flags."""
+        spec = PyTorchJobSpec(image=TRAINER_IMAGE, command=tuple(command), args=as_arguments(hyperparameters))
+        return cls(
+            workload=Workload.parse(build(spec)), container=CONTAINER, hyperparameters=hyperparameters, metrics=METRICS
+        )
+
+    @classmethod
+    def of_trial(cls, experiment: Experiment, trial: Trial) -> "Recipe":
+        """Describe a trial's training.
+
+        Args:
+            experiment: As adapted, before its data and outputs were located.
+            trial: Its trial.
+        """
+        assignments = dict(trial.assignments)
+        given = flags_of(experiment, trial.name, assignments) if is_podiums(experiment) else assignments
+        collector = experiment.collector
+        return cls(
+            workload=experiment.render(NAME, assignments), container=experiment.template.primary_container,
+            hyperparameters=given, metrics=experiment.objective.metrics,
+            formats=collector.filters if collector.reads_text else (),
+        )  # fmt: skip
+
+    @property
+    def is_podiums(self) -> bool:
+        """Whether it runs podium's trainer."""
+        return runs_podium(one for _, one in self.workload.containers() if one.name == self.container)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Command and arguments of the container that trains."""
+        return next((one.words for _, one in self.workload.containers() if one.name == self.container), ())
+
+    def to_text(self) -> str:
+        """Write it as JSON."""
+        return json.dumps({
+            "workload": self.workload.manifest, "container": self.container,
+            "hyperparameters": dict(self.hyperparameters), "metrics": self.metrics, "formats": self.formats,
+        })  # fmt: skip
+
+    @classmethod
+    def parse(cls, text: str) -> "Recipe":
+        """Read what to_text wrote.
+
+        Raises:
+            InvalidInput: It is not JSON, or a field is missing or of another type.
+        """
+        document = cast(_Document, parse(_Document, load_json(text, "the recipe"), "the recipe"))
+        return cls(
+            workload=Workload.parse(document.workload), container=document.container,
+            hyperparameters=document.hyperparameters, metrics=tuple(document.metrics),
+            formats=tuple(document.formats),
+        )  # fmt: skip
+
+    def job(
+        self, target: LaunchTarget, *, workers: int, fixed: Mapping[str, Any], values: Mapping[str, str],
+        run: RunIdentity,
+    ) -> Workload:  # fmt: skip
+        """Return the job that trains.
+
+        Args:
+            target: Where and with what it runs.
+            workers: Of a PyTorchJob, beside its master; negative takes 1 for podium's trainer, else those of the
+                trials. A Job of another trainer stays a Job without workers.
+            fixed: Flags for podium's trainer.
+            values: What stands for the placeholders.
+            run: The run it belongs to.
+        """
+        if workers < 0:
+            workers = 1 if self.is_podiums else self.workload.workers
+        job, container = self.workload, self.container
+        if job.kind == "Job" and (workers or self.is_podiums):
+            job, container = as_pytorchjob(job, container), CONTAINER
+
+        def change(draft: Draft) -> None:
+            for _, body in draft.containers(container):
+                self._prepare(body, target, fixed)
+            if job.kind == "PyTorchJob":
+                set_workers(draft.manifest, workers)
+            give_gpus(draft, container, target.gpus_per_worker)
+            _limit(draft, job.kind, workers, podiums=self.is_podiums)
+            fill(draft, values)
+            draft.identify(values[NAME], run.owner)
+            draft.label(run.labels)
+            draft.label_pods({**run.labels, ISTIO_INJECT: "false"})
+
+        return target.place(job.changed(change))
+
+    def _prepare(self, body: dict[str, Any], target: LaunchTarget, fixed: Mapping[str, Any]) -> None:
+        body["image"] = target.image(str(body.get("image") or ""))
+        if self.is_podiums:
+            set_flags(body, {**{f"--{name}": str(value) for name, value in fixed.items()}, **FLAGS}, quoted=False)
+        connect_trainer(body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Document:
+    workload: dict[str, Any]
+    container: str
+    hyperparameters: dict[str, Any]
+    metrics: list[str]
+    formats: list[str]
+
+
+def _limit(draft: Draft, kind: str, workers: int, *, podiums: bool) -> None:
+    """Bound a job's time; podium's trainer is started again where another attempt may succeed."""
+    policy = draft.run_policy
+    policy.update(activeDeadlineSeconds=DEADLINE, ttlSecondsAfterFinished=KEPT)
+    if kind == "PyTorchJob":
+        policy["cleanPodPolicy"] = "Running"
+    if podiums:
+        policy["backoffLimit"] = 3 * (workers + 1) + 1
+        # The trainer exits with 1 or 2 for good, and with more than 128 where another attempt may succeed.
+        draft.set_restart_policy("ExitCode")
+
+
+def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write flags as ``--name=value``, or ``--name`` for True and nothing for False."""
+    written = {f"--{name.replace('_', '-')}": _whole(value) for name, value in flags.items() if value is not False}
+    return tuple(name if value is True else f"{name}={value}" for name, value in written.items())
+
+
+def _whole(value: Any) -> Any:
+    """Undo what KFP does to a dict's numbers: 32 arrives as 32.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
