@@ -428,9 +428,10 @@ class Draft:
         return policy
 
     def set_restart_policy(self, policy: str) -> None:
-        """Set the restart policy of every replica of a PyTorchJob."""
-        for replica in mapping(mapping(self.manifest.get("spec")).get(REPLICA_SPECS)).values():
-            replica["restartPolicy"] = policy
+        """Set the restart policy of every replica that an operator runs."""
+        if operator := OPERATOR_KINDS.get(text(self.manifest.get("kind"))):
+            for replica in mapping(mapping(self.manifest.get("spec")).get(operator.replica_specs)).values():
+                replica["restartPolicy"] = policy
 
     def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:
         """Give the object a name and an owner; its namespace is left to the cluster."""
