@@ -31,6 +31,21 @@ def test_inspect_prints_json_and_nothing_else_on_stdout(tiny_dataset: Path, tmp_
     assert found["parts"]["validation"]["count"] == 100
 
 
+def test_inspect_shows_columns_and_their_distribution(tmp_path: Path) -> None:
+    rows = [f"{at % 7},{'north' if at % 3 else 'south'},{at * 1.5}" for at in range(70)]
+    (tmp_path / "houses.csv").write_text("\n".join(["rooms,side,price", *rows]))
+    words = ["--target", "price", "--option", "allow_duplicates=true", "--output", "houses"]
+    done = podium("data", "prepare", "table:houses.csv", *words, cwd=tmp_path)
+    assert "houses: regression, 57 train, 6 validation, 7 test, split random" in done.stdout, done.stderr
+    lines = podium("data", "inspect", "houses", cwd=tmp_path).stdout.splitlines()
+    rooms, side, price = (next(line for line in lines if line.startswith(name)) for name in ("rooms", "side", "price"))
+    assert rooms.split()[1:5] == ["number", "0", "0", "6"]
+    assert len(rooms.split()[-1]) == 7
+    assert "north" in side
+    assert "%" in side
+    assert "▅" in price or "▇" in price
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -1,11 +1,12 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from podium.data import artifact, look
-from podium.errors import Damaged, InvalidInput, PodiumError
+from podium.data.schema import Column, InputInfo
+from podium.errors import Damaged
 
 
 def test_statistics_are_measured_from_the_pixels(tiny_dataset: Path) -> None:
@@ -13,11 +14,13 @@ def test_statistics_are_measured_from_the_pixels(tiny_dataset: Path) -> None:
     images = {part: artifact.load(tiny_dataset, part).inputs["images"] for part in artifact.PARTS}
     test = found["parts"]["test"]
     assert test["count"] == 100
-    assert (test["min"], test["max"]) == (images["test"].min(), images["test"].max())
+    measured = test["inputs"]["images"]
+    assert (measured["min"], measured["max"]) == ([images["test"].min()], [images["test"].max()])
     assert test["class_counts"] == [10] * 10
     both = np.concatenate([images["train"], images["validation"]]) / 255
-    assert found["parts"]["train+validation"]["mean"] == pytest.approx(both.mean())
-    assert found["parts"]["train+validation"]["std"] == pytest.approx(both.std())
+    measured = found["parts"]["train+validation"]["inputs"]["images"]
+    assert measured["mean"] == (pytest.approx(both.mean()),)
+    assert measured["std"] == (pytest.approx(both.std()),)
 
 
 def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> None:
@@ -30,33 +33,35 @@ def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> N
         look.statistics(copy)
 
 
-def test_the_grid_has_a_row_for_each_class(tiny_dataset: Path, tmp_path: Path) -> None:
-    look.save_picture_grid(tiny_dataset, "train", tmp_path / "grid.png")
-    sheet = np.asarray(Image.open(tmp_path / "grid.png"))
-    part = artifact.load(tiny_dataset, "train")
-    cell = 28 * look.SCALE + look.GAP
-    left = sheet.shape[1] - 12 * cell
-    for label in range(10):
-        top = look.GAP + label * cell
-        shown = sheet[top : top + 56 : 2, left + cell : left + cell + 56 : 2]
-        np.testing.assert_array_equal(255 - shown, part.inputs["images"][part.target == label][1])
+def measure(array: np.ndarray, described: InputInfo, blocks: int = 3) -> dict[str, Any]:
+    return look.measure_input(lambda: iter(np.array_split(array, blocks)), described)
 
 
-def test_a_picture_that_cannot_be_written_is_an_error(tiny_dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"ends in \.png"):
-        look.save_picture_grid(tiny_dataset, "train", tmp_path / "grid.xyz")
-    with pytest.raises(PodiumError, match="cannot be written"):
-        look.save_picture_grid(tiny_dataset, "train", tmp_path / "nowhere" / "grid.png")
+def test_columns_are_measured_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    table = np.stack([rng.normal(5, 2, 1000), rng.integers(1, 7, 1000), rng.integers(0, 3, 1000)], 1, dtype=np.float32)
+    columns = (Column(name="a", kind="number"), Column(name="b", kind="number"),
+               Column(name="c", kind="category", categories=("x", "y", "z", "never")))  # fmt: skip
+    found = measure(table, InputInfo(meaning="table", dtype="float32", shape=(3,), columns=columns, mean=(0.0,) * 3,
+                                     std=(1.0,) * 3))  # fmt: skip
+    assert found["mean"] == pytest.approx(table.astype(float).mean(0).tolist())
+    assert found["std"] == pytest.approx(table.astype(float).std(0).tolist())
+    assert found["min"] == table.min(0).tolist()
+    numbers, dice, categories = found["histograms"]
+    assert numbers == np.histogram(table[:, 0].astype(float), look.BINS)[0].tolist()
+    assert dice == np.bincount(table[:, 1].astype(int), minlength=7)[1:].tolist()
+    assert categories == [*np.bincount(table[:, 2].astype(int)), 0]
 
 
-def test_braille_sets_the_right_dot() -> None:
-    dots = np.zeros((8, 4), bool)
-    dots[0, 0] = dots[7, 3] = True
-    assert look.braille(dots) == ["⠁⠀", "⠀⢀"]
-    assert look.braille(np.ones((4, 2), bool)) == ["⣿"]
+def test_the_length_of_an_item_is_its_words() -> None:
+    tokens = np.array([[5, 6, 0, 0], [7, 0, 0, 0], [1, 2, 3, 4]])
+    found = measure(tokens, InputInfo(meaning="tokens", dtype="int64", shape=(4,), mean=(0.0,), std=(1.0,)))
+    assert (found["lengths"]["min"], found["lengths"]["max"]) == ([1], [4])
+    assert found["lengths"]["histograms"] == [[1, 1, 0, 1]]
 
 
-def test_the_terminal_view_fits_eighty_columns(tiny_dataset: Path) -> None:
-    lines = look.terminal_view(artifact.load(tiny_dataset, "train"), 10).splitlines()
-    assert len(lines) == 14
-    assert max(map(len, lines)) <= 80
+def test_a_constant_is_measured_too() -> None:
+    found = measure(
+        np.full((10, 2), 3.5), InputInfo(meaning="array", dtype="float64", shape=(2,), mean=(0.0,), std=(1.0,))
+    )
+    assert (found["mean"], found["std"], sum(found["histograms"][0])) == ((3.5,), (0.0,), 20)

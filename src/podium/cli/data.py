@@ -84,11 +84,11 @@ def _options(words: tuple[str, ...]) -> dict[str, Any]:
 
 @data.command()
 @click.argument("uri", required=False)
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Write a grid of pictures as PNG.")
-@click.option("--part", type=click.Choice(PARTS), default="train", show_default=True, help="Part to show pictures of.")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Write images or histograms as PNG.")
+@click.option("--part", type=click.Choice(PARTS), default="train", show_default=True, help="Part to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> None:
-    """Verify a dataset and show its sizes, statistics, classes and some pictures.
+    """Verify a dataset and show its sizes, columns, statistics, classes and some images.
 
     URI is a directory or URI that `podium data prepare` wrote; $PODIUM_HOME/data/mnist if missing. Every byte is
     read, verified and measured again.
@@ -99,41 +99,22 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
       podium data inspect small-fashion --picture fashion.png
       podium data inspect s3://datasets/mnist --json
     """
-    from podium.data import artifact, look
+    from podium.cli import data_view
+    from podium.data import artifact, draw, look
     from podium.settings import Settings
 
     uri = uri or str(Settings.from_environment().home / "data" / "mnist")
     found = look.statistics(uri)
     if picture:
-        look.save_picture_grid(uri, part, picture)
-        echo(f"pictures written to {picture}", err=True)
+        draw.save_picture(uri, part, picture)
+        echo(f"picture written to {picture}", err=True)
     if as_json:
         echo(json.dumps(found, indent=1))
         return
-    echo(_table(found))
-    echo("\n" + look.terminal_view(artifact.load(uri, part), len(found["classes"])))
-
-
-def _table(found: dict[str, Any]) -> str:
-    parts = found["parts"]
-    lines = [
-        f"{found['name']} · digest {found['digest'][:12]} · from {found['source']} · seed {found['seed']}"
-        f" · limit {found['limit'] or 'none'}",
-        "",
-        f"{'part':<18}{'images':>8}{'MiB':>8}{'min':>5}{'max':>5}{'mean':>9}{'std':>9}",
-    ]
-    lines += [
-        f"{name:<18}{part['count']:>8}{part['bytes'] / 2**20:>8.1f}{part['min']:>5}{part['max']:>5}"
-        f"{part['mean']:>9.4f}{part['std']:>9.4f}"
-        for name, part in parts.items()
-    ]
-    names = [name for name in parts if "+" not in name]
-    lines += ["", f"{'class':<18}" + "".join(f"{name:>12}" for name in names)]
-    lines += [
-        f"{label:<18}" + "".join(f"{parts[name]['class_counts'][row]:>12}" for name in names)
-        for row, label in enumerate(found["classes"])
-    ]
-    return "\n".join(lines)
+    echo(data_view.summary(found, part))
+    info = artifact.describe(uri)
+    if draw.image_input(info):
+        echo("\n" + draw.terminal_view(artifact.load(uri, part), info))
 
 
 def _talk() -> None:

@@ -1,8 +1,8 @@
-"""Look at a dataset: statistics recomputed from the pixels, a picture grid, a view in the terminal."""
+"""Look at a dataset: everything measured again from the arrays, a few megabytes at a time."""
 
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from podium.data import artifact
 from podium.data.artifact import PARTS, DatasetInfo, Part
 from podium.data.blocks import blocks, mean_and_std
-from podium.errors import PodiumError, require
+from podium.data.schema import Array, InputInfo
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
+BINS = 16
+"""Of a histogram of numbers, from the smallest to the largest."""
 
-SCALE = 2  # screen pixels for one of 28x28
-GAP = 4
+Read = Callable[[], Iterator[Array]]
+"""Yields blocks; called once for each pass over the data."""
 
 
 def statistics(uri: str | Path) -> dict[str, Any]:
@@ -26,81 +26,100 @@ def statistics(uri: str | Path) -> dict[str, Any]:
         uri: The dataset.
 
     Returns:
-        ``dataset.json`` without its files, and in ``parts`` for each part ``count``, ``bytes``, ``min``, ``max``,
-        ``mean``, ``std`` (pixels scaled to 0..1) and ``class_counts``; ``train+validation`` are measured together as
-        well, since the published mean and deviation are those of all training images.
+        ``dataset.json`` without its files, and in ``parts`` for each part ``count``, ``bytes``, ``class_counts``,
+        ``inputs`` by name and ``target``. An input has lists ``min``, ``max``, ``mean`` and ``std``: a number for each
+        channel of an image (mean and std of uint8 pixels scaled to 0..1) or column of a table, else one; ``histograms``
+        of a table and an array, of a category one count for each; ``lengths`` of tokens. ``train+validation`` are
+        measured together as well, since published means are often those of both.
 
     Raises:
         NotFound, InvalidInput, Damaged: As artifact.load.
     """
     info = artifact.describe(uri)
-    loaded = {name: artifact.load(uri, name) for name in PARTS}
-    parts = {name: [part] for name, part in loaded.items()}
-    parts["train+validation"] = [loaded["train"], loaded["validation"]]
+    loaded = {name: [artifact.load(uri, name)] for name in PARTS}
+    loaded["train+validation"] = loaded["train"] + loaded["validation"]
     facts = {key: value for key, value in info.to_json().items() if key != "parts"}
-    return {**facts, "parts": {name: _measure(part, len(info.classes)) for name, part in parts.items()}}
+    return {**facts, "parts": {name: _measure(parts, info) for name, parts in loaded.items()}}
 
 
-def _measure(parts: list[Part], classes: int) -> dict[str, Any]:
-    images = [part.inputs["images"] for part in parts]
-    target = np.concatenate([part.target for part in parts])
-    (mean,), (std,) = mean_and_std(chain.from_iterable(map(blocks, images)), "image")
-    return {
-        "count": len(target),
-        "bytes": sum(array.nbytes for array in images) + target.nbytes,
-        "min": min(int(array.min()) for array in images),
-        "max": max(int(array.max()) for array in images),
-        "mean": mean,
-        "std": std,
-        "class_counts": np.bincount(target, minlength=classes).tolist(),
+def _measure(parts: Sequence[Part], info: DatasetInfo) -> dict[str, Any]:
+    def read(name: str) -> Read:
+        arrays = [part.target if name == "target" else part.inputs[name] for part in parts]
+        return lambda: (block for array in arrays for block in blocks(array))
+
+    arrays = [array for part in parts for array in (*part.inputs.values(), part.target)]
+    found: dict[str, Any] = {
+        "count": sum(map(len, parts)),
+        "bytes": sum(array.nbytes for array in arrays),
+        "class_counts": [],
+        "inputs": {name: measure_input(read(name), described) for name, described in info.inputs.items()},
+        "target": {},
     }
+    if info.kind == "classification":
+        counts = (np.bincount(block, minlength=len(info.classes)) for block in read("target")())
+        found["class_counts"] = sum(counts, np.zeros(len(info.classes), np.int64)).tolist()
+    else:
+        found["target"] = measure_numbers(lambda: (block.reshape(len(block), -1) for block in read("target")()))
+    return found
 
 
-def picture_grid(part: Part, info: DatasetInfo, *, columns: int = 12) -> "Image":
-    """Draw the first images of each class, one row per class, labeled with its name."""
-    from PIL import Image, ImageDraw, ImageFont
+def measure_input(read: Read, described: InputInfo) -> dict[str, Any]:
+    """Measure an input of a part.
 
-    require(columns >= 1, "columns >= 1", columns=columns)
-    cell = 28 * SCALE + GAP
-    font = ImageFont.load_default(size=16)
-    left = GAP * 3 + int(max(font.getlength(name) for name in info.classes))
-    sheet = Image.new("L", (left + columns * cell, GAP + len(info.classes) * cell), 255)
-    draw = ImageDraw.Draw(sheet)
-    for row, name in enumerate(info.classes):
-        top = GAP + row * cell
-        draw.text((GAP, top + 14 * SCALE), name, fill=0, font=font, anchor="lm")
-        for column, image in enumerate(part.inputs["images"][np.flatnonzero(part.target == row)[:columns]]):
-            large = Image.fromarray(255 - image).resize((28 * SCALE, 28 * SCALE), Image.Resampling.NEAREST)
-            sheet.paste(large, (left + column * cell, top))
-    return sheet
-
-
-def save_picture_grid(uri: str | Path, part: str, target: Path) -> None:
-    """Write the picture grid of a part as PNG.
-
-    Raises:
-        InvalidInput: The name does not end in .png, or there is no such part.
-        PodiumError: It cannot be written.
+    Returns:
+        What `statistics` describes.
     """
-    require(target.suffix.lower() == ".png", "the picture ends in .png", picture=str(target))
-    sheet = picture_grid(artifact.load(uri, part), artifact.describe(uri))
-    try:
-        sheet.save(target)
-    except OSError as error:
-        raise PodiumError(f"{target} cannot be written: {error.strerror or error}") from error
+    if described.meaning == "image":
+        mean, std = mean_and_std(read(), "image")
+        low, high = _extremes(read, len(mean))
+        return {"min": low.tolist(), "max": high.tolist(), "mean": mean, "std": std}
+    if described.meaning == "tokens":
+        lengths = measure_numbers(lambda: (np.count_nonzero(block, axis=1)[:, None] for block in read()))
+        low, high = _extremes(read, 1)
+        return {"min": low.tolist(), "max": high.tolist(), "lengths": lengths}
+    if described.meaning == "table":
+        return measure_numbers(read, [len(column.categories) for column in described.columns])
+    return measure_numbers(lambda: (block.reshape(-1, 1) for block in read()))
 
 
-def terminal_view(part: Part, classes: int, *, across: int = 5) -> str:
-    """Draw one image of each class in braille characters, 14 columns and 7 lines each."""
-    firsts = [np.flatnonzero(part.target == label)[:1] for label in range(classes)]
-    blocks = [braille(part.inputs["images"][first[0]] > 100) for first in firsts if len(first)]
-    rows = [blocks[at : at + across] for at in range(0, len(blocks), across)]
-    return "\n".join("  ".join(lines) for row in rows for lines in zip(*row, strict=True))
+def measure_numbers(read: Read, categories: Sequence[int] = ()) -> dict[str, Any]:
+    """Measure the columns of a table.
+
+    Args:
+        read: Yields blocks [n, columns].
+        categories: How many categories each column has, 0 for numbers; empty if all are numbers.
+
+    Returns:
+        Lists ``min``, ``max``, ``mean``, ``std`` and ``histograms``, each with an entry for each column.
+    """
+    mean, std = mean_and_std(read(), "table")
+    low, high = _extremes(read, len(mean))
+    whole = np.all([(block == np.rint(block)).all(0) for block in read()], axis=0)
+    bins, ranges = [], []
+    for at in range(len(mean)):
+        first, last = float(low[at]), float(high[at])
+        if categories and categories[at]:
+            first, last = 0.0, categories[at] - 1.0
+        each = bool(whole[at]) and (last - first < BINS or bool(categories and categories[at]))  # a bar for each number
+        bins.append(int(last - first) + 1 if each else BINS)
+        ranges.append((first - 0.5, last + 0.5) if each else (first, last))
+    histograms = [np.zeros(count, np.int64) for count in bins]
+    for block in read():
+        for at, histogram in enumerate(histograms):
+            histogram += np.histogram(block[:, at].astype(np.float64), bins[at], ranges[at])[0]
+    return {"min": low.tolist(), "max": high.tolist(), "mean": mean, "std": std,
+            "histograms": [histogram.tolist() for histogram in histograms]}  # fmt: skip
 
 
-def braille(dots: NDArray[np.bool_]) -> list[str]:
-    """Return lines of braille characters for dots [h, w]; h must divide by 4 and w by 2."""
-    height, width = dots.shape
-    cells = dots.reshape(height // 4, 4, width // 2, 2).transpose(0, 2, 1, 3).reshape(height // 4, width // 2, 8)
-    bits = np.array([0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80])  # the bits of a cell in Unicode
-    return ["".join(chr(0x2800 + int(code)) for code in line) for line in cells @ bits]
+def _extremes(read: Read, columns: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the smallest and the largest value of each column or channel, the last axis."""
+    low: NDArray[Any] | None = None
+    high: NDArray[Any] | None = None
+    for block in read():
+        rows = block.reshape(-1, columns)
+        lowest, highest = rows.min(0), rows.max(0)
+        low = lowest if low is None else np.minimum(low, lowest)
+        high = highest if high is None else np.maximum(high, highest)
+    assert low is not None
+    assert high is not None
+    return low, high
