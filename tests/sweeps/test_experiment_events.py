@@ -1,10 +1,11 @@
 """Trials that report through TensorBoard's event files."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from test_experiment_engine import experiment, run
 
+from podium.manifests.experiment.shell import named_folder
 from podium.sweeps.local import LocalSweeps
 
 WRITER = """
@@ -21,12 +22,14 @@ writer.close()
 """
 
 
-@pytest.mark.parametrize("metric", ["validation/loss", "loss"])
-def test_scalars_of_event_files_are_a_trials_metrics(metric: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("metric", "path"), [("validation/loss", "/events"), ("loss", "/events"), ("loss", "/events/validation")]
+)
+def test_scalars_of_event_files_are_a_trials_metrics(metric: str, path: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     collector = {
         "collector": {"kind": "TensorFlowEvent"},
-        "source": {"fileSystemPath": {"path": "/events", "kind": "Directory"}},
+        "source": {"fileSystemPath": {"path": path, "kind": "Directory"}},
     }
     objective = {"type": "minimize", "objectiveMetricName": metric}
     manifest = experiment(
@@ -43,3 +46,18 @@ def test_scalars_of_event_files_are_a_trials_metrics(metric: str, tmp_path: Path
     x = float(trial["spec"]["parameterAssignments"][0]["value"])
     assert metrics["name"] == metric
     assert [float(metrics[fold]) for fold in ("min", "max", "latest")] == pytest.approx([min(0.25, x), max(0.5, x), x])
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        (["--log=/logs/test"], "/logs/test"),
+        (["--log=/logs"], "/logs"),
+        (["sh", "-c", "write /logs/ now"], "/logs"),
+        (["--log=/logs/train"], "/logs/test"),
+        (["--log=/logs.d", "--data=/data/logs"], "/logs/test"),
+        (["/"], "/logs/test"),
+    ],
+)
+def test_the_folder_that_a_command_names_is_found(words: list[str], folder: str) -> None:
+    assert str(named_folder(PurePosixPath("/logs/test"), words)) == folder

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from podium.doctor.collected import examine_events, examine_given
 from podium.doctor.log import examine_log
@@ -17,7 +17,7 @@ from podium.doctor.shell import wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.errors import require
 from podium.manifests.experiment.experiment import Collector, Experiment
-from podium.manifests.experiment.shell import METRICS_FILE
+from podium.manifests.experiment.shell import METRICS_FILE, named_folder
 from podium.manifests.rules import Finding, Hit, Rule, apply, rule, worst_first
 
 PAUSE = 0.05
@@ -196,10 +196,12 @@ def execute(
     """
     file, metrics = folder / "metrics.log", folder / "collected"
     file.touch()
-    if collector.kind == "TensorFlowEvent":
-        metrics.mkdir()
     if collector.path.strip("/"):
-        words = [word.replace(collector.path.rstrip("/"), str(metrics)) for word in words]
+        path = PurePosixPath(collector.path)
+        named = named_folder(path, words)
+        words = [word.replace(str(named), str(metrics)) for word in words]
+        metrics = metrics / path.relative_to(named)
+        (metrics if collector.kind == "TensorFlowEvent" else metrics.parent).mkdir(parents=True, exist_ok=True)
     collected = str(metrics) if collector.path else str(file)
     script = wrap(words, file=_file_of(replace(collector, path=collected), ""), stdout=collector.kind == "StdOut")
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

@@ -18,7 +18,7 @@ from podium.cluster.local.environment import MOST_PROCESSES
 from podium.errors import require
 from podium.machine import cores
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
-from podium.manifests.experiment.shell import join, redirected, takes_script
+from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, TRIAL
 from podium.manifests.workload import Draft, Workload, role_of, set_env
 from podium.search.space import first_values
@@ -112,9 +112,13 @@ def _mount_metrics(
     """Mount a directory where the collector's file or directory is; return what will be there."""
     if collector.kind not in ("File", "TensorFlowEvent") or not container.get("command"):
         return ()
-    path, is_file = PurePosixPath(collector.path), collector.kind == "File"
-    _mount(draft, role, container, "metrics-volume", str(path.parent if is_file else path), local)
-    return (local / path.name if is_file else local,)
+    path = PurePosixPath(collector.path)
+    folder = path.parent if collector.kind == "File" else path
+    values = [str(entry.get("value")) for entry in container.get("env") or []]
+    named = named_folder(folder, [*container["command"], *(container.get("args") or []), *values])
+    _mount(draft, role, container, "metrics-volume", str(named), local)
+    (local / folder.relative_to(named)).mkdir(parents=True, exist_ok=True)
+    return (local / path.relative_to(named),)
 
 
 def _mount(draft: Draft, role: str, container: dict[str, Any], name: str, folder: str, local: Path) -> None:

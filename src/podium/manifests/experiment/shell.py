@@ -1,6 +1,8 @@
 """How Katib hands a container's command to a shell (katib 0.19: pkg/webhook/v1beta1/pod, wrapWorkerContainer)."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
 
 METRICS_FILE = "/var/log/katib/metrics.log"
 """Where the collector reads what a StdOut trial prints."""
@@ -21,3 +23,18 @@ def join(words: Sequence[str]) -> tuple[tuple[str, str], str]:
 def redirected(script: str, file: str) -> str:
     """Return a script whose output goes to a file."""
     return f"{script} 1>{file} 2>&1"
+
+
+def named_folder(folder: PurePosixPath, words: Iterable[str]) -> PurePosixPath:
+    """Return the folder by which words name what is in a folder: itself, else the nearest one above that they name.
+
+    A program that is given ``--logs=/logs`` may write to ``/logs/test``, where Katib collects.
+    """
+    texts = list(words)
+    if any(str(folder) in text for text in texts):
+        return folder
+    for above in folder.parents:
+        whole = re.compile(rf"(?<![\w.\-/]){re.escape(str(above))}/?(?![\w.\-/])")
+        if str(above) != "/" and any(whole.search(text) for text in texts):
+            return above
+    return folder
