@@ -33,7 +33,7 @@ def test_a_log_that_fails_says_why_in_plain_text_and_exits_with_1(tmp_path: Path
     assert "`accuracy: 0.9` is not name=value" in done.stdout
     assert "line 2 · colon-for-equals" in done.stdout
     assert "hint: print accuracy=0.9 with an equals sign" in done.stdout
-    assert "\x1b" not in done.stdout, "no colour in a pipe"
+    assert "\x1b" not in done.stdout, "no color in a pipe"
     assert not done.stderr
 
 

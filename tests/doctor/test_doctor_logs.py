@@ -65,7 +65,7 @@ def test_a_missing_additional_metric_is_only_worth_a_note() -> None:
         ("longer-name", "accuracy_top1=0.9"),
         ("letter-case", "Accuracy=0.9"),
         ("bar-before-name", "epoch 3|accuracy=0.8"),
-        ("colour-before-name", "\x1b[32maccuracy=0.9\x1b[0m"),
+        ("color-before-name", "\x1b[32maccuracy=0.9\x1b[0m"),
     ],
 )
 def test_a_near_miss_fails_and_is_explained(rule: str, line: str) -> None:
@@ -80,7 +80,7 @@ def test_a_batch_value_printed_with_a_colon_is_no_near_miss_while_the_metric_is_
 
 
 def test_some_coloured_lines_are_a_warning_while_others_are_read() -> None:
-    assert examine("\x1b[1maccuracy=0.9", *TIMED)["colour-before-name"].shown == "warn"
+    assert examine("\x1b[1maccuracy=0.9", *TIMED)["color-before-name"].shown == "warn"
 
 
 def test_a_metric_name_that_no_line_can_report_fails() -> None:
@@ -101,7 +101,7 @@ def test_stages_that_share_a_name_are_told_apart_by_nobody() -> None:
         ("tensor-or-array", "tensor(0.9)"),
         ("tensor-or-array", "np.float64(0.9)"),
         ("tensor-or-array", "[0.9]"),
-        ("colour-in-value", "\x1b[32m0.9\x1b[0m"),
+        ("color-in-value", "\x1b[32m0.9\x1b[0m"),
         ("quoted-value", "'0.9'"),
         ("no-number", "good"),
         ("no-number", ""),
@@ -123,7 +123,7 @@ def test_a_diverged_end_is_a_warning_while_the_strategy_still_finds_a_number() -
 
 def test_the_latest_value_being_no_number_fails() -> None:
     found = examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan", strategies={"accuracy": "latest"})
-    assert found["latest-is-no-number"].shown == "fail"
+    assert found["latest-is-not-a-number"].shown == "fail"
 
 
 def test_a_strict_pattern_passes_over_what_is_no_number() -> None:
@@ -203,8 +203,8 @@ def test_json_numbers_are_passed_over_without_a_word() -> None:
 
 def test_a_line_that_is_no_json_object_fails() -> None:
     found = examine('{"accuracy": "0.9"}', "done", json=True)
-    assert found["line-is-no-object"].shown == "fail"
-    assert found["line-is-no-object"].where == "line 2"
+    assert found["line-is-not-an-object"].shown == "fail"
+    assert found["line-is-not-an-object"].where == "line 2"
 
 
 def test_the_reader_is_guessed_from_the_log() -> None:

@@ -434,7 +434,7 @@ def test_trials_that_overwrite_each_other_are_pointed_out() -> None:
         manifest["spec"]["trialTemplate"]["trialParameters"].pop()
         container(manifest)["args"][-1] = "--output=s3://b/model"
 
-    assert experiment(change)["trials-share-a-place"].shown == "warn"
+    assert experiment(change)["trials-share-a-path"].shown == "warn"
 
 
 def test_a_missing_primary_container_fails() -> None:

@@ -144,11 +144,11 @@ def test_a_single_quote_in_a_value_breaks_single_quotes_in_the_template() -> Non
 
 @pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "dash"])
 def test_a_shell_that_katib_does_not_recognise_fails(shell: str) -> None:
-    assert job(shell, "-c", "python train.py")["shell-not-recognised"].shown == "fail"
+    assert job(shell, "-c", "python train.py")["shell-not-recognized"].shown == "fail"
 
 
 def test_flags_of_the_shell_hide_it_from_katib() -> None:
-    assert job("bash", "-ec", "python train.py")["shell-not-recognised"].shown == "fail"
+    assert job("bash", "-ec", "python train.py")["shell-not-recognized"].shown == "fail"
 
 
 def test_a_script_of_several_commands_is_collected_from_the_last_only() -> None:

@@ -202,7 +202,7 @@ class Cluster(ABC):
     def abandon(self, kind: str, name: str) -> None:
         """Ask once for the object's end, without waiting: for a process that is about to be killed.
 
-        A namespace is left clean; a local cluster keeps the object's files. Under Kubeflow Pipelines a cancelled step
+        A namespace is left clean; a local cluster keeps the object's files. Under Kubeflow Pipelines a canceled step
         has a few tenths of a second (observed). Best effort: errors are those of delete, and nothing is retried.
         """
         self.delete(kind, name)

@@ -60,9 +60,9 @@ def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
         subject: Path of the log.
     """
     report = examine_log(lines, reader, subject)
-    found = apply(GIVEN_RULES, Given(reader, subject))
+    findings = apply(GIVEN_RULES, Given(reader, subject))
     return Report(
-        subject=subject, kind=report.kind, findings=worst_first([*found, *report.findings]), details=report.details
+        subject=subject, kind=report.kind, findings=worst_first([*findings, *report.findings]), details=report.details
     )
 
 

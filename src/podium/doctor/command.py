@@ -142,10 +142,10 @@ def examine_command(
         run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
         log = _examine_metrics(run, metrics, choose, subject, collector)
     own = apply((*RUN_RULES, output_comes_late) if collector.kind == "StdOut" else RUN_RULES, run)
-    found = [_later(finding) if run.code is None else finding for finding in log.findings]
+    in_log = [_later(finding) if run.code is None else finding for finding in log.findings]
     script = wrap(words, file=_file_of(collector, METRICS_FILE), stdout=collector.kind == "StdOut")
     details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": script}}
-    return Report(subject=subject, kind="command", findings=worst_first([*broken, *own, *found]), details=details)
+    return Report(subject=subject, kind="command", findings=worst_first([*broken, *own, *in_log]), details=details)
 
 
 def _trial(words: Sequence[str]) -> Experiment:

@@ -32,7 +32,7 @@ def _launches(container: Container) -> bool:
     return bool(_LAUNCHER.search(" ".join(container.words)))
 
 
-@rule("warn", "OnFailure restarts a replica in place for ever: no backoffLimit, no activeDeadlineSeconds, no end.")
+@rule("warn", "OnFailure restarts a replica in place forever: no backoffLimit, no activeDeadlineSeconds, no end.")
 def restarts_without_end(job: Workload) -> Iterator[Hit]:
     if not job.operator or job.backoff_limit is not None or job.active_deadline_seconds is not None:
         return
@@ -44,11 +44,11 @@ def restarts_without_end(job: Workload) -> Iterator[Hit]:
             return
 
 
-@rule("note", "Processes that wait for each other wait for ever; only a deadline ends them.")
+@rule("note", "Processes that wait for each other wait forever; only a deadline ends them.")
 def no_deadline(job: Workload) -> Iterator[Hit]:
     if job.active_deadline_seconds is None and job.backoff_limit is not None:
         where = f"{job.run_policy_path}.activeDeadlineSeconds"
-        yield Hit(what="the job may hang for ever", where=where, hint="set activeDeadlineSeconds")
+        yield Hit(what="the job may hang forever", where=where, hint="set activeDeadlineSeconds")
 
 
 @rule("warn", "A trial counts as failed only after the Job's own retries, six by default with growing pauses.")
@@ -66,7 +66,7 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
     for replica, container in job.containers():
         if container.name == "pytorch" and container.words and not _launches(container):
             total = sum(replica.count for replica in job.replicas)
-            what = f"WORLD_SIZE is {total * processes}, but {replica.role} starts one process a pod: they wait for ever"
+            what = f"WORLD_SIZE is {total * processes}, but {replica.role} starts one process a pod: they wait forever"
             hint = "start with torchrun, or remove nprocPerNode"
             yield Hit(what=what, where=f"{job.path}spec.nprocPerNode", hint=hint)
             return
@@ -84,9 +84,9 @@ def launcher_disagrees(job: Workload) -> Iterator[Hit]:
     for _, container in job.containers():
         line = " ".join(container.words)
         for flag, pattern in (("nproc", r"--nproc[-_]per[-_]node[= ](\d+)"), ("nnodes", r"--nnodes[= ](\d+)")):
-            found = re.search(pattern, line)
-            if found and _launches(container) and found[1] != given[flag]:
-                what = f"`{found[0]}` says {found[1]}, the manifest {given[flag]}"
+            flagged = re.search(pattern, line)
+            if flagged and _launches(container) and flagged[1] != given[flag]:
+                what = f"`{flagged[0]}` says {flagged[1]}, the manifest {given[flag]}"
                 hint = "remove the flag: torchrun reads PET_NNODES, PET_NPROC_PER_NODE and PET_NODE_RANK"
                 yield Hit(what=what, where=container.path, hint=hint)
 

@@ -21,8 +21,8 @@ def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
 
 
 @rule("fail", "One line that is not a JSON object ends the collector, and the trial is Failed.")
-def line_is_no_object(log: Log) -> Iterator[Hit]:
-    bad = [line for line, found in _objects(log) if not isinstance(found, dict)]
+def line_is_not_an_object(log: Log) -> Iterator[Hit]:
+    bad = [line for line, value in _objects(log) if not isinstance(value, dict)]
     if bad:
         what = f"`{bad[0].text[:60]}` is not a JSON object"
         yield Hit(what=what, where=places(iter(bad)), hint="write nothing else into this file, and no NaN or Infinity")
@@ -33,8 +33,8 @@ def number_for_text(log: Log) -> Iterator[Hit]:
     for name in log.reader.names:
         bad = [
             line
-            for line, found in _objects(log)
-            if isinstance(found, dict) and name in found and not isinstance(found[name], str)
+            for line, values in _objects(log)
+            if isinstance(values, dict) and name in values and not isinstance(values[name], str)
         ]
         if bad:
             level = None if name == log.reader.objective else "warn"
@@ -42,4 +42,4 @@ def number_for_text(log: Log) -> Iterator[Hit]:
             yield Hit(what=what, where=places(iter(bad)), hint=hint, level=level)
 
 
-JSON_RULES: tuple[Rule[Log], ...] = (line_is_no_object, number_for_text)
+JSON_RULES: tuple[Rule[Log], ...] = (line_is_not_an_object, number_for_text)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from podium.doctor.reading import COLOUR, Line, Log
+from podium.doctor.reading import COLOR, Line, Log
 from podium.manifests.rules import Hit, Rule, rule
 
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
@@ -33,8 +33,8 @@ def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
     for name in log.silent():
         wanted = re.compile(pattern.replace("NAME", re.escape(name)), flags)
         for line in log.lines:
-            if found := wanted.search(line.text):
-                yield Miss(name, line, found[0].strip())
+            if match := wanted.search(line.text):
+                yield Miss(name, line, match[0].strip())
 
 
 def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Hit]:
@@ -62,11 +62,11 @@ def objective_missing(log: Log) -> Iterator[Hit]:
     if name not in log.silent():
         return
     names = sorted(log.seen, key=lambda name: -log.seen[name])[:8]
-    found = f"; name=value was found for {', '.join(names)}" if names else "; no line holds name=number at all"
+    others = f"; name=value was found for {', '.join(names)}" if names else "; no line holds name=number at all"
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
     close = difflib.get_close_matches(name, names, 1, 0.5)
     hint += f"; or make {close[0]} the objectiveMetricName" if close else ""
-    yield Hit(what=f"none of {log.total} lines reports {name}{found}", where="whole log", hint=hint)
+    yield Hit(what=f"none of {log.total} lines reports {name}{others}", where="whole log", hint=hint)
 
 
 @rule("note", "A metricsFormat of the Experiment's own reads what Katib's pattern does not.")
@@ -112,9 +112,9 @@ def words_for_equals(log: Log) -> Iterator[Hit]:
 @rule("fail", "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.")
 def longer_name(log: Log) -> Iterator[Hit]:
     misses = _misses(log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
-    uncoloured = (miss for miss in misses if "\x1b" not in miss.line.text)
+    uncolored = (miss for miss in misses if "\x1b" not in miss.line.text)
     hint = "make that name the objectiveMetricName, or print {metric}=0.9"
-    yield from _hits(log, uncoloured, "`{found}` is another metric than {metric}", hint)
+    yield from _hits(log, uncolored, "`{found}` is another metric than {metric}", hint)
 
 
 @rule("fail", "Case matters in names.")
@@ -129,8 +129,8 @@ def bar_before_name(log: Log) -> Iterator[Hit]:
     yield from _glued(log, r"(?<![\w|-])[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
 
 
-@rule("warn", "The m that ends a colour code is a letter and becomes part of the name: `32maccuracy`.")
-def colour_before_name(log: Log) -> Iterator[Hit]:
+@rule("warn", "The m that ends a color code is a letter and becomes part of the name: `32maccuracy`.")
+def color_before_name(log: Log) -> Iterator[Hit]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1), or print a blank before the name"
     yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", hint)
 
@@ -140,9 +140,9 @@ def _glued(log: Log, pattern: str, hint: str) -> Iterator[Hit]:
     silent = log.silent()
     for name in log.reader.names:
         wanted = re.compile(pattern.replace("NAME", re.escape(name)))
-        lines = [(line, found[0]) for line in log.lines if (found := wanted.search(line.text))]
+        lines = [(line, match[0]) for line in log.lines if (match := wanted.search(line.text))]
         if lines:
-            shown = COLOUR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
+            shown = COLOR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
             level = "fail" if name in silent and name == log.reader.objective else None
             where = places(line for line, _ in lines)
             yield Hit(what=f"`{shown}` is not read as {name}", where=where, hint=hint, level=level)
@@ -163,8 +163,8 @@ def several_stages_under_one_name(log: Log) -> Iterator[Hit]:
         wanted = re.compile(rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*=", re.IGNORECASE)
         stages: dict[str, Line] = {}
         for line, _ in log.reported(name):
-            for found in wanted.finditer(line.text):
-                stages.setdefault((found[1] or "").lower(), line)
+            for match in wanted.finditer(line.text):
+                stages.setdefault((match[1] or "").lower(), line)
         if len(stages) > 1:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
             hint = f"give each its own name, for example train_{name} and {name}"
@@ -179,7 +179,7 @@ NAME_RULES: tuple[Rule[Log], ...] = (
     longer_name,
     letter_case,
     bar_before_name,
-    colour_before_name,
+    color_before_name,
     impossible_name,
     several_stages_under_one_name,
     library_has_its_own_format,

@@ -64,17 +64,17 @@ def controllers_run(seen: Seen) -> Iterator[Hit]:
         hint = "ask an administrator whether Katib and the training operator run"
         yield Hit(what="Deployments may not be listed", where="controllers", hint=hint, level="note")
         return
-    found = {controller.name: controller for controller in seen.controllers}
+    running = {controller.name: controller for controller in seen.controllers}
     for name in CONTROLLERS:
-        if name not in found:
+        if name not in running:
             hint = "install it, unless it runs under another name"
             yield Hit(what=f"no Deployment {name}", where="controllers", hint=hint, level="warn")
-        elif not found[name].ready:
-            where = f"namespace {found[name].namespace}"
-            hint = f"kubectl -n {found[name].namespace} describe deployment {name}"
+        elif not running[name].ready:
+            where = f"namespace {running[name].namespace}"
+            hint = f"kubectl -n {running[name].namespace} describe deployment {name}"
             yield Hit(what=f"{name} has no replica that is ready", where=where, hint=hint)
         else:
-            yield fine(f"{name} is ready", f"namespace {found[name].namespace}")
+            yield fine(f"{name} is ready", f"namespace {running[name].namespace}")
 
 
 @rule("fail", "Steps create jobs and experiments, watch them and read their logs.")
@@ -173,15 +173,15 @@ def pods_refused(seen: Seen) -> Iterator[Hit]:
 
 @rule("fail", "A pod whose image cannot be had never starts.")
 def images_resolve(seen: Seen) -> Iterator[Hit]:
-    for image, found in (seen.images or {}).items():
+    for image, answer in (seen.images or {}).items():
         where = f"image {image}"
-        if found in ("node", "registry"):
-            yield fine(f"{image} is on a node" if found == "node" else f"the registry has {image}", where)
-        elif found == "404":
+        if answer in ("node", "registry"):
+            yield fine(f"{image} is on a node" if answer == "node" else f"the registry has {image}", where)
+        elif answer == "404":
             yield Hit(what=f"the registry does not have {image}", where=where, hint="check name and tag, or push it")
         else:
             what = f"{image} is on no node; "
-            what += f"its registry answers {found}" if found else "its registry could not be asked"
+            what += f"its registry answers {answer}" if answer else "its registry could not be asked"
             hint = "make sure that the nodes may pull it (imagePullSecrets), or load it"
             yield Hit(what=what, where=where, hint=hint, level="warn")
 

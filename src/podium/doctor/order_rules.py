@@ -31,9 +31,9 @@ def time_not_understood(log: Log) -> Iterator[Hit]:
     reported = log.reported(log.reader.objective)
     lines = [reported[index][0] for index in _untimed(log) if _TIMELIKE.search(reported[index][0].text)]
     if lines and len(reported) > 1:
-        found = _TIMELIKE.search(lines[0].text)
-        assert found
-        yield Hit(what=f"the time `{found[0]}` is not understood", where=places(iter(lines)), hint=TIME_HINT)
+        match = _TIMELIKE.search(lines[0].text)
+        assert match
+        yield Hit(what=f"the time `{match[0]}` is not understood", where=places(iter(lines)), hint=TIME_HINT)
 
 
 @rule("warn", "Lines without a time count as the oldest ones.")
@@ -56,7 +56,7 @@ def latest_is_not_the_last(log: Log) -> Iterator[Hit]:
 
 
 @rule("fail", "A trial whose latest value is not a number can be named the best (kubeflow/katib#2723).")
-def latest_is_no_number(log: Log) -> Iterator[Hit]:
+def latest_is_not_a_number(log: Log) -> Iterator[Hit]:
     name = log.reader.objective
     reported = log.reported(name)
     if reported and log.reader.strategy(name) == "latest" and number(log.folded()[name]["latest"]) is None:
@@ -83,8 +83,8 @@ def _repeats_within_an_epoch(log: Log) -> bool:
     """Tell whether an epoch number stands on several lines that report different values of the objective."""
     values: dict[str, set[str]] = {}
     for line, reading in log.reported(log.reader.objective):
-        if found := _EPOCH.search(line.text):
-            values.setdefault(found[1], set()).add(reading.value)
+        if match := _EPOCH.search(line.text):
+            values.setdefault(match[1], set()).add(reading.value)
     return any(len(several) > 1 for several in values.values())
 
 
@@ -105,7 +105,7 @@ ORDER_RULES: tuple[Rule[Log], ...] = (
     time_not_understood,
     some_without_time,
     latest_is_not_the_last,
-    latest_is_no_number,
+    latest_is_not_a_number,
     batches_share_the_name,
     every_rank_reports,
 )

@@ -42,24 +42,24 @@ def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **option
 def look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
     """Return whether the namespace exists, and its labels."""
     try:
-        found = ask(api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace)
+        namespace = ask(api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace)
     except NotFound:
         return False, None
-    return (None, None) if found is None else (True, dict(found.metadata.labels or {}))
+    return (None, None) if namespace is None else (True, dict(namespace.metadata.labels or {}))
 
 
 def find_unknown_kinds(api: Api) -> list[str]:
     """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no rights."""
     missing = []
     for kind in KINDS:
-        place = resource(kind)
-        doing = f"discover {place.group}/{place.version}"
+        where = resource(kind)
+        doing = f"discover {where.group}/{where.version}"
         try:
-            found = ask(api, doing, api.custom.get_api_resources, place.group, place.version)
+            group = ask(api, doing, api.custom.get_api_resources, where.group, where.version)
         except NotFound:
             missing.append(kind)
             continue
-        if found is not None and not any(known.kind == kind for known in found.resources):
+        if group is not None and not any(known.kind == kind for known in group.resources):
             missing.append(kind)
     return missing
 
@@ -69,8 +69,8 @@ def find_controllers(api: Api) -> list[Controller] | None:
     from kubernetes import client
 
     apps = client.AppsV1Api(api.client)
-    found = ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
-    if found is None:
+    deployments = ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
+    if deployments is None:
         return None
     return [
         Controller(
@@ -78,7 +78,7 @@ def find_controllers(api: Api) -> list[Controller] | None:
             namespace=deployment.metadata.namespace,
             ready=(deployment.status.ready_replicas if deployment.status else 0) or 0,
         )
-        for deployment in found.items
+        for deployment in deployments.items
         if deployment.metadata.name in CONTROLLERS
     ]
 
@@ -130,10 +130,12 @@ def _may(api: Api, account: str | None, group: str, plural: str, verb: str, obje
 def look_at_storage(api: Api) -> dict[str, str] | None:
     """Return where podium's storage is; empty if nothing says so."""
     try:
-        found = ask(api, f"read ConfigMap {CONFIG_MAP}", api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
+        config_map = ask(
+            api, f"read ConfigMap {CONFIG_MAP}", api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace
+        )
     except NotFound:
         return {}
-    return None if found is None else dict(found.data or {})
+    return None if config_map is None else dict(config_map.data or {})
 
 
 def look_at_secret(api: Api, storage: Mapping[str, str] | None) -> dict[str, str] | None:
@@ -142,10 +144,10 @@ def look_at_secret(api: Api, storage: Mapping[str, str] | None) -> dict[str, str
     if not name:
         return None
     try:
-        found = ask(api, f"read Secret {name}", api.core.read_namespaced_secret, name, api.namespace)
+        secret = ask(api, f"read Secret {name}", api.core.read_namespaced_secret, name, api.namespace)
     except NotFound:
         return {}
-    return None if found is None else dict(found.data or {})
+    return None if secret is None else dict(secret.data or {})
 
 
 def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
@@ -156,21 +158,21 @@ def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool,
     found_service = service_of(address, api.namespace)
     if found_service is None:
         return answers(address if "://" in address else f"https://{address}")
-    service, place = found_service.name, found_service.namespace
+    service, namespace = found_service.name, found_service.namespace
     try:
-        found = ask(api, f"read endpoints {service}", api.core.read_namespaced_endpoints, service, place)
+        endpoints = ask(api, f"read endpoints {service}", api.core.read_namespaced_endpoints, service, namespace)
     except NotFound:
-        return False, f"there is no Service {service} in namespace {place}"
-    if found is None:
+        return False, f"there is no Service {service} in namespace {namespace}"
+    if endpoints is None:
         return None
-    count = sum(len(subset.addresses or []) for subset in found.subsets or [])
-    return count > 0, f"Service {service} in namespace {place} has {count} pods behind it"
+    count = sum(len(subset.addresses or []) for subset in endpoints.subsets or [])
+    return count > 0, f"Service {service} in namespace {namespace} has {count} pods behind it"
 
 
 def nodes(api: Api) -> list[str]:
     """Return the images that nodes report; a node names its fifty largest only."""
-    found = ask(api, "list nodes", api.core.list_node)
-    images = [image for node in (found.items if found else []) for image in (node.status.images or [])]
+    answer = ask(api, "list nodes", api.core.list_node)
+    images = [image for node in (answer.items if answer else []) for image in (node.status.images or [])]
     return [name for image in images for name in (image.names or [])]
 
 
@@ -180,21 +182,21 @@ def find_troubles(api: Api) -> list[Trouble]:
         pods = api.pods("")
     except PodiumError:
         return []
-    return [found for pod in pods if (found := cannot_start(pod))]
+    return [trouble for pod in pods if (trouble := cannot_start(pod))]
 
 
 def find_refusals(api: Api) -> list[Refusal] | None:
     """Return the pods that were refused, from the events of the last hour; None if events may not be listed."""
     options = {"field_selector": "type=Warning"}
     try:
-        found = ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
+        answer = ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
     except NotFound:
         return []
-    if found is None:
+    if answer is None:
         return None
     recent = datetime.now(UTC) - RECENT
     events = sorted(
-        (event for event in found.items if event.reason in REFUSED and event_time(event) > recent), key=event_time
+        (event for event in answer.items if event.reason in REFUSED and event_time(event) > recent), key=event_time
     )
     latest = {(event.involved_object.kind, event.involved_object.name): event for event in events}
     try:
@@ -287,16 +289,16 @@ def try_pods(
 def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
     """Offer a manifest to the server without keeping it; return its name and the refusal."""
     given, label = Resource.parse(manifest), _label(manifest)
-    kind, place = given.kind, resource(given.kind)
+    kind, where = given.kind, resource(given.kind)
     body = given.with_metadata({**given.metadata, "namespace": api.namespace}).manifest
     try:
         api.call(
             f"create {label}",
             api.custom.create_namespaced_custom_object,
-            place.group,
-            place.version,
+            where.group,
+            where.version,
             api.namespace,
-            place.plural,
+            where.plural,
             body,
             dry_run="All",
             field_validation="Strict",

@@ -28,7 +28,7 @@ SHOWN = 1000
 MENTIONS = 5000
 """Lines kept that mention a metric and report none: enough to see near misses by."""
 
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _SMALL_IS_GOOD = re.compile(r"loss|err|mse|mae|perplex|nll", re.IGNORECASE)
 
 
@@ -120,8 +120,8 @@ class Log:
 
     def silent(self) -> list[str]:
         """Return the metrics that no line reports."""
-        found = {reading.name for line in self.lines for reading in line.readings}
-        return [name for name in self.reader.names if name not in found]
+        reported = {reading.name for line in self.lines for reading in line.readings}
+        return [name for name in self.reader.names if name not in reported]
 
     def folded(self) -> dict[str, dict[str, str]]:
         """Return what the trial's observation would hold."""

@@ -50,8 +50,8 @@ def shell_breaks_words(experiment: Experiment) -> Iterator[Hit]:
         for path, word, special in _listed(experiment, container):
             if not special.harmless:
                 broken.setdefault(path, (word, []))[1].append(special)
-        for path, (word, found) in broken.items():
-            effects = dict.fromkeys(f"`{first_of(special.text)}` {special.effect}" for special in found)
+        for path, (word, harmful) in broken.items():
+            effects = dict.fromkeys(f"`{first_of(special.text)}` {special.effect}" for special in harmful)
             short = len(word) <= 60 and not set(word) & set("\"'\n")
             hint = f"quote it for the shell: '{word}'" if short else "put the script into a file of the image"
             yield Hit(what=f"`{first_of(word)}`: {'; '.join(effects)}", where=path, hint=hint)
@@ -98,12 +98,12 @@ def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
             return True  # a backslash and n become a line break
     except ValueError:
         return False  # the template is broken before a shell sees it: admission reports it
-    filled = PLACEHOLDER.sub(lambda found: value if found[1] == name else "x", word)
+    filled = PLACEHOLDER.sub(lambda match: value if match[1] == name else "x", word)
     return len(list(specials(filled, variables))) > len(list(specials(_plain(word), variables)))
 
 
 @rule("fail", "Katib keeps a shell only if the first words are exactly `sh -c` or `bash -c`; others it wraps again.")
-def shell_not_recognised(experiment: Experiment) -> Iterator[Hit]:
+def shell_not_recognized(experiment: Experiment) -> Iterator[Hit]:
     for _, container in experiment.wrapped_containers():
         words = container.words
         shell = len(words) > 2 and re.fullmatch(r"(?:/\S*/)?(?:env )?(?:ba|da|a|z)?sh", words[0])
@@ -177,7 +177,7 @@ def quotes_reach_workers(experiment: Experiment) -> Iterator[Hit]:
 SHELL_RULES: tuple[Rule[Experiment], ...] = (
     shell_breaks_words,
     shell_breaks_values,
-    shell_not_recognised,
+    shell_not_recognized,
     output_not_collected,
     several_processes_with_early_stopping,
     last_command_only,

@@ -1,4 +1,4 @@
-"""A report for people: sections that read well without colour."""
+"""A report for people: sections that read well without color."""
 
 from collections import Counter
 from collections.abc import Sequence

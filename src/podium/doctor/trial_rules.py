@@ -91,7 +91,7 @@ def nobody_writes_the_file(experiment: Experiment) -> Iterator[Hit]:
 
 
 @rule("note", "Each trial's job is deleted when it has ended, and with it everything not stored elsewhere.")
-def trials_share_a_place(experiment: Experiment) -> Iterator[Hit]:
+def trials_share_a_path(experiment: Experiment) -> Iterator[Hit]:
     if any("trialSpec.Name" in reference for _, reference in experiment.template.parameters):
         return
     for _, container in experiment.wrapped_containers():
@@ -110,6 +110,6 @@ TRIAL_RULES: tuple[Rule[Experiment], ...] = (
     image_without_shell,
     buffered_while_stopping_early,
     nobody_writes_the_file,
-    trials_share_a_place,
+    trials_share_a_path,
     istio_not_switched_off,
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from podium.doctor.name_rules import places
-from podium.doctor.reading import COLOUR, Line, Log
+from podium.doctor.reading import COLOR, Line, Log
 from podium.manifests.rules import Hit, Rule, rule
 from podium.metrics import number, objective_value
 
@@ -31,9 +31,9 @@ def printed(log: Log) -> Iterator[Printed]:
         wanted = re.compile(rf"(?<![\w|-]){re.escape(name)}[^\S\n]*=[^\S\n]*(\S*)")
         for line in log.lines:
             values = [reading.value for reading in line.readings if reading.name == name]
-            for found in wanted.finditer(line.text):
-                taken = bool(values) and found[1].startswith(values[0])
-                yield Printed(name, line, found[1], values.pop(0) if taken else None)
+            for match in wanted.finditer(line.text):
+                taken = bool(values) and match[1].startswith(values[0])
+                yield Printed(name, line, match[1], values.pop(0) if taken else None)
 
 
 def _grouped(log: Log, values: Iterator[Printed], what: str, hint: str) -> Iterator[Hit]:
@@ -47,7 +47,7 @@ def _grouped(log: Log, values: Iterator[Printed], what: str, hint: str) -> Itera
         usable = objective_value(folded[metric], log.reader.strategy(metric)) is not None and not wrong
         mild = metric != log.reader.objective or usable
         first = values_of[0]
-        shown = COLOUR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
+        shown = COLOR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
         kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
         text = what.format(shown=shown, kept=kept, metric=metric)
         where = places(value.line for value in values_of)
@@ -69,12 +69,12 @@ def not_finite(log: Log) -> Iterator[Hit]:
 
 @rule("fail", CROWNED)
 def tensor_or_array(log: Log) -> Iterator[Hit]:
-    found = _unreadable(log, r"(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({]")
-    yield from _grouped(log, found, "`{shown}` {kept}", "print a plain number: float({metric}) or .item()")
+    values = _unreadable(log, r"(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({]")
+    yield from _grouped(log, values, "`{shown}` {kept}", "print a plain number: float({metric}) or .item()")
 
 
 @rule("fail", CROWNED)
-def colour_in_value(log: Log) -> Iterator[Hit]:
+def color_in_value(log: Log) -> Iterator[Hit]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1)"
     yield from _grouped(log, _unreadable(log, r"\x1b"), "`{shown}` {kept}", hint)
 
@@ -87,26 +87,26 @@ def quoted_value(log: Log) -> Iterator[Hit]:
 @rule("fail", CROWNED)
 def no_number(log: Log) -> Iterator[Hit]:
     others = r"(?![+-]?(nan|inf)|(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({\x1b\"'`])"
-    found = (value for value in _unreadable(log, others) if value.value is not None)
-    yield from _grouped(log, found, "`{shown}` {kept}", "print a number after {metric}=, on the same line")
+    values = (value for value in _unreadable(log, others) if value.value is not None)
+    yield from _grouped(log, values, "`{shown}` {kept}", "print a number after {metric}=, on the same line")
 
 
 @rule("fail", "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.")
 def number_cut_short(log: Log) -> Iterator[Hit]:
-    found = (value for value in printed(log) if value.value and _WRONG.match(value.text[len(value.value) :]))
+    values = (value for value in printed(log) if value.value and _WRONG.match(value.text[len(value.value) :]))
     hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
-    yield from _grouped(log, found, "`{shown}` {kept}", hint)
+    yield from _grouped(log, values, "`{shown}` {kept}", hint)
 
 
 @rule("warn", "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.")
 def percent(log: Log) -> Iterator[Hit]:
-    found = (value for value in printed(log) if value.value and value.text[len(value.value) :].startswith("%"))
-    yield from _grouped(log, found, "`{shown}` {kept}", "print a fraction, 0.9659, and set the goal on the same scale")
+    values = (value for value in printed(log) if value.value and value.text[len(value.value) :].startswith("%"))
+    yield from _grouped(log, values, "`{shown}` {kept}", "print a fraction, 0.9659, and set the goal on the same scale")
 
 
 @rule("warn", "What follows the number is dropped.")
 def unit_dropped(log: Log) -> Iterator[Hit]:
-    found = (
+    values = (
         value
         for value in printed(log)
         if value.value
@@ -114,7 +114,7 @@ def unit_dropped(log: Log) -> Iterator[Hit]:
         and not _WRONG.match(rest)
         and number(value.value) is not None
     )
-    yield from _grouped(log, found, "`{shown}` {kept}", "print the number alone, always in the same unit")
+    yield from _grouped(log, values, "`{shown}` {kept}", "print the number alone, always in the same unit")
 
 
 @rule("warn", "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.")
@@ -122,7 +122,7 @@ def unreadable_while_stopping_early(log: Log) -> Iterator[Hit]:
     if not log.reader.stops_early:
         return
     pair = re.compile(r"[\w|-]+\s*=\s*(?![+-]?\.?\d)\S*")
-    lines = [(line, found[0]) for line in log.lines if (found := pair.search(line.text))]
+    lines = [(line, match[0]) for line in log.lines if (match := pair.search(line.text))]
     if lines:
         hint = "keep lines that mention the metric free of other name=text; do not print argv"
         yield Hit(what=f"`{lines[0][1]}` has no number", where=places(line for line, _ in lines), hint=hint)
@@ -131,7 +131,7 @@ def unreadable_while_stopping_early(log: Log) -> Iterator[Hit]:
 VALUE_RULES: tuple[Rule[Log], ...] = (
     not_finite,
     tensor_or_array,
-    colour_in_value,
+    color_in_value,
     quoted_value,
     no_number,
     number_cut_short,

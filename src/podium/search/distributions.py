@@ -64,9 +64,9 @@ def encode(parameter: Parameter, text: str) -> Any:
     if column(parameter) != parameter.name:
         return to_quantile(parameter, value)
     if parameter.step and parameter.distribution == "uniform":
-        place = round((value - parameter.low) / parameter.step)
-        near = math.isclose(float(parameter.nth(place)), value, rel_tol=1e-9, abs_tol=1e-9 * parameter.step)
-        if place >= parameter.points or not near:
+        number = round((value - parameter.low) / parameter.step)
+        near = math.isclose(float(parameter.nth(number)), value, rel_tol=1e-9, abs_tol=1e-9 * parameter.step)
+        if number >= parameter.points or not near:
             raise ValueError(text)
     return round(value) if parameter.kind == "int" else value
 

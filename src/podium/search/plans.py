@@ -60,7 +60,7 @@ class Grid(Plan):
         self.start = draw.randrange(self.count)
         # A stride without common divisor with the count visits every point, and needs no list of them.
         self.stride = next(
-            one for one in iter(lambda: draw.randrange(self.count) + 1, 0) if math.gcd(one, self.count) == 1
+            stride for stride in iter(lambda: draw.randrange(self.count) + 1, 0) if math.gcd(stride, self.count) == 1
         )
         self.finished = False
 
@@ -69,11 +69,11 @@ class Grid(Plan):
         if self.given >= self.count:
             self.finished = True
             return None
-        place = (self.start + self.given * self.stride) % self.count
+        number = (self.start + self.given * self.stride) % self.count
         self.given += 1
         point = {}
         for parameter in self.space:
-            place, step = divmod(place, parameter.points)
+            number, step = divmod(number, parameter.points)
             point[parameter.name] = parameter.nth(step)
         return point
 

@@ -72,23 +72,23 @@ class Population(Plan):
     def recall(self, history: Iterable[Seen]) -> None:
         """Go on with the last generation that had begun, after the one before it."""
         seen = list(history)
-        for one in seen:
-            generation, parent = int(one.tags.get(GENERATION, 0)), one.tags.get(PARENT)
-            self.members[one.trial] = Member(point=one.point, generation=generation, parent=parent)
+        for earlier in seen:
+            generation, parent = int(earlier.tags.get(GENERATION, 0)), earlier.tags.get(PARENT)
+            self.members[earlier.trial] = Member(point=earlier.point, generation=generation, parent=parent)
         latest = max((member.generation for member in self.members.values()), default=0)
-        begun = [one for one in seen if self.members[one.trial].generation == latest]
+        begun = [earlier for earlier in seen if self.members[earlier.trial].generation == latest]
         self.queue = self.queue[len(begun) :] if latest == 0 else []
         for member in list(self.members.values())[self.size :]:
             if member.generation == 0:
                 self._seed()  # a seed must not give it again
-        for one in seen:
-            if one.value is not None:
-                self.tell(one.trial, one.value)
-        self.previous = [one for one in self.current if self.members[one].generation == latest - 1]
-        self.current = [one for one in self.current if self.members[one].generation == latest]
+        for earlier in seen:
+            if earlier.value is not None:
+                self.tell(earlier.trial, earlier.value)
+        self.previous = [trial for trial in self.current if self.members[trial].generation == latest - 1]
+        self.current = [trial for trial in self.current if self.members[trial].generation == latest]
         if latest and len(begun) < self.size:
-            taken = {self.members[one.trial].parent for one in begun}
-            missing = [one for one in self._children(self.previous, self.size) if one.parent not in taken]
+            taken = {self.members[earlier.trial].parent for earlier in begun}
+            missing = [child for child in self._children(self.previous, self.size) if child.parent not in taken]
             self.queue += missing[: self.size - len(begun)]
 
     def _generate(self) -> None:
@@ -135,8 +135,8 @@ class Population(Plan):
 
     def _perturb(self, parameter: Parameter, value: str) -> str:
         if not parameter.numeric:
-            place = parameter.choices.index(value) + self.draw.choice((-1, 1))
-            return parameter.choices[place % len(parameter.choices)]
+            index = parameter.choices.index(value) + self.draw.choice((-1, 1))
+            return parameter.choices[index % len(parameter.choices)]
         new = float(value) * self.draw.choice(FACTORS)
         new = min(max(float(int(new)) if parameter.kind == "int" else new, parameter.low), parameter.high)
         return parameter.text(new)

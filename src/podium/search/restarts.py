@@ -52,10 +52,10 @@ class RestartingCmaEs(Plan):
 
     def tell(self, trial: str, value: float | None) -> None:
         """Take a trial into its generation; one that failed, or was asked for before a restart, does not count."""
-        restarts, place = self.open.pop(trial, (-1, None))
-        if place is None or value is None or restarts != self.restarts:
+        restarts, position = self.open.pop(trial, (-1, None))
+        if position is None or value is None or restarts != self.restarts:
             return
-        self.generation.append((place, -value if self.maximize else value))
+        self.generation.append((position, -value if self.maximize else value))
         if len(self.generation) == self.cma.population_size:
             self.cma.tell(self.generation)
             self.generation = []
@@ -74,14 +74,14 @@ class RestartingCmaEs(Plan):
         """Return a place in each parameter's range, 0..1."""
         chosen = zip(self.numeric, self.cma.ask(), strict=True)
         by_chance = {parameter.name: self.draw.random() for parameter in self.space if not parameter.numeric}
-        return {parameter.name: float(place) for parameter, place in chosen} | by_chance
+        return {parameter.name: float(position) for parameter, position in chosen} | by_chance
 
     def _begin(self, trial: str, point: Point) -> None:
         import numpy as np
 
         # As the trial sees it: an int or a step is not the very place that was asked for.
-        place = np.array([unit(parameter, point[parameter.name]) for parameter in self.numeric])
-        self.open[trial] = (self.restarts, place)
+        position = np.array([unit(parameter, point[parameter.name]) for parameter in self.numeric])
+        self.open[trial] = (self.restarts, position)
 
     def _restart(self) -> None:
         self.restarts += 1

@@ -57,7 +57,7 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         if algorithm in ("hyperband", "asha"):
             most = max(settings["r_l"], settings.get("r_min", 1.0))
-            space = [budget(one, most) if one.name == settings["resource_name"] else one for one in space]
+            space = [budget(each, most) if each.name == settings["resource_name"] else each for each in space]
         self._space = [loosen(parameter) for parameter in space] if algorithm == "pbt" else list(space)
         self._distributions = {column(parameter): distribution(parameter) for parameter in self._space}
         directory.mkdir(parents=True, exist_ok=True)
@@ -70,9 +70,9 @@ class Search:
                 load_if_exists=True,
             )
         had = {trial.user_attrs.get("from") for trial in self._study.get_trials(deepcopy=False)}
-        for one in earlier:
-            if one.trial not in had:
-                self._add(one)
+        for known_trial in earlier:
+            if known_trial.trial not in had:
+                self._add(known_trial)
         known = self._give_back(begun)
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         seed = settings.get("random_state")
@@ -146,7 +146,9 @@ class Search:
     def _add(self, earlier: Earlier) -> None:
         import optuna
 
-        params = {column(one): encode(one, earlier.assignments[one.name]) for one in self._space}
+        params = {
+            column(parameter): encode(parameter, earlier.assignments[parameter.name]) for parameter in self._space
+        }
         attributes = {"from": earlier.trial}
         self._study.add_trial(
             optuna.trial.create_trial(
@@ -189,9 +191,9 @@ def _continuous(trials: "Sequence[FrozenTrial]") -> "list[FrozenTrial]":
     shown = []
     for trial in trials:
         kept = {
-            name: one
-            for name, one in trial.distributions.items()
-            if not isinstance(one, CategoricalDistribution) and not one.single()
+            name: kind
+            for name, kind in trial.distributions.items()
+            if not isinstance(kind, CategoricalDistribution) and not kind.single()
         }
         params = {name: trial.params[name] for name in kept}
         shown.append(create_trial(params=params, distributions=kept, value=trial.value))

@@ -45,9 +45,9 @@ class Parameter:
             return len(self.choices)
         return math.floor((self.high - self.low) / (self.step or 1.0) + 1e-9) + 1
 
-    def nth(self, place: int) -> str:
+    def nth(self, number: int) -> str:
         """Return one value of a stepped or listed parameter, counted from 0."""
-        return self.text(self.low + place * (self.step or 1.0)) if self.numeric else self.choices[place]
+        return self.text(self.low + number * (self.step or 1.0)) if self.numeric else self.choices[number]
 
     def text(self, value: float) -> str:
         """Write a value of a double or int the way a trial sees it; steps leave no rounding dust."""

@@ -1,7 +1,7 @@
 """An Experiment on this machine: a loop over trials with Katib's rules.
 
 Sources: katib 0.19, pkg/controller.v1beta1/experiment; checked against Experiments run by a real Katib
-(tests/golden/katib). Where Katib waits for ever or crowns nonsense this ends with a plain message instead:
+(tests/golden/katib). Where Katib waits forever or crowns nonsense this ends with a plain message instead:
 docs/katib-differences.md.
 """
 
@@ -238,7 +238,7 @@ class ExperimentController:
     def _save_trial(self, trial: Trial) -> None:
         self._trials[trial.name] = trial
         status = dict(trial.status)
-        self._cluster.store.update("Trial", trial.name, lambda one: one.update(status=status))
+        self._cluster.store.update("Trial", trial.name, lambda stored: stored.update(status=status))
         self._events.put(None)  # the counts follow
 
     def _take_events(self) -> None:

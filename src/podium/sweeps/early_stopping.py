@@ -89,8 +89,8 @@ class RuleWatch:
         """
         if not any(rule["name"] in line for rule in self._rules):
             return False
-        found = self._read_object(line) if self._as_json else _read_matches(line, self._formats)
-        for name, value in found:
+        readings = self._read_object(line) if self._as_json else _read_matches(line, self._formats)
+        for name, value in readings:
             if value is None:
                 raise Failed(
                     f"{name}= has no number while an early-stopping rule is in force, in the line {line[:100]!r}",

@@ -78,7 +78,7 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         controller = ExperimentController(cluster, edited, cluster.store.place("Experiment", name))
         cluster.store.claim("Experiment", name)
         spec: dict[str, Any] = dict(edited.spec)
-        resumed = cluster.store.update("Experiment", name, lambda one: one.update(status=status, spec=spec))
+        resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(status=status, spec=spec))
     cluster.supervise("Experiment", name, ExperimentSupervisor(cluster, controller))
     return Experiment.parse(resumed)
 

@@ -44,7 +44,9 @@ class StatusFile:
         if status != self._written:
             self._at, written = time.monotonic(), copy.deepcopy(status)
             spec = dict(self._experiment.spec)
-            self._store.update("Experiment", self._experiment.name, lambda one: one.update(status=written, spec=spec))
+            self._store.update(
+                "Experiment", self._experiment.name, lambda manifest: manifest.update(status=written, spec=spec)
+            )
             self._written = written
 
     def close(self, status: dict[str, Any]) -> None:

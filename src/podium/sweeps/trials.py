@@ -156,12 +156,12 @@ class TrialRun:
             message += f". {error}"
         self.trial = self.trial.with_status({**self.trial.status, "observation": observation})
         (self._directory / READINGS).write_text(
-            json.dumps([[one.name, one.value, one.time.isoformat()] for one in readings])
+            json.dumps([[reading.name, reading.value, reading.time.isoformat()] for reading in readings])
         )
         if self.trial.value is None:
             name, strategy = self.trial.objective.metric, self.trial.objective.strategy
             said = "was never printed"
-            if any(one.name == name and one.value != "unavailable" for one in readings):
+            if any(reading.name == name and reading.value != "unavailable" for reading in readings):
                 said = f"was printed, but its {strategy} is no finite number"
             reason = reason.replace("TrialSucceeded", "MetricsUnavailable").replace(
                 "TrialEarlyStopped", "MetricsUnavailable"

@@ -32,9 +32,9 @@ def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
     count = 0
     for name in names:
         _check_objective(experiment, Experiment.parse(store.read("Experiment", name)))
-        trials = [Trial.parse(one) for one in store.list("Trial", {EXPERIMENT: name})]
+        trials = [Trial.parse(known) for known in store.list("Trial", {EXPERIMENT: name})]
         count += len(trials)
-        usable += [one for trial in trials if (one := _usable(trial, experiment))]
+        usable += [known for trial in trials if (known := _usable(trial, experiment))]
     least = CMAES_NEEDS if algorithm == "cmaes" else 1
     if len(usable) < least:
         raise InvalidInput(

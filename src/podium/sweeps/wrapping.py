@@ -73,8 +73,8 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
         if role_of(role, job.operator) not in reporting:
             _mount_metrics(draft, role, container, experiment.collector, directory / "unread")
             continue
-        if checkpoints and (place := trial_directory(experiment)):
-            _mount(draft, role, container, "suggestion-volume", place, checkpoints)
+        if checkpoints and (folder := trial_directory(experiment)):
+            _mount(draft, role, container, "suggestion-volume", folder, checkpoints)
         if experiment.collector.kind == "StdOut":
             metrics = _redirect(container, job, directory, replicas)
         else:

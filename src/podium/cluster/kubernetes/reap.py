@@ -1,6 +1,6 @@
 """Jobs that outlived their run: find them by label and delete them, once or as soon as there are any.
 
-A cancelled step has well under a second to delete its job, and no owner reference acts at a cancel (both observed on
+A canceled step has well under a second to delete its job, and no owner reference acts at a cancel (both observed on
 KFP 2.0.5 and 2.16.1), so one may stay. Whether a run is over is asked of its Workflow, not of the KFP API: there a run
 whose Workflow was deleted stays RUNNING forever.
 """

@@ -86,7 +86,7 @@ class LocalCluster(Cluster):
         with self._lock:
             if self._closed:
                 raise Failed(f"{self.url} was closed", "connect again")
-            ended = [key for key, one in self._supervisors.items() if one.join(0)]
+            ended = [key for key, running in self._supervisors.items() if running.join(0)]
             for key in ended:
                 del self._supervisors[key]
             self._supervisors[kind, name] = supervisor

@@ -104,7 +104,7 @@ class Controller(ABC):
         if self.status != self._written:
             self._written = deepcopy(self.status)
             written = self._written
-            self.runtime.store.update(self.kind, self.name, lambda one: one.update(status=written))
+            self.runtime.store.update(self.kind, self.name, lambda manifest: manifest.update(status=written))
 
     def _write_at_last(self) -> None:
         try:

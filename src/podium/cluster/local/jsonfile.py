@@ -41,18 +41,18 @@ _NEEDED = {"objective": {"type", "objectiveMetricName"}, "algorithm": {"algorith
 
 def _is_object(value: dict[str, Any]) -> bool:
     metadata, spec, status = value.get("metadata"), value.get("spec"), value.get("status", {})
-    if not all(isinstance(one, dict) for one in (metadata, spec, status)) or value.get("kind") not in KINDS:
+    if not all(isinstance(part, dict) for part in (metadata, spec, status)) or value.get("kind") not in KINDS:
         return False
     assert isinstance(metadata, dict)
     assert isinstance(spec, dict)
-    told = all(isinstance(metadata.get(name), str) for name in ("name", "uid", "creationTimestamp"))
+    named = all(isinstance(metadata.get(name), str) for name in ("name", "uid", "creationTimestamp"))
     conditions = status.get("conditions", [])
     whole = isinstance(conditions, list) and all(
-        isinstance(one, dict) and {"type", "status"} <= one.keys() for one in conditions
+        isinstance(part, dict) and {"type", "status"} <= part.keys() for part in conditions
     )
     needed = _NEEDED if value["kind"] == "Experiment" else {}
     parts = [(spec.get(part), names) for part, names in needed.items()]
-    return told and whole and all(isinstance(one, dict) and names <= one.keys() for one, names in parts)
+    return named and whole and all(isinstance(part, dict) and names <= part.keys() for part, names in parts)
 
 
 def _refuse(path: Path) -> NoReturn:
@@ -74,5 +74,7 @@ def _indented(value: object, levels: int, separator: str) -> str:
     # json.dumps(indent=1) takes ten times as long, and it would be most of what a short trial costs here.
     if not levels or not isinstance(value, dict) or not value:
         return json.dumps(value)
-    members = (f"{json.dumps(str(name))}: {_indented(one, levels - 1, separator + ' ')}" for name, one in value.items())
+    members = (
+        f"{json.dumps(str(name))}: {_indented(member, levels - 1, separator + ' ')}" for name, member in value.items()
+    )
     return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"

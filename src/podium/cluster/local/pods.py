@@ -168,7 +168,7 @@ def _check_source(variable: Variable, path: str) -> None:
 def _check_program(plan: ContainerPlan) -> None:
     """Refuse what would only fail with "not found": the program, or the script given to Python or torchrun.
 
-    torchrun would wait for its other replicas first and be restarted after each failure, for ever without a limit.
+    torchrun would wait for its other replicas first and be restarted after each failure, forever without a limit.
     """
     program, script = plan.argv[0], script_of(plan.argv)
     here, path = plan.working_dir or plan.image.workdir, f"{plan.path}.command"

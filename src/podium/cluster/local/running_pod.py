@@ -180,7 +180,7 @@ class RunningPod:
         translate = translator((where, here) for where, here in mounts if str(here) != where)
         env = container_environment(container, setting.identity, setting.forced, setting.threads, translate)
         self._log(container).parent.mkdir(parents=True, exist_ok=True)
-        argv = tuple(container.image.resolve(translate(expand(one, env))) for one in container.argv)
+        argv = tuple(container.image.resolve(translate(expand(word, env))) for word in container.argv)
         container.image.furnish(setting.work, argv)
         return Command(
             argv=argv,

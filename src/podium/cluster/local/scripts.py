@@ -85,6 +85,6 @@ def _in_shell(script: str) -> str | None:
         while command and (command[0] == "exec" or re.match(r"\w+=", command[0])):
             command = command[1:]
         if command and command[0] not in _HARMLESS:
-            found = script_of(command)
-            return found if found and _PLAIN.fullmatch(found) else None
+            file = script_of(command)
+            return file if file and _PLAIN.fullmatch(file) else None
     return None

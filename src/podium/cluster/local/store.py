@@ -62,16 +62,16 @@ class Store:
         """
         kind, metadata = manifest["kind"], manifest["metadata"]
         stored = manifest | {"metadata": metadata | new_metadata(metadata)}
-        place = self.place(kind, metadata["name"])
+        directory = self.place(kind, metadata["name"])
         with self.alone(), self._changed:
-            if (place / "object.json").exists():
+            if (directory / "object.json").exists():
                 raise Conflict(
                     f"{kind} {metadata['name']} exists in {self.directory}", "choose another name, or delete it first"
                 )
             # For the owner alone: a manifest and its logs may hold passwords as plain environment values.
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.claim(kind, metadata["name"])
-            write_json(place / "object.json", stored)
+            write_json(directory / "object.json", stored)
             self._changed.notify_all()
         return stored
 
@@ -172,21 +172,27 @@ class Store:
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
         """Return the objects of a kind that carry all given labels, oldest first."""
-        found = []
+        manifests = []
         for path in self.place(kind, "any").parent.glob("[!.]*/object.json"):
             with contextlib.suppress(FileNotFoundError):
-                found.append(read_object(path))
+                manifests.append(read_object(path))
         wanted = (labels or {}).items()
-        found = [self._settle(one) for one in found if wanted <= (one["metadata"].get("labels") or {}).items()]
-        return sorted(found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["uid"]))
+        manifests = [
+            self._settle(manifest)
+            for manifest in manifests
+            if wanted <= (manifest["metadata"].get("labels") or {}).items()
+        ]
+        return sorted(
+            manifests, key=lambda manifest: (manifest["metadata"]["creationTimestamp"], manifest["metadata"]["uid"])
+        )
 
     def remove(self, kind: str, name: str) -> None:
         """Forget an object and delete its files; removing what is not there is no error."""
-        place = self.place(kind, name)
-        grave = place.with_name(f".{name}.{secrets.token_hex(4)}")
+        directory = self.place(kind, name)
+        grave = directory.with_name(f".{name}.{secrets.token_hex(4)}")
         with self._changed:
             with contextlib.suppress(FileNotFoundError):
-                place.rename(grave)
+                directory.rename(grave)
             self._changed.notify_all()
         shutil.rmtree(grave, ignore_errors=True)
 
@@ -259,10 +265,10 @@ class Store:
 
     def _token(self, kind: str, name: str) -> Token:
         try:
-            found = os.stat(self.place(kind, name) / "object.json")
+            file = os.stat(self.place(kind, name) / "object.json")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found.st_ino, found.st_mtime_ns
+        return file.st_ino, file.st_mtime_ns
 
 
 def is_resumable(experiment: Resource) -> bool:
@@ -271,5 +277,5 @@ def is_resumable(experiment: Resource) -> bool:
 
 
 def _names_hint(store: Store, kind: str) -> str:
-    names = [one["metadata"]["name"] for one in store.list(kind)][-5:]
+    names = [manifest["metadata"]["name"] for manifest in store.list(kind)][-5:]
     return f"there are: {', '.join(names)}" if names else f"there is no {kind} at all"
