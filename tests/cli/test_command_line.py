@@ -58,7 +58,7 @@ def test_a_file_where_a_directory_belongs_is_refused(words: str, podium: Callabl
     assert f"{file} is a file" in podium(*(word.format(file) for word in words.split()), code=2)
 
 
-def test_a_place_that_cannot_be_written_is_named_without_a_traceback(podium: Callable[..., str], file: Path) -> None:
+def test_an_unwritable_path_is_named_without_a_traceback(podium: Callable[..., str], file: Path) -> None:
     said = podium("compile", "-o", f"{file}/pipeline.yaml", code=1)
     assert said.startswith("error: ")
     assert str(file) in said
@@ -84,7 +84,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_place_with_blanks_and_percent_signs_is_used_as_it_is_written(
+def test_a_path_with_blanks_and_percent_signs_is_used_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from podium.settings import Settings
@@ -96,7 +96,7 @@ def test_a_place_with_blanks_and_percent_signs_is_used_as_it_is_written(
     assert (home / "store" / "key").read_bytes() == b"bytes"
 
 
-def test_a_finished_run_names_the_model_by_its_path_not_by_its_url(
+def test_a_finished_run_names_the_model_by_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from podium.run.outcome import show

@@ -48,7 +48,7 @@ def podium(server: ApiServer) -> Callable[..., Result]:
     return run
 
 
-def test_an_experiment_of_katib_is_shown_as_one_of_podiums_own(podium: Callable[..., Result]) -> None:
+def test_experiments_of_katib_and_podium_are_shown_alike(podium: Callable[..., Result]) -> None:
     (row,) = json.loads(podium("experiment", "list", "--json").stdout)
     assert (row["name"], row["state"], row["trials"]) == ("sweep", "Running", 2)
     assert "sweep: Running, 2 trials" in podium("experiment", "status", "sweep").stdout
@@ -80,7 +80,7 @@ def test_a_namespace_takes_nothing_in_place_of_an_image(podium: Callable[..., Re
     assert "no directory and no entrypoint can stand for trainer" in refused.message
 
 
-def test_a_job_launched_on_a_namespace_gets_the_keys_of_its_store(server: ApiServer, tmp_path: Path) -> None:
+def test_a_job_launched_on_a_namespace_gets_its_storage_keys(server: ApiServer, tmp_path: Path) -> None:
     server.world.plurals.add("configmaps")
     data = {"endpoint": "http://store:9000", "secret": "keys"}
     server.world.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})

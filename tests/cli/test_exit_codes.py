@@ -160,7 +160,7 @@ def test_a_token_that_no_header_holds_is_wrong_input(
     assert (code, str(tmp_path / "token") in err) == (2, True), err
 
 
-def test_a_file_that_is_no_pipeline_is_refused_before_any_server(
+def test_a_file_without_pipeline_is_refused_before_any_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "job.yaml").write_text("kind: Job\n")

@@ -117,7 +117,7 @@ def test_a_sweep_from_a_file_ends_with_its_best_trial(podium: Any, manifest: Any
     assert "ExperimentMaxTrialsReached" in podium("status", "sweep", "--json").stdout
 
 
-def test_a_terminal_shows_a_table_that_keeps_the_best_trial_in_sight(
+def test_a_terminals_table_keeps_the_best_trial_in_sight(
     podium: Any, manifest: Any, tmp_path: Path
 ) -> None:
     podium("run", manifest(most=27), "--parallel-trials", "9", "--no-fork-server")
@@ -142,7 +142,7 @@ def test_a_terminal_shows_a_table_that_keeps_the_best_trial_in_sight(
     assert {row[0] for row in rows} == {"✓"}
 
 
-def test_a_finished_sweep_takes_more_trials_and_a_name_in_use_gets_a_number(podium: Any, manifest: Any) -> None:
+def test_a_finished_sweep_goes_on_and_used_names_get_numbers(podium: Any, manifest: Any) -> None:
     path = manifest()
     podium("run", path, "--no-fork-server")
     resumed = podium("resume", "sweep", "--max-trials", "3", "--no-fork-server")
@@ -155,7 +155,7 @@ def test_a_finished_sweep_takes_more_trials_and_a_name_in_use_gets_a_number(podi
     assert [row["name"] for row in json.loads(podium("list", "--json").stdout)] == ["sweep-2"]
 
 
-def test_a_sweep_whose_trials_all_fail_ends_badly_though_katib_says_succeeded(podium: Any, manifest: Any) -> None:
+def test_a_sweep_whose_trials_all_fail_ends_badly(podium: Any, manifest: Any) -> None:
     ran = podium("run", manifest(code="3"), "--no-fork-server", code=1)
     assert "no trial of sweep has a result" in ran.stderr
     assert "hint:" in ran.stderr
@@ -183,7 +183,7 @@ def test_a_sweep_that_reaches_its_limit_of_failures_ends_badly(podium: Any, mani
     assert "max failed count has reached" in ran.stderr
 
 
-def test_a_sweep_that_fails_says_what_a_trial_said_last_and_how_to_read_more(
+def test_a_failed_sweep_shows_a_trials_last_lines(
     podium: Any, manifest: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = podium("run", manifest(code="3", maxFailedTrialCount=1), "--no-fork-server", code=1)
@@ -221,7 +221,7 @@ def test_a_running_sweep_can_be_stopped_and_resumed(how: Any, code: int, podium:
     assert len(json.loads(podium("trials", "sweep", "--json").stdout)) == 2
 
 
-def test_losers_lose_their_weights_when_asked_twice_and_the_next_sweep_starts_warm(
+def test_weights_go_when_asked_and_the_next_sweep_starts_warm(
     podium: Any, manifest: Any, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
@@ -313,7 +313,7 @@ def test_render_refuses_what_katib_never_ends(words: list[str], says: str, podiu
     assert not done.stdout
 
 
-def test_a_job_given_to_the_wrong_command_is_told_the_right_one(podium: Any, tmp_path: Path) -> None:
+def test_a_job_given_to_the_wrong_command_names_the_right(podium: Any, tmp_path: Path) -> None:
     path = tmp_path / "train.yaml"
     path.write_text("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n")
     for command in ("run", "render"):

@@ -60,7 +60,7 @@ def test_the_log_is_data_and_the_rest_is_talk(podium: Any) -> None:
     assert "train Succeeded: master-0 succeeded" in result.stderr
 
 
-def test_all_jobs_of_a_file_run_and_their_lines_carry_a_name(podium: Any) -> None:
+def test_all_jobs_of_a_file_run_with_named_lines(podium: Any) -> None:
     result = podium("run", documents=[batch("echo one", "a"), batch("echo two", "b")])
     assert result.exit_code == 0
     assert sorted(result.stdout.splitlines()) == ["[a] one", "[b] two"]
@@ -117,7 +117,7 @@ def test_logs_status_and_delete_work_afterwards(podium: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["None", "Running"])
-def test_a_worker_that_the_masters_success_ended_is_not_shown_as_running(podium: Any, policy: str) -> None:
+def test_a_worker_ended_by_the_masters_success_is_not_running(podium: Any, policy: str) -> None:
     job = training("test $RANK = 0 || sleep 600")
     job["spec"]["runPolicy"] = {"cleanPodPolicy": policy}
     (told,) = json.loads(podium("run", "--json", documents=[job]).stdout)
@@ -129,7 +129,7 @@ def test_a_worker_that_the_masters_success_ended_is_not_shown_as_running(podium:
 
 
 @pytest.mark.parametrize("file", ["object.json", "pods.json"])
-def test_a_damaged_file_is_named_by_every_command_that_meets_it(podium: Any, tmp_path: Path, file: str) -> None:
+def test_a_damaged_file_is_named_by_every_command(podium: Any, tmp_path: Path, file: str) -> None:
     podium("run", documents=[batch("true")])
     damaged = tmp_path / "cluster" / "jobs" / "job" / file
     damaged.write_text(damaged.read_text()[:20])

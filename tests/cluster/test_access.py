@@ -75,7 +75,7 @@ def test_without_the_config_map_nothing_is_taken(in_pod: World) -> None:
     assert find_access() is None
 
 
-def test_a_config_map_that_may_not_be_read_is_an_error(in_pod: World) -> None:
+def test_an_unreadable_config_map_is_an_error(in_pod: World) -> None:
     in_pod.refusals = [(403, {"kind": "Status", "message": 'configmaps "podium-storage" is forbidden'})]
     with pytest.raises(PodiumError, match="lacks a right"):
         find_access()
@@ -96,7 +96,7 @@ def test_every_replica_gets_references_and_no_value() -> None:
     assert "AWS_ACCESS_KEY_ID" not in json.dumps(job)
 
 
-def test_a_trial_template_is_granted_too_and_a_containers_own_credentials_stay() -> None:
+def test_trial_templates_get_credentials_and_containers_keep_their_own() -> None:
     own = [{"name": "AWS_ACCESS_KEY_ID", "value": "theirs"}]
     pod = {"spec": {"containers": [{"name": "a"}, {"name": "b", "env": own}]}}
     trial = {"kind": "Job", "spec": {"template": pod}}

@@ -11,7 +11,7 @@ def deadlines(job: dict) -> list[int | None]:
     return [one["template"]["spec"].get("activeDeadlineSeconds") for one in replicas]
 
 
-def test_every_replica_of_a_job_ends_a_little_after_the_job() -> None:
+def test_every_replica_ends_a_little_after_its_job() -> None:
     job = build(PyTorchJobSpec(name="x", image="i", command=("c",), workers=2, active_deadline_seconds=60))
     assert deadlines(with_pod_deadlines(Workload.parse(job)).manifest) == [60 + MARGIN, 60 + MARGIN]
     assert deadlines(job) == [None, None]
@@ -23,7 +23,7 @@ def test_a_deadline_of_the_pods_own_stays() -> None:
     assert deadlines(with_pod_deadlines(Workload.parse(job)).manifest) == [10]
 
 
-def test_trials_that_are_pytorchjobs_end_too_and_others_stay_as_they_are() -> None:
+def test_trials_that_are_pytorchjobs_get_a_deadline_on_pods() -> None:
     experiment = load("random")
     seconds = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["runPolicy"]["activeDeadlineSeconds"]
     changed = with_pod_deadlines(Experiment.parse(experiment)).manifest["spec"]["trialTemplate"]["trialSpec"]

@@ -162,7 +162,7 @@ def test_errors_of_the_server_itself_are_waited_out(
     assert (("pytorchjobs", "mnist") in world.objects) == (verb != "delete")
 
 
-def test_a_webhook_that_stays_away_is_told_in_the_servers_words(
+def test_a_missing_webhook_is_reported_in_the_servers_words(
     cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
@@ -205,7 +205,7 @@ def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesClust
     thread.join()
 
 
-def test_a_change_that_is_none_of_the_status_is_not_repeated(cluster: KubernetesCluster, world: World) -> None:
+def test_a_change_outside_the_status_is_not_reported(cluster: KubernetesCluster, world: World) -> None:
     cluster.create(JOB)
     touch = {**JOB, "metadata": {"name": "mnist", "labels": {"touched": "yes"}}}
     thread = later(0.2, lambda: world.put("pytorchjobs", touch), lambda: world.status("pytorchjobs", "mnist", "Failed"))
@@ -350,7 +350,7 @@ def waiting(reason: str, message: str) -> dict[str, Any]:
     return {"phase": "Pending", "containerStatuses": [one]}
 
 
-def test_an_image_nobody_can_pull_ends_the_watch_long_before_the_timeout(
+def test_an_unpullable_image_ends_the_watch_before_the_timeout(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(JOB)
@@ -362,7 +362,7 @@ def test_an_image_nobody_can_pull_ends_the_watch_long_before_the_timeout(
     assert time.monotonic() - started < 10
 
 
-def test_a_pod_no_node_has_room_for_ends_the_watch_after_its_grace(server: ApiServer, impatient: None) -> None:
+def test_an_unschedulable_pod_ends_the_watch_after_its_grace(server: ApiServer, impatient: None) -> None:
     message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     with KubernetesCluster("kubernetes://team?grace=0.5") as cluster:
@@ -401,7 +401,7 @@ def test_refused_pods_of_a_trial_end_the_sweeps_watch(
         list(cluster.watch("Experiment", "sweep", timeout=20))
 
 
-def test_a_webhook_that_is_away_for_a_moment_refuses_no_pod(
+def test_a_webhook_briefly_away_refuses_no_pod(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(JOB)
@@ -440,7 +440,7 @@ def terminated(code: int, reason: str, finished: str = "2026-01-01T00:00:09Z") -
     return {"phase": "Failed", "containerStatuses": [one]}
 
 
-def test_a_failed_job_names_the_pod_that_failed_first_its_reason_and_last_lines(
+def test_a_failed_job_names_the_pod_that_failed_first(
     cluster: KubernetesCluster, world: World
 ) -> None:
     cluster.create(JOB)
@@ -470,7 +470,7 @@ def test_the_log_is_followed_to_its_end(cluster: KubernetesCluster, world: World
     thread.join()
 
 
-def test_the_log_of_a_worker_that_starts_after_the_job_is_over_is_followed(
+def test_a_worker_starting_after_the_jobs_end_is_followed(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(JOB)
@@ -501,7 +501,7 @@ def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, 
     thread.join()
 
 
-def test_a_log_goes_on_when_a_server_knows_no_roles_yet(
+def test_a_log_goes_on_while_a_server_loads_its_roles(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(JOB)
@@ -520,7 +520,7 @@ def test_a_log_goes_on_when_a_server_knows_no_roles_yet(
     thread.join()
 
 
-def test_a_log_that_breaks_off_is_said_in_one_line_and_fails_nothing(
+def test_a_broken_log_is_reported_and_fails_nothing(
     cluster: KubernetesCluster, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.create(JOB)
@@ -563,7 +563,7 @@ def test_abandon_is_one_request(cluster: KubernetesCluster, world: World) -> Non
     assert ("pytorchjobs", "mnist") not in world.objects
 
 
-def test_a_restart_in_the_middle_of_a_call_is_waited_out(server: ApiServer, cluster: KubernetesCluster) -> None:
+def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: KubernetesCluster) -> None:
     cluster.create(JOB)
     server.stop()
     thread = later(1.0, server.start)

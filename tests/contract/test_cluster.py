@@ -88,7 +88,7 @@ def end(cluster: Cluster, kind: str, name: str) -> Manifest:
     return last
 
 
-def test_ranks_run_with_the_operators_environment_and_each_has_a_log(cluster: Cluster) -> None:
+def test_ranks_have_the_operators_environment_and_a_log_each(cluster: Cluster) -> None:
     script = (
         "import os; e = os.environ\n"
         "print(e['RANK'], e['WORLD_SIZE'], e['PYTHONUNBUFFERED'], e['PET_NNODES'], e['PET_NPROC_PER_NODE'],"
@@ -119,7 +119,7 @@ def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None
     assert status["startTime"] <= status["completionTime"]
 
 
-def test_a_rank_that_fails_for_good_fails_the_job_and_says_which(cluster: Cluster) -> None:
+def test_a_rank_that_fails_for_good_fails_the_job(cluster: Cluster) -> None:
     manifest = training("import os, sys, time; os.environ['RANK'] == '1' and sys.exit(3); time.sleep(60)", workers=1)
     where = launch(cluster, manifest)
     state = status_of(end(cluster, *where))

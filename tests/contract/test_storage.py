@@ -133,7 +133,7 @@ def test_deleting_is_final_and_can_be_repeated(storage: Storage) -> None:
 @pytest.mark.parametrize(
     "key", ["", "/a", "a//b", "a/", "../a", "a/../b", "./a", "a\nb", "a\\b", ".podium-x", "k" * 901]
 )
-def test_a_key_that_some_storage_could_not_hold_is_refused_everywhere(storage: Storage, key: str) -> None:
+def test_a_key_that_one_storage_cannot_hold_is_refused_everywhere(storage: Storage, key: str) -> None:
     with pytest.raises(InvalidInput, match="a key is a relative path"):
         storage.put(key, b"")
 
@@ -202,7 +202,7 @@ def test_one_of_many_threads_wins_if_absent(storage: Storage) -> None:
     assert storage.get("race") == str(winners[0]).encode()
 
 
-def test_one_of_many_threads_wins_if_absent_with_files_of_many_parts(storage: Storage, tmp_path: Path) -> None:
+def test_one_of_many_threads_wins_with_files_in_parts(storage: Storage, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"big-{number}").write_bytes(bytes([number]) * (9 << 20))
 

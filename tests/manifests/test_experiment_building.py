@@ -62,7 +62,7 @@ def test_master_and_worker_run_the_same_program() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_no_trials_are_refused_in_the_users_own_words_and_nothing_else_is(count: int) -> None:
+def test_only_a_template_without_trials_is_refused(count: int) -> None:
     with pytest.raises(InvalidInput) as caught:
         customize(Experiment.load("random"), max_trials=count)
     assert caught.value.message == f"`max_trials >= 1` must hold, but got max_trials={count}"
@@ -117,7 +117,7 @@ def test_without_workers_the_worker_is_gone() -> None:
     assert [replica.role for replica in job.replicas] == ["Master"]
 
 
-def test_a_path_with_a_blank_is_quoted_where_a_shell_reads_it_and_only_there() -> None:
+def test_a_path_with_a_blank_is_quoted_for_shells_only() -> None:
     made = check(customize(Experiment.load("random"), flags={"--data": "file:///my data"}))
     args = {replica.role: container.args for replica, container in made.template.workload.containers()}
     assert "'--data=file:///my data'" in args["Master"]
@@ -153,7 +153,7 @@ def test_trial_metadata_may_be_referred_to() -> None:
         check(Experiment.parse(experiment))
 
 
-def test_values_are_not_searched_for_placeholders_again_and_escapes_are_read_as_katib_reads_them() -> None:
+def test_values_are_not_searched_for_placeholders_again() -> None:
     experiment = load("random-job")
     experiment["spec"]["parameters"][2]["feasibleSpace"]["list"] = ["${trialParameters.lr}", "a\\nb", "tab\tc"]
     checked = check(Experiment.parse(experiment))

@@ -152,7 +152,7 @@ def test_all_broken_rules_are_named_at_once() -> None:
     assert "spec.maxTrialCount" in caught.value.message
 
 
-def test_early_stopping_without_retain_is_a_warning_for_the_real_katib() -> None:
+def test_early_stopping_without_retain_is_a_warning_for_katib() -> None:
     manifest = load("medianstop")
     del manifest["spec"]["trialTemplate"]["retain"]
     assert check(Experiment.parse(manifest))

@@ -38,7 +38,7 @@ def trial(*conditions: str) -> dict[str, Any]:
         ("Pending", ("Created", "Failed"), ["Failed"]),
     ],
 )
-def test_a_trial_that_is_first_seen_ended_is_told_of_twice_unless_it_never_began(
+def test_a_trial_first_seen_ended_is_reported_twice(
     before: str, conditions: tuple[str, ...], told: list[str]
 ) -> None:
     assert news(Trial(manifest=trial(*conditions)), before) == told

@@ -60,7 +60,7 @@ def refusal(call: Callable[[], Any]) -> str | None:
     return None
 
 
-def test_mutated_manifests_are_refused_with_rule_value_and_field_or_are_experiments(tmp_path: Path) -> None:
+def test_mutated_manifests_are_experiments_or_refused_by_field(tmp_path: Path) -> None:
     accepted = 0
     with Idle(tmp_path, fork_server=False) as cluster:
         for number in range(COUNT):
@@ -109,7 +109,7 @@ def test_options_change_mutated_manifests_or_refuse_them(tmp_path: Path) -> None
         assert refused is None or "but got" in refused, what
 
 
-def test_text_with_slips_in_it_is_refused_as_yaml_or_as_an_experiment() -> None:
+def test_mutated_text_is_refused_in_one_sentence() -> None:
     draw = random.Random(1)
     for name, base in BASES[::2]:
         text = yaml.safe_dump(base, sort_keys=False)

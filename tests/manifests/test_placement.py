@@ -45,7 +45,7 @@ def check(template: dict[str, Any]) -> None:
     assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"] == "4Gi"
 
 
-def test_every_replica_of_a_job_gets_all_of_it_and_keeps_its_gpus() -> None:
+def test_every_replica_gets_all_settings_and_keeps_its_gpus() -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1))
     placed = place(Workload.parse(job), Pods.read(GIVEN)).manifest
     assert placed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
@@ -77,7 +77,7 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
         ({"memory": "1Gi"}, None),
     ],
 )
-def test_a_pod_computes_with_as_many_threads_as_it_asked_for_cores(given: dict[str, Any], threads: str | None) -> None:
+def test_a_pod_has_as_many_threads_as_requested_cores(given: dict[str, Any], threads: str | None) -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=1))
     for replica in place(Workload.parse(job), Pods.read(given)).manifest["spec"]["pytorchReplicaSpecs"].values():
         env = {one["name"]: one["value"] for one in replica["template"]["spec"]["containers"][0].get("env", [])}

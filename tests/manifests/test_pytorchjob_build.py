@@ -57,7 +57,7 @@ def test_a_secret_is_a_reference() -> None:
     ]
 
 
-def test_deadline_owner_and_policies_are_written_where_the_operator_reads_them() -> None:
+def test_deadline_owner_and_policies_stand_where_the_operator_reads() -> None:
     job = build(spec(owner=OWNER, active_deadline_seconds=60, ttl_seconds_after_finished=9, processes_per_worker=2))
     assert job["metadata"]["ownerReferences"] == [OWNER]
     assert job["spec"]["nprocPerNode"] == "2"

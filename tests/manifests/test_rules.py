@@ -29,7 +29,7 @@ def test_a_rule_gives_its_findings_name_level_and_reason() -> None:
     assert (finding.shown, finding.hint) == ("fail", "add to it")
 
 
-def test_the_worst_findings_come_first_and_a_hit_may_be_milder() -> None:
+def test_the_worst_findings_come_first() -> None:
     assert [finding.rule for finding in apply((is_odd, too_small), -3)] == ["too-small", "odd-one"]
     assert [finding.level for finding in apply((is_odd, too_small), 1)] == ["note"]
     assert [finding.shown for finding in apply((is_odd,), 3)] == ["warn"]

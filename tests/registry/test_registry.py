@@ -262,7 +262,7 @@ class Dying:
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2, 3])
-def test_a_promotion_killed_at_any_write_leaves_pointer_and_history_in_step(model: Model, writes: int) -> None:
+def test_a_killed_promotion_leaves_pointer_and_history_in_step(model: Model, writes: int) -> None:
     for version in "abc":
         add(model, version)
     model.promote("a", {}, expect=None)
@@ -280,7 +280,7 @@ def test_a_promotion_killed_at_any_write_leaves_pointer_and_history_in_step(mode
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
-def test_an_upload_killed_at_any_write_is_invisible_and_can_be_repeated(model: Model, writes: int) -> None:
+def test_a_killed_upload_is_invisible_and_can_be_repeated(model: Model, writes: int) -> None:
     with pytest.raises(Killed):
         Registry(Dying(model.storage, writes))["mnist"].upload(FILES, {}, "v")  # type: ignore[arg-type]
     assert model.versions() == []
@@ -310,7 +310,7 @@ def predicting(**by_version: np.ndarray):  # type: ignore[no-untyped-def]
     return lambda version: by_version[version.version]
 
 
-def test_a_contest_promotes_the_better_and_keeps_the_champion_from_the_worse(model: Model) -> None:
+def test_a_contest_promotes_only_the_better(model: Model) -> None:
     for version in ("bad", "good"):
         add(model, version)
     predict = predicting(bad=BAD, good=GOOD)
@@ -329,7 +329,7 @@ def test_a_contest_promotes_the_better_and_keeps_the_champion_from_the_worse(mod
     assert (refusal.evidence["champion"], refusal.evidence["only_champion_right"]) == ("good", 20)
 
 
-def test_a_refusal_repeated_is_recorded_once_and_another_one_is_another(model: Model) -> None:
+def test_a_repeated_refusal_is_recorded_once(model: Model) -> None:
     for version in ("bad", "good"):
         add(model, version)
     predict = predicting(bad=BAD, good=GOOD)

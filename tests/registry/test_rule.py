@@ -51,7 +51,7 @@ def test_significant_looks_at_the_images_that_changed_sides_only() -> None:
     assert (decision.figures["only_challenger_right"], decision.figures["only_champion_right"]) == (6, 0)
 
 
-def test_a_significant_difference_the_wrong_way_is_no_reason_to_promote() -> None:
+def test_a_significant_loss_is_not_promoted() -> None:
     rule = PromotionRule(criterion="significant")
     assert not decide(rule, ACCURACY, LABELS, wrong_at(*range(100)), wrong_at(*range(200, 205))).promote
 
@@ -64,7 +64,7 @@ def test_the_p_value_is_the_exact_two_sided_one(gained: int, lost: int) -> None:
     assert mcnemar(gained, lost) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_p_value_too_small_for_a_float_is_not_called_zero() -> None:
+def test_a_tiny_p_value_is_not_called_zero() -> None:
     assert mcnemar(7000, 100) == 0.0
     labels = np.zeros(7100, int)
     challenger = np.where(np.arange(7100) < 7000, 0, 1)

@@ -161,7 +161,7 @@ def test_removing_a_version_leaves_a_record_and_nothing_else(model: Model) -> No
 
 
 @pytest.mark.parametrize("version", ["a", "b"])
-def test_the_champion_and_where_it_would_roll_back_to_cannot_be_removed(model: Model, version: str) -> None:
+def test_the_champion_and_its_predecessor_cannot_be_removed(model: Model, version: str) -> None:
     before = everything(model)
     with pytest.raises(Conflict, match="needed by an alias"):
         model.delete(version)
@@ -169,7 +169,7 @@ def test_the_champion_and_where_it_would_roll_back_to_cannot_be_removed(model: M
 
 
 @pytest.mark.parametrize("changes", range(7))
-def test_a_removal_killed_at_any_step_is_finished_by_the_next_collection(model: Model, changes: int) -> None:
+def test_a_killed_removal_is_finished_by_the_next_collection(model: Model, changes: int) -> None:
     model.versions()
     with suppress(Killed):
         Registry(Dying(model.storage, changes))["mnist"].delete("c")  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ def test_a_version_promoted_while_it_is_removed_stays(model: Model) -> None:
     assert list(model.verify()) == []
 
 
-def test_a_promotion_to_a_version_that_is_just_removed_is_undone(model: Model) -> None:
+def test_a_promotion_to_a_vanishing_version_is_undone(model: Model) -> None:
     class Racing(Dying):
         def put(self, *args: object, **options: object) -> object:
             if self._left == 9:
@@ -222,7 +222,7 @@ def test_retiring_keeps_the_newest_and_everything_an_alias_needs(model: Model) -
     assert model.rollback().version == "a"
 
 
-def test_what_left_an_alias_in_the_grace_period_is_not_retired(model: Model) -> None:
+def test_a_version_recently_replaced_is_not_retired(model: Model) -> None:
     for version, before in (("c", "b"), ("d", "c")):
         model.promote(version, {}, expect=before)
     model.upload({"model.onnx": b"e"}, {"run_id": "e"})
