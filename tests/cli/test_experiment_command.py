@@ -117,9 +117,7 @@ def test_a_sweep_from_a_file_ends_with_its_best_trial(podium: Any, manifest: Any
     assert "ExperimentMaxTrialsReached" in podium("status", "sweep", "--json").stdout
 
 
-def test_a_terminals_table_keeps_the_best_trial_in_sight(
-    podium: Any, manifest: Any, tmp_path: Path
-) -> None:
+def test_a_terminals_table_keeps_the_best_trial_in_sight(podium: Any, manifest: Any, tmp_path: Path) -> None:
     podium("run", manifest(most=27), "--parallel-trials", "9", "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)
     with LocalSweeps(tmp_path / "podium-home" / "cluster") as cluster:
@@ -221,9 +219,7 @@ def test_a_running_sweep_can_be_stopped_and_resumed(how: Any, code: int, podium:
     assert len(json.loads(podium("trials", "sweep", "--json").stdout)) == 2
 
 
-def test_weights_go_when_asked_and_the_next_sweep_starts_warm(
-    podium: Any, manifest: Any, tmp_path: Path
-) -> None:
+def test_weights_go_when_asked_and_the_next_sweep_starts_warm(podium: Any, manifest: Any, tmp_path: Path) -> None:
     models = tmp_path / "models"
     podium("run", manifest(), "--output", str(models), "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)["name"]

@@ -401,9 +401,7 @@ def test_refused_pods_of_a_trial_end_the_sweeps_watch(
         list(cluster.watch("Experiment", "sweep", timeout=20))
 
 
-def test_a_webhook_briefly_away_refuses_no_pod(
-    cluster: KubernetesCluster, world: World, impatient: None
-) -> None:
+def test_a_webhook_briefly_away_refuses_no_pod(cluster: KubernetesCluster, world: World, impatient: None) -> None:
     cluster.create(JOB)
     said = 'Error creating: Internal error occurred: failed calling webhook "x": connect: connection refused'
     world.event("pytorchjobs", "mnist", "FailedCreatePod", said)
@@ -440,9 +438,7 @@ def terminated(code: int, reason: str, finished: str = "2026-01-01T00:00:09Z") -
     return {"phase": "Failed", "containerStatuses": [one]}
 
 
-def test_a_failed_job_names_the_pod_that_failed_first(
-    cluster: KubernetesCluster, world: World
-) -> None:
+def test_a_failed_job_names_the_pod_that_failed_first(cluster: KubernetesCluster, world: World) -> None:
     cluster.create(JOB)
     worker = {**MASTER, "training.kubeflow.org/replica-type": "worker"}
     world.pod("mnist-master-0", MASTER, **terminated(1, "Error", "2026-01-01T00:00:12Z"))

@@ -38,9 +38,7 @@ def trial(*conditions: str) -> dict[str, Any]:
         ("Pending", ("Created", "Failed"), ["Failed"]),
     ],
 )
-def test_a_trial_first_seen_ended_is_reported_twice(
-    before: str, conditions: tuple[str, ...], told: list[str]
-) -> None:
+def test_a_trial_first_seen_ended_is_reported_twice(before: str, conditions: tuple[str, ...], told: list[str]) -> None:
     assert news(Trial(manifest=trial(*conditions)), before) == told
 
 
