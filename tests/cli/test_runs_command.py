@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from podium.cli import app
+from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
+from podium.manifests.experiment import load
 from podium.run.runs import Run, Runs, StepRecord, locked
 from podium.settings import Settings
 
@@ -114,3 +116,13 @@ def test_pruning_keeps_the_newest_and_the_young(home: Path, podium: Callable[...
     podium("prune", "--older-than", "5")
     assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
     assert isinstance(podium("prune").exception, InvalidInput)
+
+
+def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:
+    store = Store(Runs(Settings.from_environment())["latest"].cluster)
+    store.create({**load("random-job"), "metadata": {"name": "sweep-1"}})
+    store.close()
+    done = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--json"])
+    assert [row["name"] for row in json.loads(done.stdout)] == ["sweep-1"]
+    two: Any = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--dir", "x"]).exception
+    assert two.message == "--dir and --run name 2 clusters"

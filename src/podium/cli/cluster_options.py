@@ -24,7 +24,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSO
 
 
 def cluster_options(command: F) -> F:
-    """Add --cluster and --dir; the command gets the URL as ``url``."""
+    """Add --cluster, --dir and --run; the command gets the URL as ``url``."""
 
     @click.option("--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir if missing.")
     @click.option(
@@ -33,10 +33,18 @@ def cluster_options(command: F) -> F:
         type=click.Path(path_type=Path),
         help="Directory of the local cluster; $PODIUM_HOME/cluster if missing.",
     )
+    @click.option("--run", "of_run", metavar="RUN", help="The local cluster of this run of `podium run`; or latest.")
     @functools.wraps(command)
-    def with_url(*args: Any, cluster: str | None, directory: Path | None, **options: Any) -> Any:
-        if cluster is not None and directory is not None:
-            raise InvalidInput("--cluster and --dir name two clusters", "give one of them")
+    def with_url(*args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any) -> Any:
+        given = {"--cluster": cluster, "--dir": directory, "--run": of_run}
+        named = [option for option, value in given.items() if value is not None]
+        if len(named) > 1:
+            raise InvalidInput(f"{' and '.join(named)} name {len(named)} clusters", "give one of them")
+        if of_run is not None:
+            from podium.run.runs import Runs
+            from podium.settings import Settings
+
+            directory = Runs(Settings.from_environment())[of_run].cluster
         local = _default_url() if directory is None else f"local://{directory.absolute()}"
         return command(*args, url=local if cluster is None else cluster, **options)
 
