@@ -1,11 +1,12 @@
 """What a person sees of a running pipeline, on terminals of any width."""
 
 import io
+import time
 from pathlib import Path
 
 import pytest
 
-from podium.run.progress import View
+from podium.run.progress import Lines, View
 from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
 from podium.terminal import console
@@ -32,3 +33,18 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
     assert [line.rstrip().rpartition("  ")[2] for line in heads[:3]] == ["3.4 s", "12 min 34 s", "99.9 s"]
     assert len(shown) == len(heads) + 3
     assert all("trial sweep" in line for line in shown if line not in heads)
+
+
+def test_a_log_file_hears_of_a_step_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    step = StepRecord(title="Sweep hyperparameters", state="running", started=time.time())
+    run = Run(id="r", pipeline="tune_and_promote", directory=Path("r"), steps={"sweep": step})
+    with Lines(silence=0.05).ticking() as lines:
+        lines.update(run, "sweep", "")
+        time.sleep(0.5)
+        step.state = "succeeded"
+        lines.update(run, "sweep", "")
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "[1/1] Sweep hyperparameters"
+    assert len(said) >= 4
+    assert all(line.startswith("      Sweep hyperparameters: ") and line.endswith("so far") for line in said[1:-1])
+    assert said[-1].startswith("[1/1] Sweep hyperparameters: succeeded")
