@@ -13,6 +13,7 @@ from podium.doctor.manifest import documents, examine_manifest
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, check, load
 from podium.manifests.experiment.experiment import job_of
+from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.rules import Finding
 from podium.metrics import STRICT_FORMAT
 
@@ -429,12 +430,47 @@ def test_an_image_without_a_shell_is_pointed_out() -> None:
     assert found["image-without-shell"].shown == "warn"
 
 
-def test_trials_that_overwrite_each_other_are_pointed_out() -> None:
+def kept(*words: str, **pod: Any) -> Change:
+    """Let each trial keep what it makes where the words say, without a name of its own."""
+
     def change(manifest: dict[str, Any]) -> None:
         manifest["spec"]["trialTemplate"]["trialParameters"].pop()
-        container(manifest)["args"][-1] = "--output=s3://b/model"
+        container(manifest)["args"][-1:] = words
+        trial(manifest)["spec"]["template"]["spec"] |= pod
+        container(manifest)["volumeMounts"] = [{"name": "shared", "mountPath": "/models"}] if pod else []
 
-    assert experiment(change)["trials-share-a-path"].shown == "warn"
+    return change
+
+
+SHARED = {"volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": "models"}}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "level"),
+    [
+        (kept("--output=s3://b/model"), "warn"),
+        (kept("--save-path", "s3://b/model"), "warn"),
+        (kept("--output=/models/best", **SHARED), "warn"),
+        (kept("--output=/elsewhere", **SHARED), "note"),
+        (kept("--export-dir=./out"), "note"),
+    ],
+)
+def test_trials_that_overwrite_each_other_are_pointed_out(change: Change, level: str) -> None:
+    assert experiment(change)["trials-share-a-path"].shown == level
+
+
+@pytest.mark.parametrize("word", ["--data=s3://b/mnist", "--save_binary=false", "--save-model", "--model=resnet18"])
+def test_what_keeps_nothing_is_not_called_shared(word: str) -> None:
+    assert "trials-share-a-path" not in experiment(kept(word))
+
+
+def test_a_populations_own_directory_is_not_called_shared() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        kept("--checkpoint=/family/")(manifest)
+        settings = [{"name": "suggestion_trial_dir", "value": "/family/"}]
+        manifest["spec"]["algorithm"] = {"algorithmName": "pbt", "algorithmSettings": settings}
+
+    assert "trials-share-a-path" not in experiment(change)
 
 
 def test_a_missing_primary_container_fails() -> None:
@@ -589,3 +625,32 @@ def test_half_a_character_in_a_name_is_examined() -> None:
         manifest["spec"]["objective"] = {"type": "maximize", "objectiveMetricName": "\ud800"}
 
     assert "failures-without-limit" not in experiment(rename)
+
+
+def operator_job(kind: str, **container: Any) -> dict[str, Any]:
+    """A job of the training operator with one Worker."""
+    operator = OPERATOR_KINDS[kind]
+    pod = {"spec": {"containers": [{"name": operator.container, "image": "i:1", "command": ["run"], **container}]}}
+    replica = {"replicas": 1, "restartPolicy": "OnFailure", "template": pod}
+    spec = {operator.replica_specs: {"Worker": replica}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "job"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"), [("TFJob", "TF_CONFIG"), ("JAXJob", "PROCESS_ID"), ("XGBoostJob", "WORKER_ADDRS")]
+)
+def test_jobs_of_every_operator_kind_are_examined(kind: str, variable: str) -> None:
+    report = examine_manifest(operator_job(kind, env=[{"name": variable, "value": "1"}]), "test")
+    found = {finding.rule for finding in report.findings}
+    assert report.examined
+    assert {"restarts-without-end", "operator-variables-overwritten"} <= found
+    assert ("refused-by-operator" in found) == (kind == "XGBoostJob"), "it needs a Master"
+
+
+def test_a_file_that_is_read_line_by_line_needs_no_unbuffered_output() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
+        source = {"fileSystemPath": {"kind": "File", "path": "/out/log"}}
+        manifest["spec"]["metricsCollectorSpec"] = {"collector": {"kind": "File"}, "source": source}
+
+    assert "buffered-while-stopping-early" not in experiment(change)

@@ -7,7 +7,9 @@ from podium.doctor.job_rules import OPERATOR_ENV
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.workload import Container, Replica
 
+_KEPT = re.compile(r"(--[\w-]*(?:output|model|save|checkpoint|export)[\w-]*)[= ]['\"]?([^\s'\"]+)")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
@@ -67,7 +69,7 @@ def image_without_shell(experiment: Experiment) -> Iterator[Hit]:
 )
 def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Hit]:
     set_by_operator = OPERATOR_ENV.get(experiment.template.workload.kind, ())
-    if not experiment.early_stopping or "PYTHONUNBUFFERED" in set_by_operator:
+    if not experiment.early_stopping or experiment.collector.kind != "StdOut" or "PYTHONUNBUFFERED" in set_by_operator:
         return
     for _, container in experiment.wrapped_containers():
         words = container.words
@@ -94,13 +96,26 @@ def nobody_writes_the_file(experiment: Experiment) -> Iterator[Hit]:
 def trials_share_a_path(experiment: Experiment) -> Iterator[Hit]:
     if any("trialSpec.Name" in reference for _, reference in experiment.template.parameters):
         return
-    for _, container in experiment.wrapped_containers():
-        line = " ".join(container.words)
-        kept = re.search(r"(--[\w-]*(?:output|model|save|checkpoint|export)[\w-]*)|\b(?:s3|minio|gs)://", line)
-        if kept and "KATIB_TRIAL_NAME" not in line:
-            what = f"`{kept[0]}` is the same for every trial: the last one overwrites the best one"
+    for replica, container in experiment.wrapped_containers():
+        inherited = str(experiment.algorithm.settings.get("suggestion_trial_dir") or "\0").rstrip("/")
+        for flag, value in _KEPT.findall(" ".join(container.words)):
+            if "$" in value or "KATIB_TRIAL_NAME" in value or value.startswith(inherited):
+                continue
             hint = "add a trialParameter with reference ${trialSpec.Name} and put it into the path"
-            yield Hit(what=what, where=container.path, hint=hint, level="warn")
+            if "://" in value or _is_shared(value, replica, container):
+                what = f"`{flag}` is {value} for every trial: the last one overwrites the best one"
+                yield Hit(what=what, where=container.path, hint=hint, level="warn")
+            elif "/" in value and not experiment.template.retain:
+                what = f"what `{flag}` writes to {value} is gone with the trial's pod"
+                yield Hit(what=what, where=container.path, hint=f"write to a store such as s3://, and {hint}")
+
+
+def _is_shared(path: str, replica: Replica, container: Container) -> bool:
+    """Tell whether a path lies in a volume that outlives the pod."""
+    lasting = {
+        volume.name for volume in replica.pod.volumes if {"persistentVolumeClaim", "hostPath"} & {*volume.sources}
+    }
+    return any(f"{path}/".startswith(f"{mount.path}/") for mount in container.mounts if mount.volume in lasting)
 
 
 TRIAL_RULES: tuple[Rule[Experiment], ...] = (
