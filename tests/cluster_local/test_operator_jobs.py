@@ -99,7 +99,7 @@ def test_all_workers_of_a_tfjob_decide_if_asked(cluster: LocalSweeps) -> None:
     manifest = job("TFJob", FIRST + "first or time.sleep(1); first or open('late', 'w')", Worker=2)
     manifest["spec"]["successPolicy"] = "AllWorkers"
     assert run(cluster, manifest).succeeded
-    assert (cluster.store.place("TFJob", "job") / "work/worker-1/late").exists()
+    assert (cluster.store.path("TFJob", "job") / "work/worker-1/late").exists()
 
 
 def test_a_failed_worker_fails_a_jaxjob(cluster: LocalSweeps) -> None:

@@ -90,7 +90,7 @@ def test_a_secret_comes_from_the_callers_environment(cluster: LocalSweeps, monke
         cluster.create(job)
     monkeypatch.setenv("KEY", "s3cret")
     assert output(cluster, job) == ["s3cret"]
-    assert "s3cret" not in (cluster.store.place("PyTorchJob", "job") / "object.json").read_text()
+    assert "s3cret" not in (cluster.store.path("PyTorchJob", "job") / "object.json").read_text()
 
 
 def test_cores_are_divided_between_the_processes_of_a_job(cluster: LocalSweeps) -> None:
@@ -114,7 +114,7 @@ def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalSweeps) 
     init = {"name": "fetch", "image": "any", "command": ["sh", "-c", "echo 42 > /data/n; echo fetched"]} | mount
     pod = {"initContainers": [init], "volumes": [{"name": "data", "emptyDir": {}}]}
     assert output(cluster, manifest(pod, {"command": ["cat", "/data/n"]} | mount)) == ["42"]
-    assert (cluster.store.place("PyTorchJob", "job") / "logs/master-0.fetch.log").read_text() == "fetched\n"
+    assert (cluster.store.path("PyTorchJob", "job") / "logs/master-0.fetch.log").read_text() == "fetched\n"
 
 
 def test_a_failing_init_container_fails_the_pod(cluster: LocalSweeps) -> None:

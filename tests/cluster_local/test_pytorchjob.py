@@ -50,7 +50,7 @@ def log(cluster: LocalSweeps, replica: str = "master-0") -> list[str]:
 def pods(cluster: LocalSweeps) -> dict[str, Any]:
     """Read pods.json, by replica."""
     try:
-        found = json.loads((cluster.store.place("PyTorchJob", "job") / "pods.json").read_text())
+        found = json.loads((cluster.store.path("PyTorchJob", "job") / "pods.json").read_text())
     except FileNotFoundError:
         return {}
     return {one["replica"]: one for one in found}
@@ -151,7 +151,7 @@ def test_a_suspended_job_starts_nothing(cluster: LocalSweeps) -> None:
     job["spec"]["runPolicy"]["suspend"] = True
     cluster.create(job)
     until(lambda: status_of(cluster.get("PyTorchJob", "job")).phase == "Suspended")
-    assert not (cluster.store.place("PyTorchJob", "job") / "work").exists()
+    assert not (cluster.store.path("PyTorchJob", "job") / "work").exists()
 
 
 def test_sigterm_comes_before_sigkill_and_the_grace_period_is_kept(cluster: LocalSweeps) -> None:

@@ -111,7 +111,7 @@ def test_a_watcher_sees_the_changes_of_another_store_and_the_end(store: Store, t
 
 
 def test_asking_to_delete_what_is_not_there_does_not_end_the_next_of_that_name(store: Store) -> None:
-    store.place("Job", "a").mkdir(parents=True)  # as a process leaves it that is killed before it writes the object
+    store.path("Job", "a").mkdir(parents=True)  # as a process leaves it that is killed before it writes the object
     store.ask_to_delete("Job", "a")
     store.create(job("a"))
     assert not store.is_deletion_asked("Job", "a")
@@ -147,7 +147,7 @@ def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None
 
 def test_what_a_kill_left_of_a_removed_object_is_not_listed(store: Store, tmp_path: Path) -> None:
     store.create(job("a"))
-    place = store.place("Job", "a")
+    place = store.path("Job", "a")
     place.rename(place.with_name(".a.0123abcd"))  # the first half of a removal
     assert store.list("Job") == []
     store.create(job("a"))
@@ -159,7 +159,7 @@ def test_what_a_kill_left_of_a_removed_object_is_not_listed(store: Store, tmp_pa
 def test_a_damaged_file_is_named_with_the_mend(store: Store, file: str, content: bytes) -> None:
     store.create(job("a"))
     store.close()
-    (store.place("Job", "a") / file).write_bytes(content)
+    (store.path("Job", "a") / file).write_bytes(content)
     for look in (lambda: store.read("Job", "a"), lambda: store.list("Job")):
         with pytest.raises(Damaged, match=f"jobs/a/{file} is damaged\nhint: put back"):
             look()
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_named_with_the_mend(store: Store, file: str, content:
 @pytest.mark.parametrize("content", [b"{}", b'{"kind": "Job", "metadata": {"name": "a"}}'])
 def test_half_an_object_is_damaged_too(store: Store, content: bytes) -> None:
     store.create(job("a"))
-    (store.place("Job", "a") / "object.json").write_bytes(content)
+    (store.path("Job", "a") / "object.json").write_bytes(content)
     with pytest.raises(Damaged, match=r"a/object\.json is damaged"):
         store.list("Job")
 

@@ -85,7 +85,7 @@ def test_a_killed_rank_costs_nothing_but_time(
 def _pid(cluster: LocalSweeps, replica: str) -> int:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        records = json.loads((cluster.store.place("PyTorchJob", "broken") / "pods.json").read_text())
+        records = json.loads((cluster.store.path("PyTorchJob", "broken") / "pods.json").read_text())
         for one in records:
             if one["replica"] == replica and one["pid"]:
                 return int(one["pid"])

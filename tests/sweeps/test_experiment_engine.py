@@ -150,7 +150,7 @@ def test_a_grid_without_a_limit_ends_when_it_is_exhausted(cluster: LocalSweeps) 
 
 def test_every_value_a_trial_reported_is_kept_beside_it(cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment("print('2026-01-01T00:00:00Z loss=0.5'); print('loss=0.4')"))
-    place = cluster.store.place("Trial", trials[0]["metadata"]["name"])
+    place = cluster.store.path("Trial", trials[0]["metadata"]["name"])
     rows = json.loads((place / "readings.json").read_text())
     assert rows == [["loss", "0.5", "2026-01-01T00:00:00+00:00"], ["loss", "0.4", "0001-01-01T00:00:00+00:00"]]
 

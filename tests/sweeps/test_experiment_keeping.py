@@ -106,7 +106,7 @@ def test_optuna_finds_the_trials_of_a_sweep_in_its_journal(cluster: LocalSweeps)
     import optuna
 
     _, trials = run(cluster, experiment(maxTrialCount=3))
-    journal = cluster.store.place("Experiment", "e") / "optuna.journal"
+    journal = cluster.store.path("Experiment", "e") / "optuna.journal"
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
     (summary,) = optuna.get_all_study_summaries(storage)
     study = optuna.load_study(study_name=summary.study_name, storage=storage)
@@ -151,7 +151,7 @@ def warm(algorithm: str = "tpe", names: str = "first", **spec: Any) -> dict[str,
 def study_of(cluster: LocalSweeps) -> Any:
     import optuna
 
-    journal = cluster.store.place("Experiment", "e") / "optuna.journal"
+    journal = cluster.store.path("Experiment", "e") / "optuna.journal"
     backend = optuna.storages.journal.JournalFileBackend(str(journal))
     return optuna.load_study(study_name="e", storage=optuna.storages.JournalStorage(backend))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from podium.doctor.name_rules import places
+from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import Line, Log
 from podium.documents import load_json
 from podium.errors import InvalidInput
@@ -25,7 +25,9 @@ def line_is_not_an_object(log: Log) -> Iterator[Hit]:
     bad = [line for line, value in _objects(log) if not isinstance(value, dict)]
     if bad:
         what = f"`{bad[0].text[:60]}` is not a JSON object"
-        yield Hit(what=what, where=places(iter(bad)), hint="write nothing else into this file, and no NaN or Infinity")
+        yield Hit(
+            what=what, where=line_numbers(iter(bad)), hint="write nothing else into this file, and no NaN or Infinity"
+        )
 
 
 @rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
@@ -39,7 +41,7 @@ def number_for_text(log: Log) -> Iterator[Hit]:
         if bad:
             level = None if name == log.reader.objective else "warn"
             what, hint = f"{name} is not a text", f'write {{"{name}": "0.9"}}: str() around the number'
-            yield Hit(what=what, where=places(iter(bad)), hint=hint, level=level)
+            yield Hit(what=what, where=line_numbers(iter(bad)), hint=hint, level=level)
 
 
 JSON_RULES: tuple[Rule[Log], ...] = (line_is_not_an_object, number_for_text)

@@ -45,10 +45,10 @@ def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Hi
     for metric, misses_of in by_metric.items():
         level = None if metric == log.reader.objective else "note"
         text, done = what.format(found=misses_of[0].text, metric=metric), hint.format(metric=metric)
-        yield Hit(what=text, where=places(miss.line for miss in misses_of), hint=done, level=level)
+        yield Hit(what=text, where=line_numbers(miss.line for miss in misses_of), hint=done, level=level)
 
 
-def places(lines: Iterator[Line]) -> str:
+def line_numbers(lines: Iterator[Line]) -> str:
     """Name lines by number, a few of them if there are many."""
     numbers = list(dict.fromkeys(line.number for line in lines))
     shown = ", ".join(map(str, numbers[:5]))
@@ -79,7 +79,7 @@ def library_has_its_own_format(log: Log) -> Iterator[Hit]:
             hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: [{json.dumps(library.pattern)}]"
             hint += "" if name == wanted else f", with objectiveMetricName: {json.dumps(name)}"
             what = f"{library.name} prints {', '.join(names)} in a form of its own"
-            yield Hit(what=what, where=places(iter([line])), hint=hint)
+            yield Hit(what=what, where=line_numbers(iter([line])), hint=hint)
 
 
 @rule("note", "A missing additional metric is stored as unavailable; the trial still succeeds.")
@@ -144,7 +144,7 @@ def _glued(log: Log, pattern: str, hint: str) -> Iterator[Hit]:
         if lines:
             shown = COLOR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
             level = "fail" if name in silent and name == log.reader.objective else None
-            where = places(line for line, _ in lines)
+            where = line_numbers(line for line, _ in lines)
             yield Hit(what=f"`{shown}` is not read as {name}", where=where, hint=hint, level=level)
 
 
@@ -168,7 +168,7 @@ def several_stages_under_one_name(log: Log) -> Iterator[Hit]:
         if len(stages) > 1:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
             hint = f"give each its own name, for example train_{name} and {name}"
-            yield Hit(what=f"{shown} are all read as {name}", where=places(iter(stages.values())), hint=hint)
+            yield Hit(what=f"{shown} are all read as {name}", where=line_numbers(iter(stages.values())), hint=hint)
 
 
 NAME_RULES: tuple[Rule[Log], ...] = (

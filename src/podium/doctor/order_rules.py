@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from podium.doctor.name_rules import places
+from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import Log
 from podium.manifests.rules import Hit, Rule, rule
 from podium.metrics import number
@@ -23,7 +23,9 @@ def no_time(log: Log) -> Iterator[Hit]:
     reported = log.reported(log.reader.objective)
     untimed = _untimed(log)
     if len(reported) > 1 and len(untimed) == len(reported) and not any(_TIMELIKE.search(r[0].text) for r in reported):
-        yield Hit(what="no line with the objective has a time", where=places(r[0] for r in reported), hint=TIME_HINT)
+        yield Hit(
+            what="no line with the objective has a time", where=line_numbers(r[0] for r in reported), hint=TIME_HINT
+        )
 
 
 @rule("warn", "A time counts only if it is the first word of the line and RFC 3339, with T and a zone.")
@@ -33,7 +35,7 @@ def time_not_understood(log: Log) -> Iterator[Hit]:
     if lines and len(reported) > 1:
         match = _TIMELIKE.search(lines[0].text)
         assert match
-        yield Hit(what=f"the time `{match[0]}` is not understood", where=places(iter(lines)), hint=TIME_HINT)
+        yield Hit(what=f"the time `{match[0]}` is not understood", where=line_numbers(iter(lines)), hint=TIME_HINT)
 
 
 @rule("warn", "Lines without a time count as the oldest ones.")
@@ -41,7 +43,7 @@ def some_without_time(log: Log) -> Iterator[Hit]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
     if untimed and len(untimed) < len(reported):
         what = f"{len(untimed)} of {len(reported)} readings have no time"
-        yield Hit(what=what, where=places(reported[index][0] for index in untimed), hint=TIME_HINT)
+        yield Hit(what=what, where=line_numbers(reported[index][0] for index in untimed), hint=TIME_HINT)
 
 
 @rule("warn", "latest is the value with the latest time, not the one printed last.")
@@ -76,7 +78,7 @@ def batches_share_the_name(log: Log) -> Iterator[Hit]:
     level = "note" if strategy == "latest" else None
     what = f"{len(reported)} readings of {name}, several an epoch, and the strategy is {strategy}"
     hint = f"print a batch's value as train_{name}=… (or `{name}: …`), and {name}= once an epoch"
-    yield Hit(what=what, where=places(iter(batches or [line for line, _ in reported])), hint=hint, level=level)
+    yield Hit(what=what, where=line_numbers(iter(batches or [line for line, _ in reported])), hint=hint, level=level)
 
 
 def _repeats_within_an_epoch(log: Log) -> bool:
@@ -97,7 +99,9 @@ def every_rank_reports(log: Log) -> Iterator[Hit]:
     if ranked or (len(pairs) > 1 and len(same) == len(pairs) and len({first[1].value for first in same}) > 1):
         lines = ranked or [first[0] for first in same]
         what = "several processes seem to report the objective"
-        yield Hit(what=what, where=places(iter(lines)), hint='report from rank 0 only: os.environ.get("RANK", "0")')
+        yield Hit(
+            what=what, where=line_numbers(iter(lines)), hint='report from rank 0 only: os.environ.get("RANK", "0")'
+        )
 
 
 ORDER_RULES: tuple[Rule[Log], ...] = (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from podium.doctor.name_rules import places
+from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import COLOR, Line, Log
 from podium.manifests.rules import Hit, Rule, rule
 from podium.metrics import number, objective_value
@@ -50,7 +50,7 @@ def _grouped(log: Log, values: Iterator[Printed], what: str, hint: str) -> Itera
         shown = COLOR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
         kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
         text = what.format(shown=shown, kept=kept, metric=metric)
-        where = places(value.line for value in values_of)
+        where = line_numbers(value.line for value in values_of)
         yield Hit(what=text, where=where, hint=hint.format(metric=metric), level="warn" if mild else None)
 
 
@@ -125,7 +125,7 @@ def unreadable_while_stopping_early(log: Log) -> Iterator[Hit]:
     lines = [(line, match[0]) for line in log.lines if (match := pair.search(line.text))]
     if lines:
         hint = "keep lines that mention the metric free of other name=text; do not print argv"
-        yield Hit(what=f"`{lines[0][1]}` has no number", where=places(line for line, _ in lines), hint=hint)
+        yield Hit(what=f"`{lines[0][1]}` has no number", where=line_numbers(line for line, _ in lines), hint=hint)
 
 
 VALUE_RULES: tuple[Rule[Log], ...] = (

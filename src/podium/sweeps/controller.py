@@ -149,7 +149,7 @@ class ExperimentController:
             self._take_up(trial)
             self._cluster.store.claim("Trial", trial.name)
             if trial.state.finished and not trial.state.reason.endswith(LOST):
-                readings = read_readings(self._cluster.store.place("Trial", trial.name))
+                readings = read_readings(self._cluster.store.path("Trial", trial.name))
                 self._learn(trial.name, Ended(readings=readings))
                 continue
             self._cluster.delete(trial.workload.kind, trial.name)

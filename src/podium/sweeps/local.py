@@ -29,7 +29,7 @@ class LocalSweeps(LocalCluster):
 
         experiment = Experiment.parse(resource.manifest)
         # Its constructor checks the Experiment; nothing is stored if that fails.
-        controller = ExperimentController(self, experiment, self.store.place("Experiment", experiment.name))
+        controller = ExperimentController(self, experiment, self.store.path("Experiment", experiment.name))
         stored = Resource.parse(self.store.create(resource.manifest))
         return stored, ExperimentSupervisor(self, controller)
 

@@ -75,7 +75,7 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         if stored.state.finished and changes:
             restart(status)
         edited = edited.with_status(status)
-        controller = ExperimentController(cluster, edited, cluster.store.place("Experiment", name))
+        controller = ExperimentController(cluster, edited, cluster.store.path("Experiment", name))
         cluster.store.claim("Experiment", name)
         spec: dict[str, Any] = dict(edited.spec)
         resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(status=status, spec=spec))

@@ -75,14 +75,14 @@ class TrialRun:
         self._save = save
         self._stopping = stopping
         self._name, self._kind = trial.name, trial.workload.kind
-        self._directory = cluster.store.place("Trial", self._name)
+        self._directory = cluster.store.path("Trial", self._name)
         self._stopped_early, self._over = threading.Event(), threading.Event()
         self._broken: Failed | None = None
 
     def run(self) -> Ended:
         """Run the trial to its end; its status says how it went."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        root = self._cluster.store.place("Experiment", self._experiment.name) / "checkpoints"
+        root = self._cluster.store.path("Experiment", self._experiment.name) / "checkpoints"
         checkpoints = prepare(root, self.trial) if trial_directory(self._experiment) else None
         job = self._cluster.with_entrypoints(self.trial.workload)
         wrapped = wrap(self._experiment, job, self._directory, self._cores, checkpoints)
@@ -120,7 +120,7 @@ class TrialRun:
         """Put what a wrapped command printed into the replica's log: that is where people look."""
         if self._experiment.collector.kind != "StdOut":
             return
-        logs = self._cluster.store.place(self._kind, self._name) / "logs"
+        logs = self._cluster.store.path(self._kind, self._name) / "logs"
         names = wrapped.replicas or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
         for name, file in zip(names, wrapped.metrics, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
@@ -225,7 +225,7 @@ class TrialRun:
         """Keep the logs with the trial; without retain the job goes, as in Katib."""
         if self.trial.retain:
             return
-        logs = self._cluster.store.place(self._kind, self._name) / "logs"
+        logs = self._cluster.store.path(self._kind, self._name) / "logs"
         with suppress(FileNotFoundError):
             shutil.copytree(logs, self._directory / "logs", dirs_exist_ok=True)
         self._cluster.delete(self._kind, self._name)

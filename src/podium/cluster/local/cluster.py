@@ -128,7 +128,7 @@ class LocalCluster(Cluster):
         """Return the replicas as their supervisor recorded them; where it is dead, all that ran ended with it."""
         self.store.read(kind, name)
         try:
-            records = read_json(self.store.place(kind, name) / "pods.json", list)
+            records = read_json(self.store.path(kind, name) / "pods.json", list)
         except FileNotFoundError:
             return []
         alive = self.store.is_supervised(kind, name)
@@ -136,7 +136,7 @@ class LocalCluster(Cluster):
 
     def directory(self, kind: str, name: str) -> Path | None:
         """Return the object's own directory."""
-        return self.store.place(kind, name)
+        return self.store.path(kind, name)
 
     def stop(self, kind: str, name: str) -> None:
         """Ask the process that supervises an object, whichever it is, to stop it; a job becomes Failed."""

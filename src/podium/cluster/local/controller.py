@@ -48,7 +48,7 @@ class Controller(ABC):
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
         self.runtime, self.job, self.plans = runtime, job, plans
         self.kind, self.name = job.kind, job.name
-        self.directory = runtime.store.place(self.kind, self.name)
+        self.directory = runtime.store.path(self.kind, self.name)
         self.threads = threads_per_process(job)
         self.pods: list[RunningPod] = []
         self.status: dict[str, Any] = deepcopy(dict(job.status))

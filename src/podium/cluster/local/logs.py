@@ -29,10 +29,10 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
     Raises:
         NotFound: There is no such object or replica.
     """
-    manifest, directory = store.read(kind, name), store.place(kind, name)
+    manifest, directory = store.read(kind, name), store.path(kind, name)
     if kind == "Trial" and not (directory / "logs").exists():
         kind = next((job for job in JOB_KINDS if store.exists(job, name)), "Job")
-        manifest, directory = store.read(kind, name), store.place(kind, name)
+        manifest, directory = store.read(kind, name), store.path(kind, name)
     names = replica_names(Workload.parse(manifest), directory)
     chosen = replica or names[0]
     if chosen not in names:
@@ -52,7 +52,7 @@ def read_last_run(store: Store, kind: str, name: str, replicas: Sequence[str] = 
         name: Of the job.
         replicas: The one that reports metrics if empty.
     """
-    directory = store.place(kind, name)
+    directory = store.path(kind, name)
     records = read_json(directory / "pods.json", list)
     for chosen in replicas or replica_names(Workload.parse(store.read(kind, name)), directory)[:1]:
         start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
@@ -99,7 +99,7 @@ def _follow(store: Store, kind: str, name: str, log: Path) -> Iterator[str]:
 def _has_ended(store: Store, kind: str, name: str, replica: str) -> bool:
     try:
         finished = status_of(store.read(kind, name)).finished
-        records = read_json(store.place(kind, name) / "pods.json", list)
+        records = read_json(store.path(kind, name) / "pods.json", list)
     except NotFound:
         return True
     except FileNotFoundError:

@@ -45,7 +45,7 @@ class Store:
         self._changed = threading.Condition(threading.RLock())
         self._lease: Lease | None = None
 
-    def place(self, kind: str, name: str) -> Path:
+    def path(self, kind: str, name: str) -> Path:
         """Return the directory of an object, whether it exists or not.
 
         Raises:
@@ -62,7 +62,7 @@ class Store:
         """
         kind, metadata = manifest["kind"], manifest["metadata"]
         stored = manifest | {"metadata": metadata | new_metadata(metadata)}
-        directory = self.place(kind, metadata["name"])
+        directory = self.path(kind, metadata["name"])
         with self.alone(), self._changed:
             if (directory / "object.json").exists():
                 raise Conflict(
@@ -83,11 +83,11 @@ class Store:
                 for grave in self.directory.glob("*/.*.????????/"):  # of a removal whose process was killed
                     shutil.rmtree(grave, ignore_errors=True)
                 self._lease = Lease(self.directory / "supervisors")
-            write_json(self.place(kind, name) / "supervisor.json", {"lease": self._lease.name, "pid": os.getpid()})
+            write_json(self.path(kind, name) / "supervisor.json", {"lease": self._lease.name, "pid": os.getpid()})
 
     def disown(self, kind: str, name: str) -> None:
         """Take that record back: whoever waits for the object sees it lost. Possible even on a full disk."""
-        (self.place(kind, name) / "supervisor.json").unlink(missing_ok=True)
+        (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes and threads from taking an object over meanwhile; not to be entered twice."""
@@ -107,14 +107,14 @@ class Store:
 
     def _lease_of(self, kind: str, name: str) -> str | None:
         try:
-            record = read_json(self.place(kind, name) / "supervisor.json", dict)
+            record = read_json(self.path(kind, name) / "supervisor.json", dict)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return str(record.get("lease"))
 
     def exists(self, kind: str, name: str) -> bool:
         """Return whether there is such an object."""
-        return (self.place(kind, name) / "object.json").exists()
+        return (self.path(kind, name) / "object.json").exists()
 
     def read(self, kind: str, name: str) -> Manifest:
         """Return an object; one that had not ended when its process died is Failed.
@@ -144,7 +144,7 @@ class Store:
 
     def _load(self, kind: str, name: str) -> Manifest:
         try:
-            return read_object(self.place(kind, name) / "object.json")
+            return read_object(self.path(kind, name) / "object.json")
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(f"no {kind} {name} in {self.directory}", _names_hint(self, kind)) from None
 
@@ -166,14 +166,14 @@ class Store:
             if json.dumps(manifest) != before:
                 metadata = manifest["metadata"]
                 metadata["resourceVersion"] = str(int(metadata.get("resourceVersion", "0")) + 1)
-                write_json(self.place(kind, name) / "object.json", manifest)
+                write_json(self.path(kind, name) / "object.json", manifest)
                 self._changed.notify_all()
         return manifest
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
         """Return the objects of a kind that carry all given labels, oldest first."""
         manifests = []
-        for path in self.place(kind, "any").parent.glob("[!.]*/object.json"):
+        for path in self.path(kind, "any").parent.glob("[!.]*/object.json"):
             with contextlib.suppress(FileNotFoundError):
                 manifests.append(read_object(path))
         wanted = (labels or {}).items()
@@ -188,7 +188,7 @@ class Store:
 
     def remove(self, kind: str, name: str) -> None:
         """Forget an object and delete its files; removing what is not there is no error."""
-        directory = self.place(kind, name)
+        directory = self.path(kind, name)
         grave = directory.with_name(f".{name}.{secrets.token_hex(4)}")
         with self._changed:
             with contextlib.suppress(FileNotFoundError):
@@ -200,23 +200,23 @@ class Store:
         """Ask the supervising process, whichever it is, to stop and remove an object."""
         if self.exists(kind, name):  # else the file would end the next object of this name
             with contextlib.suppress(FileNotFoundError):
-                (self.place(kind, name) / "delete").touch()
+                (self.path(kind, name) / "delete").touch()
 
     def is_deletion_asked(self, kind: str, name: str) -> bool:
         """Return whether somebody wants the object gone."""
-        return (self.place(kind, name) / "delete").exists()
+        return (self.path(kind, name) / "delete").exists()
 
     def ask_to_stop(self, kind: str, name: str) -> None:
         """Ask the supervising process, whichever it is, to stop an object and keep it."""
-        (self.place(kind, name) / "stop").touch()
+        (self.path(kind, name) / "stop").touch()
 
     def is_stop_asked(self, kind: str, name: str) -> bool:
         """Return whether somebody wants the object stopped."""
-        return (self.place(kind, name) / "stop").exists()
+        return (self.path(kind, name) / "stop").exists()
 
     def forget_stop(self, kind: str, name: str) -> None:
         """Take that request back: the object goes on."""
-        (self.place(kind, name) / "stop").unlink(missing_ok=True)
+        (self.path(kind, name) / "stop").unlink(missing_ok=True)
 
     def wait_for_change(self, kind: str, name: str, seen: Token, timeout: float) -> Token:
         """Wait until an object differs from what was seen, and return the new token.
@@ -265,7 +265,7 @@ class Store:
 
     def _token(self, kind: str, name: str) -> Token:
         try:
-            file = os.stat(self.place(kind, name) / "object.json")
+            file = os.stat(self.path(kind, name) / "object.json")
         except (FileNotFoundError, NotADirectoryError):
             return None
         return file.st_ino, file.st_mtime_ns
