@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "examples" / "spirals.py"
@@ -42,3 +44,71 @@ def test_it_is_tuned_by_a_sweep_that_reads_what_it_prints(tmp_path: Path) -> Non
     text = json.dumps(best)
     assert "accuracy" in text
     assert "hidden" in text
+
+
+SOFTMAX = ROOT / "tests" / "trainers" / "softmax.py"
+COMMANDS: dict[str, dict[str, Any]] = {
+    "flags of its own": {
+        "command": ["python", str(SOFTMAX), "--pictures", "${podium.data}", "--put-into=${podium.output}"],
+        "args": ["--rate=${trialParameters.rate}"],
+    },
+    "a shell": {
+        "command": ["sh", "-c", f'python {SOFTMAX} --pictures "$PODIUM_DATA" --rate ${{trialParameters.rate}}']
+    },
+    "variables only": {
+        "command": ["python", str(SOFTMAX)],
+        "env": [
+            {"name": "RATE", "value": "${trialParameters.rate}"},
+            {"name": "PODIUM_DATA", "value": "${podium.data}"},
+        ],
+    },
+}
+
+
+def experiment(folder: Path, container: dict[str, Any]) -> str:
+    """Write an Experiment whose trials are Jobs of one container."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "anything", **container}]}
+    file = folder / "experiment.yaml"
+    file.write_text(yaml.safe_dump({
+        "apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "softmax"},
+        "spec": {
+            "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
+            "algorithm": {"algorithmName": "random"},
+            "parameters": [{"name": "rate", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "0.5"}}],
+            "trialTemplate": {
+                "primaryContainerName": "main", "trialParameters": [{"name": "rate", "reference": "rate"}],
+                "trialSpec": {"apiVersion": "batch/v1", "kind": "Job",
+                              "spec": {"backoffLimit": 0, "template": {"spec": pod}}},
+            },
+        },
+    }))  # fmt: skip
+    return str(file)
+
+
+@pytest.mark.parametrize("way", COMMANDS)
+def test_a_trainer_of_ones_own_reaches_the_registry(way: str, tmp_path: Path, tiny_dataset: Path) -> None:
+    outcome = run_pipeline(tmp_path, tiny_dataset, COMMANDS[way])
+    assert outcome["decision"]["outcome"] == "promoted"
+    assert outcome["test"]["metrics"]["accuracy"] > 0.9
+    assert len(outcome["sweep"]["trials"]) == 2
+    (job,) = (tmp_path / "home" / "runs" / outcome["run"] / "cluster" / "jobs").glob("train-*")
+    assert "saved after training in 1 processes" in next((job / "logs").iterdir()).read_text()
+    assert json.loads((job / "object.json").read_text())["kind"] == "Job"
+
+
+def test_a_trainer_of_ones_own_is_distributed(tmp_path: Path, tiny_dataset: Path) -> None:
+    outcome = run_pipeline(tmp_path, tiny_dataset, COMMANDS["flags of its own"], "workers=1")
+    assert outcome["decision"]["outcome"] == "promoted"
+    (job,) = (tmp_path / "home" / "runs" / outcome["run"] / "cluster" / "pytorchjobs").glob("train-*")
+    assert "saved after training in 2 processes" in (job / "logs" / "master-0.log").read_text()
+    assert "saved" not in (job / "logs" / "worker-0.log").read_text()
+
+
+def run_pipeline(folder: Path, data: Path, container: dict[str, Any], *more: str) -> dict[str, Any]:
+    words = [f"dataset={data}", f"experiment={experiment(folder, container)}", "max_trials=2", *more, "--json"]
+    command = [str(Path(sys.executable).with_name("podium")), "run", "tune_and_promote", *words]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PODIUM_HOME": str(folder / "home")}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome

@@ -1,0 +1,77 @@
+"""A sweep and a training of a script that knows nothing of podium, on the embedded cluster."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podium.steps.sweep import SweepSettings, sweep
+from podium.steps.target import LaunchTarget
+from podium.steps.train import TrainSettings, train
+
+SCRIPT = """
+mkdir -p "$PODIUM_OUTPUT"
+test -f "$PODIUM_DATA/dataset.json"
+echo "$@" > "$PODIUM_OUTPUT/seen"
+echo graph > "$PODIUM_OUTPUT/model.onnx"
+echo "score=$1"
+"""
+
+
+def experiment(command: list[str]) -> str:
+    """Write an Experiment whose trials run a command as a Job."""
+    container = {"name": "main", "image": "anything", "command": command}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": {
+        "spec": {"restartPolicy": "Never", "containers": [container]}}}}  # fmt: skip
+    return yaml.safe_dump({
+        "apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "own"},
+        "spec": {
+            "objective": {"type": "maximize", "objectiveMetricName": "score"},
+            "algorithm": {"algorithmName": "grid"},
+            "parameters": [{"name": "rate", "parameterType": "discrete", "feasibleSpace": {"list": ["0.5", "0.25"]}}],
+            "trialTemplate": {
+                "primaryContainerName": "main", "trialParameters": [{"name": "rate", "reference": "rate"}],
+                "trialSpec": job,
+            },
+        },
+    })  # fmt: skip
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> LaunchTarget:
+    return LaunchTarget(storage=str(tmp_path / "store"), cluster=f"local://{tmp_path}/cluster")
+
+
+def test_the_training_runs_the_best_trials_own_command(
+    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fit.sh").write_text(SCRIPT)
+    command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}", "${podium.name}"]
+    settings = SweepSettings(experiment=experiment(command), max_trials=2, parallel_trials=2, trial_epochs=5, seed=3)
+    swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
+    assert swept.hyperparameters == {"rate": "0.5"}
+    assert swept.metrics["score"] == 0.5
+    assert (Path(swept.model) / "seen").read_text() == f"0.5 {swept.trial}\n"
+
+    again = TrainSettings(recipe=swept.recipe, epochs=3, seed=1)
+    trained = train(str(tiny_dataset), task="train", settings=again, target=target)
+    name = Path(trained.model).name
+    assert (Path(trained.model) / "seen").read_text() == f"0.5 {name}\n"
+    assert trained.metrics == {"score": 0.5}
+    assert (tmp_path / "cluster" / "jobs" / name / "object.json").is_file()
+    origin = json.loads((Path(trained.model) / "origin.json").read_text())
+    assert (origin["hyperparameters"], origin["image"]) == ({"rate": "0.5"}, "anything")
+    assert "epochs and seed are not passed on" in capfd.readouterr().out
+
+
+def test_workers_make_a_pytorchjob_of_a_job(tiny_dataset: Path, tmp_path: Path, target: LaunchTarget) -> None:
+    (tmp_path / "fit.sh").write_text(SCRIPT + '\necho "$RANK of $WORLD_SIZE" > "$PODIUM_OUTPUT/rank-$RANK"\n')
+    command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
+    settings = SweepSettings(experiment=experiment(command), max_trials=1, parallel_trials=1)
+    swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
+    trained = train(
+        str(tiny_dataset), task="train", settings=TrainSettings(recipe=swept.recipe, workers=1), target=target
+    )
+    ranks = sorted(file.read_text() for file in Path(trained.model).glob("rank-*"))
+    assert ranks == ["0 of 2\n", "1 of 2\n"]
