@@ -61,7 +61,12 @@ def format_metrics(*, time: datetime | None = None, **values: float) -> str:
     for name, value in values.items():
         require(math.isfinite(value), f"{name} is finite", "stop the trial with an error instead", **{name: value})
     moment = (time or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return " ".join([moment, *(f"{name}={value:.4f}" for name, value in values.items())])
+    return " ".join([moment, *(f"{name}={_digits(value)}" for name, value in values.items())])
+
+
+def _digits(value: float) -> str:
+    """Return four decimals; four digits of what would be left with fewer than two, such as an rmse of 5.213e-05."""
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
 
 
 def number(text: str) -> float | None:

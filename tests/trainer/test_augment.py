@@ -57,3 +57,27 @@ def test_a_turn_keeps_the_middle_and_moves_the_rim() -> None:
     assert out[:, 13:15, 13:15].mean().item() == pytest.approx(200, rel=0.05)
     assert out[:, 2, 13:15].mean().item() < 150
     assert out.flatten(1).sum(1).mean().item() == pytest.approx(image.sum().item(), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "config", [TrainConfig(shift=3, flip=True), TrainConfig(rotate=15), TrainConfig(erase=6)], ids=str
+)
+def test_all_channels_of_a_picture_change_alike(config: TrainConfig) -> None:
+    gray = torch.randint(0, 256, (40, 20, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    draws = augment.draw(config, 40, torch.Generator().manual_seed(1))
+    assert draws is not None
+    color = augment.augment(config, gray[..., None].expand(-1, -1, -1, 3), draws)
+    alone = augment.augment(config, gray, draws)
+    assert color.shape == (40, 20, 32, 3)
+    assert not torch.equal(alone, gray)
+    for channel in range(3):
+        assert torch.equal(color[..., channel], alone)
+
+
+def test_a_turn_of_a_wide_picture_keeps_its_shapes() -> None:
+    image = torch.zeros(40, 80, dtype=torch.uint8)
+    image[10:30, 30:50] = 200  # a square in the middle
+    out = distorted(TrainConfig(rotate=30), image, 200)
+    up, across = ((out > 100).any(axis).sum(1).float() for axis in (2, 1))
+    assert (up - across).abs().max().item() <= 2  # turned squares are as high as they are wide
+    assert up.max().item() > 24
