@@ -126,8 +126,8 @@ def _part(uri: str, name: str, learned: Task) -> Part:
 
 
 def _opened(array: Array) -> Tensor | Mapped:
-    if isinstance(array.base, np.memmap) and array.base.shape == array.shape:
-        return Mapped(array.base, torch.device("cpu"))
+    if isinstance(array, np.memmap):
+        return Mapped(array, torch.device("cpu"))
     return torch.from_numpy(np.array(array))
 
 

@@ -27,9 +27,6 @@ TOO_LARGE = ("regnet_y_128gf", "vit_h_14")
 FIXED_SIZE = re.compile(r"alexnet|maxvit|vgg|vit_")
 """Networks of torchvision for pictures of 224x224 and no others."""
 
-TRANSFORMERS = re.compile(r"convnext|maxvit|swin|vit_")
-"""Networks of torchvision that AdamW trains."""
-
 # What a model changes in the defaults of TrainConfig; a flag given by the user overrides both.
 RECIPES: dict[str, dict[str, Any]] = {
     "tutorial": {},
@@ -66,7 +63,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "epochs": 20,
         "batch_size": 64,
         "optimizer": "adamw",
-        "lr": 3e-3,
+        "lr": 2e-3,
         "schedule": "onecycle",
         "weight_decay": 0.01,
         "dropout": 0.1,
@@ -74,26 +71,25 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 
-_CONVOLUTIONS: dict[str, Any] = {
+_TORCHVISION: dict[str, Any] = {
     "epochs": 10,
     "batch_size": 64,
-    "optimizer": "sgd",
-    "lr": 0.05,
+    "optimizer": "adamw",  # it suits all of them, also those without normalization, with about the same learning rate
+    "lr": 1e-3,
     "schedule": "onecycle",
-    "weight_decay": 5e-4,
+    "weight_decay": 0.05,
     "label_smoothing": 0.1,
     "dropout": 0.0,
     "average": 200,
     "keep": "last",
 }
-_TRANSFORMERS = {**_CONVOLUTIONS, "optimizer": "adamw", "lr": 5e-4, "weight_decay": 0.05}
 
 
 def recipe(model: str) -> dict[str, Any]:
     """Return what a model changes in the defaults; nothing if it is not known."""
     if model in RECIPES:
         return RECIPES[model]
-    return {} if not exists(model) else _TRANSFORMERS if TRANSFORMERS.match(model) else _CONVOLUTIONS
+    return _TORCHVISION if exists(model) else {}
 
 
 def exists(model: str) -> bool:

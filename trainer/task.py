@@ -88,7 +88,8 @@ def _check_picture(config: TrainConfig, source: InputInfo) -> None:
     height, width = source.shape[:2]
     channels = source.shape[2] if len(source.shape) == 3 else 1
     require(min(height, width) >= SMALLEST, f"pictures are at least {SMALLEST} pixels high and wide",
-            "podium data prepare --size HEIGHTxWIDTH enlarges them", height=height, width=width)  # fmt: skip
+            "podium data prepare images:DIRECTORY --option resize=64,64 enlarges them",
+            height=height, width=width)  # fmt: skip
     require(config.is_own or channels in (1, 3), "networks of torchvision take 1 or 3 channels",
             "--model fast and best take any number", channels=channels, model=config.model)  # fmt: skip
     for name in ("shift", "erase"):

@@ -110,7 +110,9 @@ def stain(sign: Image.Image, rng: random.Random) -> None:
     for _ in range(rng.randint(0, 3)):
         x, y = rng.randint(0, SIZE), rng.randint(0, SIZE)
         gray = rng.randint(30, 160)
-        draw.line((x, y, x + rng.randint(-50, 50), y + rng.randint(-50, 50)), (gray, gray + 20, gray), rng.randint(3, 14))
+        draw.line(
+            (x, y, x + rng.randint(-50, 50), y + rng.randint(-50, 50)), (gray, gray + 20, gray), rng.randint(3, 14)
+        )
 
 
 def write(folder: Path, count: int, backgrounds: list[Image.Image], rng: random.Random) -> None:

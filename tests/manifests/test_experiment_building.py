@@ -13,7 +13,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, check, customize, examine, load
 from podium.metrics import STRICT_FORMAT
 from podium.trainer.config import TrainConfig
-from podium.trainer.networks import RECIPES
+from podium.trainer.networks import recipe as recipe_of
 
 
 @pytest.mark.parametrize("name", bundled())
@@ -38,9 +38,9 @@ def learning_rates(experiment: dict[str, Any]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", bundled())
-@pytest.mark.parametrize("network", ["tutorial", "fast", "best"])
+@pytest.mark.parametrize("network", ["tutorial", "fast", "best", "mlp", "resnet18", "swin_t"])
 def test_bundled_learning_rates_suit_the_networks_optimizer(name: str, network: str) -> None:
-    recipe = replace(TrainConfig(), **RECIPES[network])
+    recipe = replace(TrainConfig(), **recipe_of(network))
     experiment = load(name, network)
     least, most = learning_rates(experiment)
     scale = 128 / recipe.batch_size if recipe.optimizer == "sgd" else 1  # 128 is the largest batch that is searched

@@ -11,11 +11,17 @@ from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput
 from podium.manifests.experiment.config_maps import is_config_map, with_template
 
+ADADELTA_NETWORKS = ("", "tutorial")
+"""Networks of the trainer whose recipe uses Adadelta: the bundled Experiments search learning rates of it."""
+
 SGD_NETWORKS = ("fast", "best")
-"""Networks of the trainer whose recipes use SGD; the bundled Experiments search learning rates of Adadelta."""
+"""Networks of the trainer whose recipes use SGD; those of all others use AdamW."""
 
 SGD_SHARE = 0.1
 """Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2 for 0.05 to 2."""
+
+ADAMW_SHARE = 0.001
+"""Learning rates of AdamW by those of Adadelta: 0.00005 to 0.002 for 0.05 to 2."""
 
 
 def bundled() -> list[str]:
@@ -52,16 +58,16 @@ def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ())
         hint = f"did you mean {close[0]}?" if close else f"a file, or one of {', '.join(bundled())}"
         raise InvalidInput(f"no file and no bundled experiment is called {name_or_text!r}", hint)
     manifest = parse(entry.read_text(), name_or_text)
-    if network in SGD_NETWORKS:
-        _scale_learning_rates(manifest)
+    if network not in ADADELTA_NETWORKS:
+        _scale_learning_rates(manifest, SGD_SHARE if network in SGD_NETWORKS else ADAMW_SHARE)
     return manifest
 
 
-def _scale_learning_rates(experiment: dict[str, Any]) -> None:
+def _scale_learning_rates(experiment: dict[str, Any], share: float) -> None:
     for parameter in experiment["spec"].get("parameters") or []:
         if parameter["name"] == "lr":
             space = parameter["feasibleSpace"]
-            space |= {key: f"{float(space[key]) * SGD_SHARE:g}" for key in ("min", "max", "step") if key in space}
+            space |= {key: f"{float(space[key]) * share:g}" for key in ("min", "max", "step") if key in space}
 
 
 def _config_maps(file: Path) -> list[dict[str, Any]]:
