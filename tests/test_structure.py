@@ -161,6 +161,16 @@ def test_manifests_are_read_as_typed_objects() -> None:
     assert not wrong, "\n".join(["read them through podium.manifests", *wrong])
 
 
+def test_names_of_tests_have_at_most_ten_words() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in re.findall(r"(?m)^ *def test_(\w+)", file.read_text())
+        if len(name.split("_")) > 10
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_help_loads_nothing_heavy() -> None:
     script = """if True:
         import sys

@@ -48,7 +48,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_a_module_runs_forked_as_it_would_in_a_new_interpreter(run: Callable[..., Process], tmp_path: Path) -> None:
+def test_a_forked_module_runs_as_in_a_new_interpreter(run: Callable[..., Process], tmp_path: Path) -> None:
     assert run("python", "-m", "program", "--lr", "a b").wait(60) == 0
     first, second, error = lines(tmp_path / "log")
     assert first == "True __main__ ['--lr', 'a b'] True me False"
@@ -182,9 +182,7 @@ def test_a_killed_server_is_replaced_by_processes(
     assert lines(tmp_path / "log")[0].startswith("False __main__")
 
 
-def test_what_a_library_reads_at_import_gets_a_server_of_its_own(
-    run: Callable[..., Process], launchers: LauncherPool
-) -> None:
+def test_a_variable_read_at_import_gets_its_own_server(run: Callable[..., Process], launchers: LauncherPool) -> None:
     for threads in ("1", "2", "1"):
         assert run("python", "-m", "program", OMP_NUM_THREADS=threads, WHO=threads).wait(60) == 0
     assert len(launchers._servers) == 2
@@ -225,7 +223,7 @@ def test_only_what_comes_with_python_or_is_installed_is_preloaded(
 
 
 @pytest.mark.parametrize("hiding", ["click.py", "random/__init__.py"])
-def test_a_file_that_hides_a_preloaded_module_is_what_gets_imported(
+def test_a_file_that_hides_a_preloaded_module_is_imported(
     hiding: str, run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path
 ) -> None:
     assert run("python", "-m", "program", log="before").wait(60) == 0

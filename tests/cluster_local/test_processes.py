@@ -91,7 +91,7 @@ def test_sigterm_right_after_the_start_is_not_lost(start) -> None:
         assert process.wait(5) == 143
 
 
-def test_a_sigterm_that_comes_too_late_does_not_reach_the_next_process(start) -> None:
+def test_a_late_sigterm_does_not_reach_the_next_process(start) -> None:
     for _ in range(5):
         ended = start("true")
         assert ended.wait(20) == 0
@@ -119,7 +119,7 @@ def test_a_killed_supervisor_takes_its_process_along_and_is_replaced(start) -> N
     assert start("sh", "-c", "exit 7").wait(20) == 7
 
 
-def test_a_kill_takes_grandchildren_too_even_in_a_session_of_their_own(start, tmp_path: Path) -> None:
+def test_a_kill_takes_grandchildren_in_other_sessions_too(start, tmp_path: Path) -> None:
     process = start(sys.executable, "-c", FAMILY)
     assert until(lambda: len(pids(tmp_path)) == 3)
     process.kill()

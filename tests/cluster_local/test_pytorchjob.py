@@ -112,7 +112,7 @@ def test_a_backoff_limit_of_zero_allows_no_restart(cluster: LocalSweeps) -> None
     assert state.phase == "Failed"
 
 
-def test_the_built_limit_leaves_room_for_three_restarts_of_every_replica(cluster: LocalSweeps) -> None:
+def test_the_default_limit_allows_three_restarts_of_every_replica(cluster: LocalSweeps) -> None:
     assert run(cluster, manifest(COUNT + "sys.exit(n < 3)", workers=1)).phase == "Succeeded"
 
 
@@ -141,7 +141,7 @@ def test_without_a_master_all_workers_must_succeed(cluster: LocalSweeps) -> None
     assert log(cluster, "worker-1") == ["False False"]
 
 
-def test_a_job_is_removed_when_its_time_to_live_has_passed(cluster: LocalSweeps) -> None:
+def test_a_job_is_removed_after_its_time_to_live(cluster: LocalSweeps) -> None:
     assert run(cluster, manifest("pass", ttl_seconds_after_finished=1)).phase == "Succeeded"
     until(lambda: not cluster.store.exists("PyTorchJob", "job"))
 
@@ -207,7 +207,7 @@ def test_another_process_may_look_follow_and_delete(tmp_path: Path) -> None:
         other.kill()
 
 
-def test_a_job_whose_process_was_killed_is_failed_and_leaves_no_process(tmp_path: Path) -> None:
+def test_a_job_with_a_killed_owner_fails_without_leftovers(tmp_path: Path) -> None:
     job = manifest("import time; print('hello', flush=True); time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", OTHER, str(tmp_path), json.dumps(job)]) as other:
         cluster = LocalSweeps(tmp_path)

@@ -59,7 +59,7 @@ def test_a_second_object_of_one_name_is_a_conflict(store: Store) -> None:
         store.create(job("a"))
 
 
-def test_what_is_missing_is_not_found_and_the_hint_names_what_is_there(store: Store) -> None:
+def test_a_missing_objects_hint_names_the_present_ones(store: Store) -> None:
     store.create(job("a"))
     with pytest.raises(NotFound, match="hint: there are: a"):
         store.read("Job", "b")
@@ -97,7 +97,7 @@ def test_updates_from_many_threads_are_all_kept(store: Store) -> None:
     assert store.read("Job", "a")["status"]["n"] == 80
 
 
-def test_a_watcher_sees_the_changes_of_another_store_and_the_end(store: Store, tmp_path: Path) -> None:
+def test_a_watcher_sees_another_stores_changes_and_the_end(store: Store, tmp_path: Path) -> None:
     store.create(job("a"))
     seen = []
     for one in Store(tmp_path).changes("Job", "a", timeout=10):
@@ -110,7 +110,7 @@ def test_a_watcher_sees_the_changes_of_another_store_and_the_end(store: Store, t
     assert not list((tmp_path / "jobs").iterdir())
 
 
-def test_asking_to_delete_what_is_not_there_does_not_end_the_next_of_that_name(store: Store) -> None:
+def test_deleting_a_missing_object_does_not_end_its_successor(store: Store) -> None:
     store.path("Job", "a").mkdir(parents=True)  # as a process leaves it that is killed before it writes the object
     store.ask_to_delete("Job", "a")
     store.create(job("a"))
@@ -145,7 +145,7 @@ def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None
     assert not list((tmp_path / "supervisors").iterdir())
 
 
-def test_what_a_kill_left_of_a_removed_object_is_not_listed(store: Store, tmp_path: Path) -> None:
+def test_leftovers_of_a_removed_object_are_not_listed(store: Store, tmp_path: Path) -> None:
     store.create(job("a"))
     place = store.path("Job", "a")
     place.rename(place.with_name(".a.0123abcd"))  # the first half of a removal
@@ -173,7 +173,7 @@ def test_half_an_object_is_damaged_too(store: Store, content: bytes) -> None:
         store.list("Job")
 
 
-def test_the_next_to_supervise_something_clears_away_what_a_kill_left(store: Store, tmp_path: Path) -> None:
+def test_the_next_supervisor_clears_away_what_a_kill_left(store: Store, tmp_path: Path) -> None:
     alive = Store(tmp_path)
     alive.create(job("alive"))
     killed = """if True:

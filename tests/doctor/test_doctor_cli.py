@@ -25,7 +25,7 @@ def reports(*arguments: str, given: str | None = None) -> tuple[int, list[dict[s
     return done.returncode, json.loads(done.stdout)["reports"]
 
 
-def test_a_log_that_fails_says_why_in_plain_text_and_exits_with_1(tmp_path: Path) -> None:
+def test_a_failing_log_says_why_and_exits_with_1(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("epoch 1\naccuracy: 0.9\n")
     done = podium(str(log), "--metric", "accuracy", "--objective", "maximize")
@@ -69,14 +69,14 @@ def test_a_manifest_of_several_objects_gives_a_report_each(tmp_path: Path) -> No
     assert podium(str(file)).returncode == 0
 
 
-def test_our_own_manifests_are_examined_in_one_call_and_have_no_warnings() -> None:
+def test_our_own_manifests_have_no_warnings() -> None:
     files = sorted(map(str, (Path(__file__).parents[2] / "experiments").glob("*.yaml")))
     code, found = reports(*files)
     assert (code, len(found)) == (0, len(files))
     assert {one["verdict"] for one in found} == {"pass"}
 
 
-def test_a_manifest_without_the_usual_ending_is_known_by_its_content() -> None:
+def test_a_manifest_is_recognized_by_its_content() -> None:
     code, (report,) = reports("-", given=GOOD)
     assert (code, report["kind"]) == (0, "Experiment")
 

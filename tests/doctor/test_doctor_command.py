@@ -60,7 +60,7 @@ def test_a_command_that_ends_at_once_may_beat_the_collector(tmp_path: Path) -> N
     assert by_rule(report)["ends-too-soon"].shown == "warn"
 
 
-def test_a_command_is_stopped_at_the_limit_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_and_its_children_end_at_the_limit(tmp_path: Path) -> None:
     text = f"""if True:
         import os, subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -77,7 +77,7 @@ def test_a_command_is_stopped_at_the_limit_with_all_that_it_started(tmp_path: Pa
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 
-def test_output_that_comes_in_one_piece_at_the_end_is_pointed_out(tmp_path: Path) -> None:
+def test_output_held_back_until_the_end_is_reported(tmp_path: Path) -> None:
     text = "import time\nfor epoch in range(3):\n    time.sleep(.9)\n    print(f'loss={epoch}')\n"
     assert by_rule(run(*program(tmp_path, text)))["output-comes-late"].shown == "warn"
     command = program(tmp_path, text)
@@ -91,7 +91,7 @@ def test_a_process_left_behind_is_pointed_out_and_ended(tmp_path: Path) -> None:
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 
-def test_a_command_that_the_shell_would_change_runs_as_given_and_fails(tmp_path: Path) -> None:
+def test_a_command_the_shell_would_change_fails(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     report = run(sys.executable, "-c", f"print('loss=0.5'); touch = '; touch {trap}'")
     assert by_rule(report)["shell-breaks-words"].where == "command[2]"

@@ -286,7 +286,7 @@ def test_early_stopping_with_buffered_output_is_pointed_out() -> None:
     assert "buffered-while-stopping-early" not in experiment(stop, buffer, as_pytorchjob)
 
 
-def test_a_pattern_that_takes_nan_for_a_value_is_pointed_out() -> None:
+def test_a_pattern_that_accepts_nan_is_reported() -> None:
     assert experiment(lambda m: m["spec"].pop("metricsCollectorSpec"))["bad-values-count"].shown == "warn"
 
 
@@ -367,7 +367,7 @@ def test_bayesian_optimization_from_zero_fails() -> None:
     assert experiment(change)["bayesian-from-zero"].shown == "fail"
 
 
-def test_a_learning_algorithm_whose_trials_all_run_at_once_is_pointed_out() -> None:
+def test_a_learning_algorithm_with_all_trials_parallel_is_reported() -> None:
     change = {"algorithm": {"algorithmName": "tpe"}, "parallelTrialCount": 4}
     assert experiment(lambda m: m["spec"].update(change))["nothing-to-learn-from"].shown == "warn"
 
@@ -514,7 +514,7 @@ def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
     assert started == {}
 
 
-def test_flags_of_the_launcher_that_contradict_the_manifest_are_pointed_out() -> None:
+def test_launcher_flags_that_contradict_the_manifest_are_reported() -> None:
     words = ["torchrun", "--nproc_per_node=4", "train.py"]
     assert pytorchjob(lambda m: master(m).update(command=words))["launcher-disagrees"].shown == "warn"
 
@@ -604,7 +604,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [pair for key, inner in pairs for pair in [(value, key), *places(inner)]]
 
 
-def test_every_rule_has_a_test_and_a_row_in_the_docs() -> None:
+def test_every_rule_has_a_test_and_a_docs_row() -> None:
     from podium.doctor import collected, command, experiment_rules, job_rules, log, namespace, shell_rules, trial_rules
 
     tables = [

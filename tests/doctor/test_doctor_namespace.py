@@ -369,7 +369,7 @@ def test_an_empty_cluster_fails_with_a_hint_for_each_thing(api: type[Namespace])
     assert all(finding.hint for finding in found.values())
 
 
-def test_what_may_not_be_read_is_a_warning_and_no_error(api: type[Namespace]) -> None:
+def test_missing_permission_to_read_is_a_warning(api: type[Namespace]) -> None:
     api.world = dict.fromkeys(api.world)
     report = examine(images=["trainer:1.0"])
     assert report.verdict == "warn"
@@ -418,7 +418,7 @@ def test_a_pod_that_cannot_pull_its_image_is_shown(api: type[Namespace]) -> None
     assert "ImagePullBackOff" in finding.what
 
 
-def test_a_server_that_does_not_answer_is_an_error_at_once(api: type[Namespace]) -> None:
+def test_a_silent_server_is_an_error_at_once(api: type[Namespace]) -> None:
     with pytest.raises(PodiumError, match="does not answer"):
         examine_namespace("team")
 

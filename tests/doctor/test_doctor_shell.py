@@ -137,7 +137,7 @@ def test_a_backslash_in_a_value_becomes_something_else() -> None:
     assert found["shell-breaks-values"].shown == "fail"
 
 
-def test_a_single_quote_in_a_value_breaks_single_quotes_in_the_template() -> None:
+def test_a_single_quote_in_a_value_breaks_quoted_templates() -> None:
     found = job("python", "train.py", "'${trialParameters.text}'", **searching("it's"))  # observed
     assert found["shell-breaks-values"].shown == "fail"
 
@@ -151,7 +151,7 @@ def test_flags_of_the_shell_hide_it_from_katib() -> None:
     assert job("bash", "-ec", "python train.py")["shell-not-recognized"].shown == "fail"
 
 
-def test_a_script_of_several_commands_is_collected_from_the_last_only() -> None:
+def test_a_script_is_collected_from_its_last_command_only() -> None:
     assert job("sh", "-c", "pip list && python train.py")["last-command-only"].shown == "warn"
     assert job("sh", "-c", "python train.py; echo done")["last-command-only"].shown == "fail"
     assert not job("sh", "-c", "{ pip list && python train.py; }")

@@ -84,7 +84,7 @@ def test_the_interval_is_that_of_scipy(name: str) -> None:
 
 
 @METRIC
-def test_the_interval_covers_the_truth_about_as_often_as_it_says(metric: Metric) -> None:
+def test_the_interval_covers_the_truth_as_often_as_stated(metric: Metric) -> None:
     """Two equally good models: the true difference is 0, and 5 % of all intervals may miss it."""
     experiments = 120
     missed = 0

@@ -59,7 +59,7 @@ def test_two_classes_give_the_area_of_scikit_learn() -> None:
     assert scores.metrics["roc_auc"] == pytest.approx(expected, abs=1e-3)
 
 
-def test_probabilities_as_a_list_of_maps_are_refused_with_a_hint(wine: tuple[Array, Array], wine_model: Any) -> None:
+def test_probabilities_as_maps_are_refused_with_a_hint(wine: tuple[Array, Array], wine_model: Any) -> None:
     with pytest.raises(InvalidInput, match=r'list of maps.*\nhint: convert the model with options=\{"zipmap": False\}'):
         score(convert(wine_model, wine[0]), {"table": wine[0]}, wine[1], classes=3)
 

@@ -62,7 +62,7 @@ def inside(parameter: Parameter, text: str) -> bool:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_suggestion_lies_in_the_space_whatever_the_type_and_distribution(algorithm: str, tmp_path: Path) -> None:
+def test_every_suggestion_lies_in_the_search_space(algorithm: str, tmp_path: Path) -> None:
     space = space_of()
     asked = search(tmp_path, algorithm, space, random_state=1)
     for count in range(12):
@@ -75,7 +75,7 @@ def test_every_suggestion_lies_in_the_space_whatever_the_type_and_distribution(a
 
 
 @pytest.mark.parametrize("algorithm", ["random", "tpe", "sobol", "hyperband", "asha"])
-def test_a_seed_gives_the_same_points_and_going_on_gives_new_ones(algorithm: str, tmp_path: Path) -> None:
+def test_a_seed_repeats_points_and_going_on_gives_new_ones(algorithm: str, tmp_path: Path) -> None:
     def points(directory: Path, first: int, count: int) -> list[Any]:
         asked = search(directory, algorithm, space_of("lr", "units", "epochs"), random_state=7)
         found = []
@@ -159,7 +159,7 @@ def test_hyperband_goes_on_in_the_middle_of_a_rung(tmp_path: Path) -> None:
     assert promoted == {**first[0], "epochs": "3"}
 
 
-def test_hyperband_promotes_none_of_several_equals_twice_when_it_goes_on(tmp_path: Path) -> None:
+def test_hyperband_promotes_no_equal_twice_when_resumed(tmp_path: Path) -> None:
     asked = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
     for count in range(9):
         asked.ask(f"t{count}")
@@ -181,7 +181,7 @@ def test_hyperband_promotes_none_of_several_equals_twice_when_it_goes_on(tmp_pat
         {"name": "epochs", "parameterType": "discrete", "feasibleSpace": {"list": ["1", "2"]}},
     ],
 )
-def test_a_resource_is_a_whole_number_of_the_algorithms_whatever_its_own_bounds(
+def test_a_resource_is_a_whole_number_within_the_algorithms(
     resource: dict[str, Any], algorithm: str, tmp_path: Path
 ) -> None:
     space = read_space([double("lr", min="0.1", max="1"), resource])
@@ -195,7 +195,7 @@ def test_a_resource_is_a_whole_number_of_the_algorithms_whatever_its_own_bounds(
     assert found == {"1", "3", "9"}
 
 
-def test_half_a_line_at_the_end_of_a_journal_is_cut_off(tmp_path: Path) -> None:
+def test_an_unfinished_last_line_of_a_journal_is_dropped(tmp_path: Path) -> None:
     first = search(tmp_path, "random", space_of("lr"))
     first.ask("t0")
     first.tell("t0", 1.0)
@@ -236,7 +236,7 @@ def test_asha_promotes_without_waiting_for_a_whole_rung(tmp_path: Path) -> None:
     assert following["epochs"] == "1", "a third of three is promoted once"
 
 
-def test_log_scales_spread_over_the_decades_and_bells_gather_in_the_middle(tmp_path: Path) -> None:
+def test_log_scales_spread_and_bells_gather(tmp_path: Path) -> None:
     asked = search(tmp_path, "random", space_of("lr", "drop", "decay"), random_state=1)
     points = [asked.ask(f"t{count}") for count in range(300)]
     decades = Counter(math.floor(math.log10(float(point["lr"]))) for point in points if point)
@@ -273,7 +273,7 @@ def test_sobol_begins_in_the_middle_of_the_space(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["decay", "drop"])
-def test_a_bell_never_leaves_its_bounds_and_quantiles_go_both_ways(name: str) -> None:
+def test_a_bell_never_leaves_its_bounds(name: str) -> None:
     (parameter,) = space_of(name)
     for quantile in (0.0, 1e-9, 0.25, 0.5, 0.9, 1.0):
         value = from_quantile(parameter, quantile)

@@ -57,7 +57,7 @@ def launch(cluster: Cluster, manifest: Manifest) -> str:
     return str(cluster.create(manifest)["metadata"]["name"])
 
 
-def test_a_job_of_master_and_worker_runs_and_its_end_is_seen_at_once(cluster: Cluster) -> None:
+def test_the_end_of_a_job_is_seen_at_once(cluster: Cluster) -> None:
     script = "import os, time; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE']); time.sleep(2)"
     name = launch(cluster, job(script, workers=1, clean_pod_policy="None"))
     phases = [status_of(one).phase for one in cluster.watch("PyTorchJob", name, timeout=240)]
@@ -162,7 +162,7 @@ def test_pods_beyond_a_quota_end_the_wait_with_its_words(fenced: Cluster) -> Non
 
 
 @pytest.mark.parametrize("kind", ["PyTorchJob", "Job"])
-def test_pods_beyond_a_limit_range_end_the_wait_with_its_words(fenced: Cluster, kind: str) -> None:
+def test_pods_beyond_a_limit_range_end_the_wait(fenced: Cluster, kind: str) -> None:
     manifest = job("pass", resources={"memory": "200Mi"})
     template = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
     template["spec"]["containers"][0]["resources"]["limits"] = {"memory": "200Mi"}
@@ -173,7 +173,7 @@ def test_pods_beyond_a_limit_range_end_the_wait_with_its_words(fenced: Cluster, 
     refused(fenced, manifest, "maximum memory usage per Container is 100Mi, but limit is 200Mi")
 
 
-def test_pods_that_pod_security_forbids_end_the_wait_with_its_words(fenced: Cluster) -> None:
+def test_pods_that_pod_security_forbids_end_the_wait(fenced: Cluster) -> None:
     label = {"pod-security.kubernetes.io/enforce": "restricted"}
     fenced.api.core.patch_namespace(fenced.api.namespace, {"metadata": {"labels": label}})
     refused(fenced, job("pass"), 'violates PodSecurity "restricted')
@@ -263,7 +263,7 @@ STEP = """if True:
 """
 
 
-def test_a_step_that_is_told_to_end_takes_its_job_along_within_a_second(cluster: Cluster) -> None:
+def test_a_terminated_step_ends_its_job_within_a_second(cluster: Cluster) -> None:
     manifest = job("import time; time.sleep(300)")
     name = manifest["metadata"]["name"]
     step = subprocess.Popen([sys.executable, "-c", STEP, json.dumps(manifest)], stdout=subprocess.PIPE, text=True)
@@ -279,7 +279,7 @@ def test_a_step_that_is_told_to_end_takes_its_job_along_within_a_second(cluster:
         assert step.wait(20) == 143
 
 
-def test_a_step_that_is_run_again_goes_on_with_its_job(cluster: Cluster) -> None:
+def test_a_repeated_step_goes_on_with_its_job(cluster: Cluster) -> None:
     manifest = job("import time; time.sleep(300)")
     name = manifest["metadata"]["name"]
     again = [sys.executable, "-c", STEP, json.dumps(manifest)]

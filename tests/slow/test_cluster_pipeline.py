@@ -32,9 +32,7 @@ from podium.manifests.labels import RUN as RUN_LABEL
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.usefixtures("server")]
 
 
-def test_a_run_ends_in_a_champion_in_the_store_and_a_second_upload_makes_no_version(
-    cluster: KubernetesCluster, submit: Submit, store: str
-) -> None:
+def test_a_run_ends_with_a_champion_in_the_store(cluster: KubernetesCluster, submit: Submit, store: str) -> None:
     assert "unchanged" in podium("upload", "train_and_promote").stdout
     model = f"test-{uuid.uuid4().hex[:8]}"
     run_id = submit(workers=2, model_name=model)
@@ -49,7 +47,7 @@ def test_a_run_ends_in_a_champion_in_the_store_and_a_second_upload_makes_no_vers
     assert podium("models", "verify", model, "--storage", store).returncode == 0
 
 
-def test_a_cancelled_run_leaves_no_job_and_no_pod_of_one(cluster: KubernetesCluster, submit: Submit) -> None:
+def test_a_cancelled_run_leaves_no_job_and_no_pod(cluster: KubernetesCluster, submit: Submit) -> None:
     run_id = submit(epochs=200, workers=1)
     name = training(cluster, run_id)
     cancel(run_id)
@@ -102,7 +100,7 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     assert ended_by_cancel(run_id)
 
 
-def test_a_job_whose_run_is_gone_is_reaped_within_a_minute(cluster: KubernetesCluster) -> None:
+def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluster) -> None:
     from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
     labels = {RUN_LABEL: "a-run-that-never-was"}
@@ -112,7 +110,7 @@ def test_a_job_whose_run_is_gone_is_reaped_within_a_minute(cluster: KubernetesCl
 
 
 @pytest.mark.parametrize("victim", ["worker", "master"])
-def test_a_lost_replica_ends_in_one_job_and_a_clear_end(
+def test_a_lost_replica_leaves_one_job_with_a_clear_end(
     cluster: KubernetesCluster, victim: str, submit: Submit
 ) -> None:
     run_id = submit(epochs=4, workers=1)
@@ -150,9 +148,7 @@ print("frozen")
 """
 
 
-def test_a_step_lost_without_a_word_goes_on_with_its_job_or_leaves_it_to_the_reaper(
-    cluster: KubernetesCluster, submit: Submit
-) -> None:
+def test_a_lost_steps_job_is_adopted_or_reaped(cluster: KubernetesCluster, submit: Submit) -> None:
     # As with a node that goes away: no handler runs.
     from kubernetes.stream import stream
 
@@ -209,7 +205,7 @@ def starved(cluster: KubernetesCluster) -> Iterator[None]:
             core.delete_namespaced_pod(name, NAMESPACE)
 
 
-def test_a_killed_steps_job_is_gone_a_minute_after_the_cancel(cluster: KubernetesCluster, tmp_path: Path) -> None:
+def test_a_killed_steps_job_goes_within_a_minute(cluster: KubernetesCluster, tmp_path: Path) -> None:
     # The step dies without a call, and the node has no CPU to spare: only the reaper is left.
     name, image = f"test-{uuid.uuid4().hex[:8]}", os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
     steps = os.environ.get("PODIUM_TEST_STEPS_IMAGE", "podium-steps:0.1.0")

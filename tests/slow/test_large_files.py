@@ -32,7 +32,7 @@ SCRIPT = """if True:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["files", "minio"])
-def test_two_gigabytes_go_there_and_back_within_200_megabytes_of_memory(
+def test_two_gigabytes_travel_within_200_megabytes_of_memory(
     kind: str, endpoint: Callable[[str], str], tmp_path: Path
 ) -> None:
     environ = {**os.environ, **s3servers.KEYS}

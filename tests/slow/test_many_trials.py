@@ -41,9 +41,7 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_thousand_trials_cost_as_much_at_the_end_as_at_the_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_thousandth_trial_costs_as_much_as_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trivial.py").write_text("import sys\nprint('loss=' + sys.argv[1])\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     marks: dict[int, tuple[float, float, int]] = {}

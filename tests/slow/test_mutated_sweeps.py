@@ -16,7 +16,7 @@ SECONDS = 10.0
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_mutated_experiment_that_is_accepted_ends_or_can_be_stopped(tmp_path: Path) -> None:
+def test_every_accepted_mutation_ends_or_can_be_stopped(tmp_path: Path) -> None:
     made = [(name, trivial(base)) for name, base in bases()]
     ran = 0
     for number in range(COUNT):

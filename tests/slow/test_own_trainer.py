@@ -30,12 +30,12 @@ def test_the_script_imports_nothing_of_podium_and_is_short() -> None:
     assert len([line for line in text.splitlines() if line.strip()]) <= 35
 
 
-def test_it_runs_in_two_processes_of_a_pytorchjob_and_one_of_them_reports(tmp_path: Path) -> None:
+def test_it_runs_in_two_processes_and_one_reports(tmp_path: Path) -> None:
     out = podium("job", "run", "examples/spirals-pytorchjob.yaml", "--dir", str(tmp_path))
     assert len([line for line in out.splitlines() if " accuracy=0." in line]) == 8, out
 
 
-def test_it_is_tuned_by_a_sweep_that_reads_what_it_prints(tmp_path: Path) -> None:
+def test_a_sweep_tunes_it_by_what_it_prints(tmp_path: Path) -> None:
     source, place = "examples/spirals-experiment.yaml", ("--dir", str(tmp_path))
     podium("experiment", "run", source, "--max-trials", "3", *place)
     trials = json.loads(podium("experiment", "trials", "spirals", "--json", *place))

@@ -31,7 +31,7 @@ def share_read(model: OnnxModel, pictures: list[Image.Image], labels: list[int])
     return float((model.predict({"images": images}, classes=10).argmax(1) == labels).mean())
 
 
-def test_handwriting_saved_as_pictures_is_read_as_well_as_the_images_themselves(model: OnnxModel, mnist: Path) -> None:
+def test_handwriting_is_read_as_well_as_mnists_images(model: OnnxModel, mnist: Path) -> None:
     part = artifact.load(mnist, "validation")
     images, labels = part.inputs["images"][::12], part.target[::12].tolist()
     before = float((model.predict({"images": images}, classes=10).argmax(1) == labels).mean())

@@ -9,13 +9,13 @@ from podium.manifests.experiment.admission import admit
 RUN: dict[str, Any] = {"name": "sweep-1", "image": lambda own: own}
 
 
-def test_a_sweep_of_a_run_keeps_no_suggestion_service_when_it_is_over() -> None:
+def test_a_finished_sweep_keeps_no_suggestion_service() -> None:
     template = Experiment.load("random").changed(lambda manifest: manifest["spec"].update(resumePolicy="LongRunning"))
     assert adapt(template, fixed={}, **RUN).resume_policy == "Never"
     assert template.resume_policy == "LongRunning"
 
 
-def test_every_replica_of_a_trial_gets_its_gpus_beside_what_it_asks_for() -> None:
+def test_every_replica_gets_gpus_beside_its_own_requests() -> None:
     template = load("random")
     for replica in template["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
         replica["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}

@@ -81,7 +81,7 @@ def test_between_equals_the_first_named_wins(tiny_dataset: Path, candidates: dic
     assert told["winner"]["why"].endswith("so the one listed first")
 
 
-def test_the_test_part_is_opened_once_after_the_choice_and_for_the_winner_alone(
+def test_the_test_part_is_opened_once_for_the_winner(
     tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from podium import scoring
@@ -184,9 +184,7 @@ def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> No
     assert len(open_registry(tmp_path / "store")["tiny"].versions()) == 1
 
 
-def test_the_first_version_becomes_champion_and_stays_it_when_asked_again(
-    judged: object, tiny_dataset: Path, tmp_path: Path
-) -> None:
+def test_the_first_version_becomes_champion_once(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
     version = uploaded(tmp_path)
     first, told = challenge(tiny_dataset, tmp_path, version)
     assert (first.outcome, told["champion"], told["compared_with"]) == ("promoted", version, None)
@@ -211,9 +209,7 @@ def test_a_weaker_challenger_leaves_the_champion_where_it_is(
     assert told["value"] < told["champion_value"]
 
 
-def test_a_champion_of_other_test_images_is_run_again_on_ours(
-    judged: object, tiny_dataset: Path, tmp_path: Path
-) -> None:
+def test_a_champion_of_other_images_is_evaluated_on_ours(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
     """Its stored predictions belong to other pictures: comparing with them would be comparing noise."""
     told = json.loads((tmp_path / "evaluation").read_text())
     (tmp_path / "other").write_text(json.dumps({**told, "dataset": {**told["dataset"], "test_digest": "0" * 64}}))
@@ -231,9 +227,7 @@ def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset
     assert not (tmp_path / "decision").exists()
 
 
-def test_promoting_a_version_that_is_not_there_names_those_that_are(
-    judged: object, tiny_dataset: Path, tmp_path: Path
-) -> None:
+def test_promoting_a_missing_version_names_those_there_are(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
     version = uploaded(tmp_path)
     with pytest.raises(NotFound) as caught:
         challenge(tiny_dataset, tmp_path, "other")

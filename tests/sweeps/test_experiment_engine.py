@@ -56,7 +56,7 @@ def cluster(tmp_path: Path) -> Any:
         yield opened
 
 
-def test_a_job_that_ends_without_either_condition_fails_the_trial_instead_of_running_for_ever(
+def test_a_job_that_ends_without_either_condition_fails(
     cluster: LocalSweeps,
 ) -> None:
     template = {"successCondition": 'status.conditions.#(type=="Never")#', "failureCondition": 'status.x.#(y=="z")'}
@@ -89,13 +89,13 @@ def test_what_a_container_printed_before_its_restart_is_no_metric(
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
 
 
-def test_a_failed_trials_traceback_is_in_its_log_though_a_shell_caught_it(cluster: LocalSweeps) -> None:
+def test_a_traceback_is_logged_though_a_shell_caught_it(cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment("print(1); raise SystemExit('broken')", maxTrialCount=1))
     assert sorted(cluster.logs("Trial", trials[0]["metadata"]["name"])) == ["1", "broken"]
 
 
 @pytest.mark.parametrize("retain", [False, True])
-def test_a_trials_log_stays_readable_whether_its_job_is_retained_or_not(retain: bool, cluster: LocalSweeps) -> None:
+def test_a_trials_log_stays_readable_without_its_job(retain: bool, cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment(template={"retain": retain}))
     assert len(cluster.list("Job")) == (2 if retain else 0)
     for trial in trials:
@@ -155,7 +155,7 @@ def test_every_value_a_trial_reported_is_kept_beside_it(cluster: LocalSweeps) ->
     assert rows == [["loss", "0.5", "2026-01-01T00:00:00+00:00"], ["loss", "0.4", "0001-01-01T00:00:00+00:00"]]
 
 
-def test_a_template_that_this_machine_cannot_honor_is_refused_at_once(cluster: LocalSweeps) -> None:
+def test_a_template_this_machine_cannot_run_is_refused(cluster: LocalSweeps) -> None:
     spec = experiment()
     pod = spec["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
     pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
@@ -190,9 +190,7 @@ def test_a_name_that_is_taken_is_a_conflict(cluster: LocalSweeps) -> None:
         ("", None),
     ],
 )
-def test_a_command_runs_without_a_shell_only_if_a_shell_would_do_nothing_but_split_it(
-    line: str, argv: list[str] | None
-) -> None:
+def test_a_command_is_only_split_where_a_shell_would(line: str, argv: list[str] | None) -> None:
     assert plain_argv(line) == argv
 
 

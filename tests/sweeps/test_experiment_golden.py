@@ -83,7 +83,7 @@ def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(RESUMED))
-def test_an_experiment_takes_more_trials_only_if_it_did_in_katib(name: str, tmp_path: Path) -> None:
+def test_an_experiment_takes_more_trials_only_where_katibs_did(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     more = {"maxTrialCount": case["spec"]["maxTrialCount"] * 2}
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
@@ -102,7 +102,7 @@ def test_an_experiment_takes_more_trials_only_if_it_did_in_katib(name: str, tmp_
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "refused" in case.get("podium", {})])
-def test_what_katib_takes_and_never_ends_is_refused_before_anything_is_stored(name: str, tmp_path: Path) -> None:
+def test_an_endless_experiment_is_refused_before_it_is_stored(name: str, tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         with pytest.raises(InvalidInput) as caught:
             cluster.create(experiment_of(CASES[name]))
@@ -141,7 +141,7 @@ def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path)
     assert conditions(experiment["status"])[-1] == "Succeeded=True ExperimentMaxTrialsReached"
 
 
-def test_a_value_that_is_no_number_under_a_rule_fails_the_trial_and_says_which_line(tmp_path: Path) -> None:
+def test_a_non_number_under_a_rule_fails_by_line(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         experiment, trials = run(cluster, experiment_of(CASES["c3-medianstop-unparsable"]))
     assert conditions(experiment["status"]) == CASES["c3-medianstop-unparsable"]["katib"]["conditions"]
@@ -153,7 +153,7 @@ def test_a_value_that_is_no_number_under_a_rule_fails_the_trial_and_says_which_l
     assert experiment["status"]["trialsFailed"] >= 2
 
 
-def test_a_goal_ends_the_experiment_at_once_and_leaves_the_other_trial_running(tmp_path: Path) -> None:
+def test_a_goal_ends_the_experiment_but_not_other_trials(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment_of(CASES["e3-goal-running"]))
         *_, ended = cluster.watch("Experiment", "e3-goal-running", timeout=60)

@@ -66,7 +66,7 @@ def test_only_the_best_keep_their_weights_and_every_record_stays(cluster: LocalS
     assert plan_retention(cluster, "e", best=2).removed == (), "the second time there is nothing to do"
 
 
-def test_trials_that_failed_lose_their_weights_and_those_that_run_do_not(cluster: LocalSweeps, tmp_path: Path) -> None:
+def test_failed_trials_lose_their_weights_and_running_ones_not(cluster: LocalSweeps, tmp_path: Path) -> None:
     spec = sweep(str(tmp_path / "models"))
     spec["spec"]["parameters"][0]["feasibleSpace"] = {"min": "0.5", "max": "1.5"}
     run(cluster, spec)
@@ -85,9 +85,7 @@ def test_trials_that_failed_lose_their_weights_and_those_that_run_do_not(cluster
 
 
 @pytest.mark.parametrize("output", [None, "relative/models"])
-def test_without_a_place_of_each_trials_own_nothing_is_kept_or_removed(
-    output: str | None, cluster: LocalSweeps
-) -> None:
+def test_nothing_is_removed_where_trials_share_an_output(output: str | None, cluster: LocalSweeps) -> None:
     spec = sweep(output) if output else experiment()
     run(cluster, spec)
     with pytest.raises(InvalidInput, match="--output") as caught:
@@ -95,7 +93,7 @@ def test_without_a_place_of_each_trials_own_nothing_is_kept_or_removed(
     assert "trialSpec.Name" in str(caught.value.hint)
 
 
-def test_keeping_asks_for_at_least_one_and_for_a_sweep_that_exists(cluster: LocalSweeps) -> None:
+def test_keeping_needs_one_trial_and_an_existing_sweep(cluster: LocalSweeps) -> None:
     with pytest.raises(InvalidInput, match="best >= 1"):
         plan_retention(cluster, "e", best=0)
     with pytest.raises(NotFound):
@@ -156,7 +154,7 @@ def study_of(cluster: LocalSweeps) -> Any:
     return optuna.load_study(study_name="e", storage=optuna.storages.JournalStorage(backend))
 
 
-def test_a_warm_sweep_knows_the_earlier_trials_and_does_not_count_them(cluster: LocalSweeps) -> None:
+def test_a_warm_sweep_knows_the_earlier_trials_without_counting_them(cluster: LocalSweeps) -> None:
     values = earlier(cluster, "first", 2) + earlier(cluster, "second", 1)
     found, trials = run(cluster, warm(names="first, second", maxTrialCount=1))
     assert (len(trials), found["status"]["trials"]) == (1, 1)
@@ -166,7 +164,7 @@ def test_a_warm_sweep_knows_the_earlier_trials_and_does_not_count_them(cluster: 
     assert {one.user_attrs["from"][:5] for one in known[:3]} == {"first", "secon"}
 
 
-def test_a_warm_sweep_goes_on_after_its_sources_are_gone_and_learns_them_once(cluster: LocalSweeps) -> None:
+def test_a_warm_sweep_goes_on_without_its_sources(cluster: LocalSweeps) -> None:
     earlier(cluster, "first", 2)
     run(cluster, warm(resumePolicy="LongRunning", maxTrialCount=1))
     cluster.delete("Experiment", "first")
@@ -175,7 +173,7 @@ def test_a_warm_sweep_goes_on_after_its_sources_are_gone_and_learns_them_once(cl
     assert len(study_of(cluster).trials) == 2 + 2
 
 
-def test_what_was_learnt_moves_the_first_point_towards_the_good_ones(tmp_path: Path) -> None:
+def test_a_warm_start_moves_the_first_point_toward_good_ones(tmp_path: Path) -> None:
     from podium.search.search import Search
     from podium.search.space import Parameter
     from podium.search.warm_start import Earlier
@@ -212,7 +210,7 @@ def test_what_was_learnt_moves_the_first_point_towards_the_good_ones(tmp_path: P
         ({"names": "nobody"}, "no Experiment nobody"),
     ],
 )
-def test_a_warm_start_that_would_not_be_one_is_refused_before_anything_is_stored(
+def test_an_impossible_warm_start_is_refused_before_storing(
     change: dict[str, Any], law: str, cluster: LocalSweeps
 ) -> None:
     earlier(cluster, "first", 1)

@@ -30,7 +30,7 @@ def until(holds: Any, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_a_trial_whose_start_meets_the_end_of_the_engine_has_not_failed(tmp_path: Path) -> None:
+def test_a_trial_starting_as_the_engine_ends_has_not_failed(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         supervise, reached, go_on = cluster.supervise, threading.Event(), threading.Event()
 
@@ -53,7 +53,7 @@ def test_a_trial_whose_start_meets_the_end_of_the_engine_has_not_failed(tmp_path
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 1
 
 
-def test_a_trial_ended_by_a_stop_during_a_long_suggestion_still_counts_for_the_search(tmp_path: Path) -> None:
+def test_a_trial_ended_by_a_stop_counts_for_the_search(tmp_path: Path) -> None:
     import optuna
 
     script = "import sys, time; time.sleep(1); print('loss=' + sys.argv[1])"
@@ -78,7 +78,7 @@ def test_a_trial_ended_by_a_stop_during_a_long_suggestion_still_counts_for_the_s
     assert [trial.state.name for trial in study.get_trials()] == ["COMPLETE", "COMPLETE"]
 
 
-def test_a_trial_that_runs_again_reports_nothing_of_the_run_before(tmp_path: Path) -> None:
+def test_a_repeated_trial_forgets_its_earlier_run(tmp_path: Path) -> None:
     again = tmp_path / "again"
     script = (
         "import os, sys, time; again = os.path.exists(sys.argv[3]); file = open(sys.argv[2], 'a')\n"
@@ -124,7 +124,7 @@ def _forget_the_failure(manifest: dict[str, Any]) -> None:
     manifest["status"]["conditions"] = [one for one in conditions if one["type"] == "Created"]
 
 
-def test_a_job_that_would_be_removed_at_once_is_read_first(tmp_path: Path) -> None:
+def test_a_job_removed_at_once_is_read_first(tmp_path: Path) -> None:
     manifest = experiment(maxTrialCount=3)
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["ttlSecondsAfterFinished"] = 0
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
@@ -151,14 +151,14 @@ def watch() -> RuleWatch:
     return RuleWatch([rule], "loss", maximize=False, formats=None, as_json=True)
 
 
-def test_a_rule_reads_its_own_metric_of_a_json_line_and_nothing_else() -> None:
+def test_a_rule_reads_only_its_metric_of_json_lines() -> None:
     assert watch().sees('{"timestamp": "2026-01-01T00:00:00Z", "note": "loss", "loss": "0.9"}')
     assert not watch().sees('{"note": "loss"}')
     assert not watch().sees('{"loss": 0.9}'), "values are texts there"
 
 
 @pytest.mark.parametrize("line", ["loss is high", '["loss"]', '"loss"'])
-def test_a_line_that_is_no_json_object_fails_the_trial_under_a_rule(line: str) -> None:
+def test_a_line_without_json_object_fails_under_a_rule(line: str) -> None:
     with pytest.raises(Failed, match="no JSON object"):
         watch().sees(line)
 
@@ -209,7 +209,7 @@ def in_mount(directory: Path, *command: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(words, capture_output=True, text=True, timeout=100)
 
 
-def test_a_full_disk_stops_an_experiment_which_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_sweep_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
     if shutil.which("unshare") is None or in_mount(tmp_path, "true").returncode:
         pytest.skip("this user may not mount a small disk")
     script = (

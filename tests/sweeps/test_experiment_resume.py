@@ -93,7 +93,7 @@ def test_edits_that_katib_refuses_are_refused(policy: str, changes: dict[str, in
         assert cluster.get("Experiment", "e") == before
 
 
-def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_path: Path) -> None:
+def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("e", most=3, seconds=0.6))
         for found in cluster.watch("Experiment", "e", timeout=30):
@@ -113,7 +113,7 @@ def test_a_stopped_experiment_goes_on_and_its_unfinished_trials_run_again(tmp_pa
         assert points(cluster, "e")[: len(begun)] == begun
 
 
-def test_an_engine_that_was_killed_leaves_what_another_can_go_on_with(tmp_path: Path) -> None:
+def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
     manifest = json.dumps(experiment("e", most=4, seconds=0.5))
     script = (
         "import json, sys, time; from pathlib import Path; from podium.sweeps.local import LocalSweeps\n"

@@ -72,7 +72,7 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "code"))
 
 
-def test_forked_trials_have_their_own_directory_environment_output_and_exit_code(tmp_path: Path) -> None:
+def test_forked_trials_have_their_own_directory_environment_and_output(tmp_path: Path) -> None:
     states, printed, servers = run(tmp_path, ["0.1", "0.5", "0.95"])
     assert states == {"0.1": "Succeeded", "0.5": "Succeeded", "0.95": "Failed"}
     assert all(one["forked"] and not one["spoiled"] and one["files"] == [] for one in printed)
@@ -81,14 +81,14 @@ def test_forked_trials_have_their_own_directory_environment_output_and_exit_code
     assert servers == 1
 
 
-def test_parallel_trials_together_use_no_more_threads_than_there_are_cores(tmp_path: Path) -> None:
+def test_parallel_trials_share_the_cores_among_their_threads(tmp_path: Path) -> None:
     _, printed, _ = run(tmp_path, ["0.1", "0.2"])
     assert sum(int(one["threads"]) for one in printed) <= max(cores(), 2)
     assert all(one["threads"] == str(max(1, cores() // 2)) for one in printed)
 
 
 @pytest.mark.parametrize("switch", ["argument", "environment"])
-def test_without_the_fork_server_each_trial_is_an_interpreter_of_its_own(
+def test_without_the_fork_server_trials_are_own_interpreters(
     switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if switch == "environment":

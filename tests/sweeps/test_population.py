@@ -42,7 +42,7 @@ def generation(population: Population, values: list[float], first: int = 0) -> l
     return names
 
 
-def test_the_worst_take_the_values_of_the_best_and_the_others_change_theirs() -> None:
+def test_the_worst_copy_the_best_and_the_others_change_theirs() -> None:
     population = Population(SPACE, SETTINGS, True)
     first = generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     assert all(population.tags(name) == {GENERATION: "0"} for name in first), "more than the population must end"
@@ -82,7 +82,7 @@ def test_values_are_drawn_anew_or_kept_with_a_probability() -> None:
     assert all(float(drawn.members[name].point["lr"]) * 10 % 1 < 1e-6 for name in names), "on their steps"
 
 
-def test_a_trial_that_failed_is_tried_again_with_the_same_parent() -> None:
+def test_a_failed_trial_is_repeated_with_the_same_parent() -> None:
     population = Population(SPACE, SETTINGS, True)
     generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     point = population.next("failed")

@@ -65,6 +65,11 @@ class ProcessOptions:
     """Whether ``python -m`` starts from a warm process."""
 
 
+def named_object(command: F) -> F:
+    """Add what every command about one object takes: NAME, the cluster, and --json."""
+    return click.argument("name")(cluster_options(as_json_option(command)))
+
+
 def process_options(*aliases: str) -> Callable[[F], F]:
     """Add --image-dir, also under other names, --entrypoint and --fork-server; the command gets ``processes``."""
 

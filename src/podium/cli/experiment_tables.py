@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.cluster_options import as_json_option, cluster_options, next_command, open_cluster
+from podium.cli.cluster_options import as_json_option, cluster_options, named_object, next_command, open_cluster
 from podium.errors import NotFound
 from podium.terminal import echo
 
@@ -39,9 +39,7 @@ def list_(url: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def status(name: str, url: str, as_json: bool) -> None:
     """Show an Experiment's progress.
 
@@ -62,9 +60,7 @@ def status(name: str, url: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def best(name: str, url: str, as_json: bool) -> None:
     """Show the best trial: its parameters and metrics.
 
@@ -77,9 +73,7 @@ def best(name: str, url: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def trials(name: str, url: str, as_json: bool) -> None:
     """List an Experiment's trials, best first.
 
@@ -97,9 +91,7 @@ def trials(name: str, url: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def stop(name: str, url: str, as_json: bool) -> None:
     """Stop an Experiment that runs in another terminal; podium experiment resume goes on with it.
 
@@ -117,9 +109,7 @@ def stop(name: str, url: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def delete(name: str, url: str, as_json: bool) -> None:
     """Stop an Experiment and remove it with its trials and logs; models stay where trials put them.
 

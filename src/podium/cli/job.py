@@ -12,6 +12,7 @@ from podium.cli.cluster_options import (
     as_json_option,
     cluster_options,
     free_name,
+    named_object,
     next_command,
     open_cluster,
     process_options,
@@ -99,9 +100,7 @@ def logs(name: str, replica: str | None, follow: bool, url: str) -> None:
 
 
 @job.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def status(name: str, url: str, as_json: bool) -> None:
     """Show the state of a job and its replicas.
 
@@ -144,9 +143,7 @@ def list_(url: str, as_json: bool) -> None:
 
 
 @job.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def stop(name: str, url: str, as_json: bool) -> None:
     """Stop a job and keep it: on this machine it has failed then, on Kubernetes it is suspended.
 
@@ -155,17 +152,11 @@ def stop(name: str, url: str, as_json: bool) -> None:
       podium job stop spirals
       podium job stop spirals --cluster kubernetes://team
     """
-    with open_cluster(url) as cluster:
-        kind = _kind_of(cluster, name)
-        cluster.stop(kind, name)
-    if as_json:
-        echo(json.dumps({"kind": kind, "name": name, "stopping": True}))
+    _act("stop", name, url, "stopping" if as_json else None)
 
 
 @job.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def resume(name: str, url: str, as_json: bool) -> None:
     """Let a job that was stopped on Kubernetes go on with new pods; what it does about its work so far is its own.
 
@@ -173,17 +164,11 @@ def resume(name: str, url: str, as_json: bool) -> None:
     Example:
       podium job resume spirals --cluster kubernetes://team
     """
-    with open_cluster(url) as cluster:
-        kind = _kind_of(cluster, name)
-        cluster.resume(kind, name)
-    if as_json:
-        echo(json.dumps({"kind": kind, "name": name, "resumed": True}))
+    _act("resume", name, url, "resumed" if as_json else None)
 
 
 @job.command()
-@click.argument("name")
-@cluster_options
-@as_json_option
+@named_object
 def delete(name: str, url: str, as_json: bool) -> None:
     """Stop a job, whichever process runs it, and remove it with its logs.
 
@@ -191,11 +176,16 @@ def delete(name: str, url: str, as_json: bool) -> None:
     Example:
       podium job delete spirals
     """
+    _act("delete", name, url, "deleted" if as_json else None)
+
+
+def _act(verb: str, name: str, url: str, reported: str | None) -> None:
+    """Call a verb of the cluster for a job; print JSON that says what was done, if a word for it is given."""
     with open_cluster(url) as cluster:
         kind = _kind_of(cluster, name)
-        cluster.delete(kind, name)
-    if as_json:
-        echo(json.dumps({"kind": kind, "name": name, "deleted": True}))
+        getattr(cluster, verb)(kind, name)
+    if reported:
+        echo(json.dumps({"kind": kind, "name": name, reported: True}))
 
 
 def _read(file: Any, name: str | None) -> "list[Workload]":
