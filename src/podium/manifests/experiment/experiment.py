@@ -21,7 +21,6 @@ from podium.manifests.rules import Hit, raise_for, rule
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Draft, Replica, Workload
 from podium.metrics import objective_value
-from podium.search.space import Parameter
 
 
 @rule("refuse", "Katib's webhook refuses the Experiment.", "refused-by-webhook")
@@ -64,8 +63,9 @@ class Objective:
     """``min``, ``max`` or ``latest`` by metric."""
 
     @classmethod
-    def parse(cls, objective: Mapping[str, Any]) -> "Objective":
+    def parse(cls, given: Any) -> "Objective":
         """Read ``spec.objective`` of an Experiment or a Trial."""
+        objective = mapping(given)
         goal = objective.get("goal")
         return cls(
             metric=text(objective.get("objectiveMetricName")),
@@ -126,8 +126,9 @@ class Algorithm:
     """Settings that the algorithm knows, as numbers and words."""
 
     @classmethod
-    def parse(cls, algorithm: Mapping[str, Any]) -> "Algorithm":
+    def parse(cls, given: Any) -> "Algorithm":
         """Read ``spec.algorithm`` or ``spec.earlyStopping``; settings that break a rule are left out."""
+        algorithm = mapping(given)
         return cls(name=text(algorithm.get("algorithmName")), settings=read_settings(algorithm))
 
 
@@ -148,8 +149,9 @@ class Collector:
     """metricsFormat; none stands for Katib's default."""
 
     @classmethod
-    def parse(cls, collecting: Mapping[str, Any]) -> "Collector":
+    def parse(cls, given: Any) -> "Collector":
         """Read ``spec.metricsCollectorSpec``."""
+        collecting = mapping(given)
         source = mapping(collecting.get("source"))
         file = mapping(source.get("fileSystemPath"))
         return cls(
@@ -210,8 +212,9 @@ class TrialTemplate:
     """Whether the job is in a ConfigMap; the workload is empty then."""
 
     @classmethod
-    def parse(cls, template: Mapping[str, Any]) -> "TrialTemplate":
+    def parse(cls, given: Any) -> "TrialTemplate":
         """Read ``spec.trialTemplate``."""
+        template = mapping(given)
         job = Workload(manifest=dict(mapping(template.get("trialSpec"))), path="spec.trialTemplate.trialSpec.")
         given = objects(template.get("trialParameters"))
         return cls(
@@ -301,41 +304,25 @@ class Experiment(Resource):
         """With Katib's defaults."""
         return self.defaulted
 
-    @cached_property
-    def objective(self) -> Objective:
-        """What is optimized."""
-        return Objective.parse(mapping(self.spec.get("objective")))
+    objective = Attribute("spec.objective", Objective.parse)
 
-    @property
-    def written_objective(self) -> Objective:
-        """What is optimized, without Katib's defaults."""
-        return Objective.parse(mapping(mapping(self.manifest.get("spec")).get("objective")))
+    written_objective = Attribute("manifest.spec.objective", Objective.parse)
+    """Without Katib's defaults."""
 
-    @cached_property
-    def space(self) -> tuple[Parameter, ...]:
-        """The search space; parameters that break a rule are left out."""
-        return read_space(self.spec.get("parameters"))
+    space = Attribute("spec.parameters", read_space)
+    """Parameters that break a rule are left out."""
 
-    @cached_property
-    def algorithm(self) -> Algorithm:
-        """How the space is searched."""
-        return Algorithm.parse(mapping(self.spec.get("algorithm")))
+    algorithm = Attribute("spec.algorithm", Algorithm.parse)
 
     @cached_property
     def early_stopping(self) -> Algorithm | None:
         """The rule that stops trials early."""
         given = self.spec.get("earlyStopping")
-        return Algorithm.parse(mapping(given)) if given else None
+        return Algorithm.parse(given) if given else None
 
-    @cached_property
-    def collector(self) -> Collector:
-        """How metrics are read."""
-        return Collector.parse(mapping(self.spec.get("metricsCollectorSpec")))
+    collector = Attribute("spec.metricsCollectorSpec", Collector.parse)
 
-    @cached_property
-    def template(self) -> TrialTemplate:
-        """What a trial runs."""
-        return TrialTemplate.parse(mapping(self.spec.get("trialTemplate")))
+    template = Attribute("spec.trialTemplate", TrialTemplate.parse)
 
     @cached_property
     def limits(self) -> Limits:
@@ -439,4 +426,4 @@ def job_of(manifest: Mapping[str, Any]) -> Workload:
     """Return the job that a manifest is, or that an Experiment's trials are, whatever else is wrong with it."""
     if manifest.get("kind") != "Experiment":
         return Workload.parse(manifest)
-    return TrialTemplate.parse(mapping(mapping(manifest.get("spec")).get("trialTemplate"))).workload
+    return TrialTemplate.parse(mapping(manifest.get("spec")).get("trialTemplate")).workload

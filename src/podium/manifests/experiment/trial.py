@@ -25,10 +25,7 @@ class Trial(Resource):
         """Name of its Experiment; empty if no label says so."""
         return self.labels.get(EXPERIMENT, "")
 
-    @cached_property
-    def objective(self) -> Objective:
-        """What is optimized."""
-        return Objective.parse(mapping(self.spec.get("objective")))
+    objective = Attribute("spec.objective", Objective.parse)
 
     @cached_property
     def assignments(self) -> dict[str, str]:
@@ -48,10 +45,7 @@ class Trial(Resource):
     retain = Attribute("spec.retainRun", true)
     stopping_rules = Attribute("spec.earlyStoppingRules", objects)
 
-    @cached_property
-    def collector(self) -> Collector:
-        """How its metrics are read."""
-        return Collector.parse(mapping(self.spec.get("metricsCollector")))
+    collector = Attribute("spec.metricsCollector", Collector.parse)
 
     @property
     def phase(self) -> str:
