@@ -647,7 +647,7 @@ def test_jobs_of_every_operator_kind_are_examined(kind: str, variable: str) -> N
     assert ("refused-by-operator" in found) == (kind == "XGBoostJob"), "it needs a Master"
 
 
-def test_a_file_that_is_read_line_by_line_needs_no_unbuffered_output() -> None:
+def test_a_file_read_by_lines_needs_no_unbuffered_output() -> None:
     def change(manifest: dict[str, Any]) -> None:
         manifest["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
         source = {"fileSystemPath": {"kind": "File", "path": "/out/log"}}
