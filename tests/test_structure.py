@@ -31,7 +31,7 @@ BASE = {
 
 ALLOWED: dict[str, set[str]] = {
     "cli": {
-        "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "registry", "run",
+        "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "registry", "run",
         "steps", "storage", "sweeps", "scoring",
     },
     "run": {"cluster", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "manifests": {"metrics", "search"},
     "search": set(),
     "registry": {"storage", "scoring"},
+    "projects": {"registry"},
     "report": set(),
     "trainer": {"data", "metrics", "storage"},
     "data": {"storage"},

@@ -20,6 +20,7 @@ from podium.terminal import echo, echo_error
 
 # command -> (module in podium.cli, object in it, line shown by `podium --help`)
 COMMANDS: dict[str, tuple[str, str, str]] = {
+    "init": ("init", "init", "Write a small project to begin with: data, trainer, Experiment, podium.yaml."),
     "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
     "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
     "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
