@@ -25,6 +25,8 @@ def katib_sweep(
     storage: str = "",
     cluster: str = "",
     pods: dict = {},  # noqa: B006
+    code: str = "",
+    install_requirements: bool = False,
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Outputs", [("hyperparameters", dict), ("recipe", str), ("best_trial", str), ("best_model", str)]
 ):
@@ -47,13 +49,15 @@ def katib_sweep(
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
+        code: URI of code in which the commands run, packed by podium; empty for what the image has.
+        install_requirements: Whether each pod installs the code's requirements.txt first.
     """
     from podium.steps.sweep import LaunchTarget, SweepSettings, sweep
 
     settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
                              trial_epochs=epochs, trial_workers=workers, network=network, seed=seed)  # fmt: skip
-    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage,
-                          gpus_per_worker=gpus_per_worker, pods=pods)  # fmt: skip
+    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
+        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements)  # fmt: skip
     result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=target)
     trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

@@ -24,6 +24,8 @@ def train_distributed(
     storage: str = "",
     cluster: str = "",
     pods: dict = {},  # noqa: B006
+    code: str = "",
+    install_requirements: bool = False,
 ) -> NamedTuple("Outputs", [("model", str)]):  # type: ignore[valid-type]
     """Train as the best trial was, or with a command; returns the URI of the model directory.
 
@@ -43,13 +45,15 @@ def train_distributed(
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
+        code: URI of code in which the commands run, packed by podium; empty for what the image has.
+        install_requirements: Whether each pod installs the code's requirements.txt first.
     """
     from podium.steps.train import LaunchTarget, TrainSettings, train
 
     settings = TrainSettings(recipe=recipe, command=command, hyperparameters=hyperparameters, network=network,
                              epochs=epochs, workers=workers, seed=seed)  # fmt: skip
-    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage,
-                          gpus_per_worker=gpus_per_worker, pods=pods)  # fmt: skip
+    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
+        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements)  # fmt: skip
     result = train(data.uri, task=metrics.uri, settings=settings, target=target)
     metrics.metadata.update(result.metrics)
     return (result.model,)

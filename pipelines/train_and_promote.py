@@ -31,6 +31,8 @@ def train_and_promote(
     cluster: str = "",
     trainer_image: str = "",
     pods: dict = {},  # noqa: B006
+    code: str = "",
+    install_requirements: bool = False,
 ) -> None:
     """Train with given hyperparameters and promote the model if it is better.
 
@@ -60,6 +62,8 @@ def train_and_promote(
         cluster: URL of the cluster that runs the training; empty for the one the steps run on.
         trainer_image: Image of master and workers; empty for podium's trainer image.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
+        code: Directory with code of your own, packed and brought into every pod; empty for what the image has.
+        install_requirements: Whether each pod installs the code's requirements.txt first.
     """
     prepared = prepare_data(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
@@ -71,6 +75,7 @@ def train_and_promote(
         data=data, command=command, hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
         podium_image=TRAINER_IMAGE, pods=pods,
+        code=code, install_requirements=install_requirements,
     )  # fmt: skip
     trained.set_display_name("Train the model").set_caching_options(False)
 

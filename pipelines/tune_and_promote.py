@@ -35,6 +35,8 @@ def tune_and_promote(
     cluster: str = "",
     trainer_image: str = "",
     pods: dict = {},  # noqa: B006
+    code: str = "",
+    install_requirements: bool = False,
 ) -> None:
     """Find the best hyperparameters, train with them, promote the better model.
 
@@ -70,6 +72,8 @@ def tune_and_promote(
         cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
         trainer_image: Image of trials, master and workers; empty for the Experiment's own.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
+        code: Directory with code of your own, packed and brought into every pod; empty for what the image has.
+        install_requirements: Whether each pod installs the code's requirements.txt first.
     """
     prepared = prepare_data(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
@@ -81,6 +85,7 @@ def tune_and_promote(
         data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
         parallel_trials=parallel_trials, workers=trial_workers, gpus_per_worker=gpus_per_worker, seed=seed,
         storage=storage, cluster=cluster, image=trainer_image, podium_image=TRAINER_IMAGE, pods=pods,
+        code=code, install_requirements=install_requirements,
     )  # fmt: skip
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 
@@ -88,6 +93,7 @@ def tune_and_promote(
         data=data, recipe=swept.outputs["recipe"], network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
         podium_image=TRAINER_IMAGE, pods=pods,
+        code=code, install_requirements=install_requirements,
     )  # fmt: skip
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 

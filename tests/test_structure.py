@@ -34,9 +34,9 @@ ALLOWED: dict[str, set[str]] = {
         "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "registry", "run",
         "steps", "storage", "sweeps", "scoring",
     },
-    "run": {"cluster", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
+    "run": {"cluster", "code", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
     "kfp": {
-        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "registry", "scoring", "steps",
+        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "registry", "scoring", "steps", "storage",
     },
     "pipelines": {"components"},
     "components": {"steps"},

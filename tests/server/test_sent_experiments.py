@@ -1,4 +1,4 @@
-"""An Experiment's file goes to the server as text, whichever command sends it."""
+"""An Experiment's file goes to the server as text and code as a URI, whichever command sends them."""
 
 from pathlib import Path
 
@@ -71,3 +71,22 @@ def test_a_compiled_path_is_refused_before_the_upload(server: Server, world: Kfp
         upload(server, compiled.replace("defaultValue: random\n", f"defaultValue: {sweep}\n"))
     assert not world.pipelines
     assert upload(server, compile_pipeline("tune_and_promote", [f"experiment={sweep}"])).new
+
+
+def test_code_is_stored_when_it_is_sent_and_not_before(server: Server, world: KfpWorld, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print(1)\n")
+    version = upload(server, compile_pipeline("tune_and_promote", [f"storage={tmp_path}/store"]))
+    file = tmp_path / "nightly.yaml"
+    file.write_text(SCHEDULE.replace("experiment: mine/sweep.yaml", "code: src"))
+    (change,) = schedules.plan(server, schedules.load([file]))
+    assert not (tmp_path / "store").exists(), "a plan changes nothing"
+    schedules.apply(server, change, "podium")
+    (scheduled,) = world.recurring.values()
+    uri = scheduled["runtime_config"]["parameters"]["code"]
+    assert Path(uri.removeprefix("file://")).is_file()
+    run = runs.submit(server, version, [f"code={tmp_path / 'src'}"], group="podium")
+    assert world.runs[run.run_id]["runtime_config"]["parameters"] == {"code": uri}
+    (tmp_path / "src/train.py").write_text("print(2)\n")
+    (change,) = schedules.plan(server, schedules.load([file]))
+    assert change.action == "replace", "the schedule keeps its code until it is applied again"

@@ -1,21 +1,22 @@
 """Let the containers of a job run their command in packed code."""
 
 import shlex
-from typing import Any
+from typing import Any, TypeVar
 
 from podium.code.reference import Code
 from podium.errors import InvalidInput
 from podium.manifests.experiment.shell import takes_script
-from podium.manifests.workload import Draft, Workload
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Draft
+
+T = TypeVar("T", bound=Resource)
 
 
-def with_code(
-    workload: Workload, uri: str, *, install_requirements: bool = False, container: str | None = None
-) -> Workload:
-    """Return a job whose containers fetch code and run their command in it.
+def with_code(resource: T, uri: str, *, install_requirements: bool = False, container: str | None = None) -> T:
+    """Return a job, or an Experiment's trials, whose containers fetch code and run their command in it.
 
     Args:
-        workload: The job; an empty one, of a template that is elsewhere, stays.
+        resource: The job or Experiment.
         uri: URI of the code; empty changes nothing.
         install_requirements: Whether to install the code's requirements.txt first.
         container: Name of the containers; None for all.
@@ -23,8 +24,8 @@ def with_code(
     Raises:
         InvalidInput: The URI is not one of code, or a container leaves its command to the image.
     """
-    if not uri or not workload.manifest:
-        return workload
+    if not uri:
+        return resource
     code = Code.parse(uri)
     options = ["--install-requirements"] if install_requirements else []
     prefix = ["python", "-m", "podium.code", code.uri, "--digest", code.digest, *options, "--"]
@@ -33,7 +34,7 @@ def with_code(
         for _, body in draft.containers(container):
             _wrap(body, prefix)
 
-    return workload.changed(change)
+    return resource.changed_job(change)
 
 
 def _wrap(container: dict[str, Any], prefix: list[str]) -> None:

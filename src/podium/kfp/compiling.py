@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import require
 
 if TYPE_CHECKING:
+    from podium.code.bundle import Bundle
     from podium.kfp.definition import Definition
     from podium.kfp.project import Project
 
@@ -40,11 +41,12 @@ def compile_pipeline(
     from kfp.compiler import Compiler
 
     from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
+    from podium.kfp.code import store_code
     from podium.kfp.definition import load
     from podium.kfp.platforms import configured, read_settings
 
     definition = load(name)
-    pipeline, values = definition.pipeline, _defaults(definition, words, project)
+    pipeline, (values, code) = definition.pipeline, _defaults(definition, words, project)
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
     settings = read_settings(platform)
@@ -54,11 +56,19 @@ def compile_pipeline(
         file = Path(scratch, "pipeline.yaml")
         Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))
         images = {STEPS_IMAGE: steps_image or STEPS_IMAGE, TRAINER_IMAGE: trainer_image or TRAINER_IMAGE}
-        return _finished(file.read_text(), values, images)
+        text = _finished(file.read_text(), values, images)
+    store_code(code)
+    return text
 
 
-def _defaults(definition: "Definition", words: Sequence[str], project: "Project | None") -> dict[str, Any]:
-    """Return the defaults to compile: those given, Experiments as text, and text that kfp would not escape."""
+def _defaults(
+    definition: "Definition", words: Sequence[str], project: "Project | None"
+) -> "tuple[dict[str, Any], dict[str, Bundle]]":
+    """Return the defaults to compile: those given, Experiments as text, and text that kfp would not escape.
+
+    And the code to store, which they name by its URI.
+    """
+    from podium.kfp.code import with_code
     from podium.kfp.definition import reaching
     from podium.kfp.parameters import with_defaults
     from podium.kfp.project import check_reachable, read_given
@@ -67,11 +77,13 @@ def _defaults(definition: "Definition", words: Sequence[str], project: "Project 
     known, given = definition.parameters, read_given(words, definition.parameters, project)
     values = with_defaults(given, known)
     texts = with_experiment_text(values, names=reaching(definition.spec, "experiment"))
+    texts, code = with_code(texts, reaching(definition.spec, "code"))
     if definition.ours:
         check_reachable(texts)
         check_values(texts)
     odd = {name for name, value in texts.items() if isinstance(value, str) and not value.isprintable()}
-    return {name: value for name, value in texts.items() if name in given or name in odd or value != values[name]}
+    chosen = {name: value for name, value in texts.items() if name in given or name in odd or value != values[name]}
+    return chosen, code
 
 
 def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:

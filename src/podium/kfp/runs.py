@@ -7,6 +7,7 @@ from typing import Any
 
 from podium.errors import Failed, PodiumError
 from podium.kfp.client import Server
+from podium.kfp.code import packed, store_code
 from podium.kfp.definition import reaching
 from podium.kfp.parameters import require_all, with_defaults
 from podium.kfp.project import Project, check_reachable, read_given
@@ -64,10 +65,13 @@ def submit(
     known = version.parameters()
     values = read_given(words, known, project)
     require_all(values, known)
-    values = with_experiment_text(values, names=reaching(pipeline_spec(version.spec), "experiment"))
+    spec = pipeline_spec(version.spec)
+    values = with_experiment_text(values, names=reaching(spec, "experiment"))
+    values, code = packed(values, known, reaching(spec, "code"))
     if version.ours:
         check_reachable(values)
         check_values(with_defaults(values, known))
+    store_code(code)
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(
         f"run {version.pipeline}",

@@ -5,14 +5,16 @@ is pinned to a version: "latest" is resolved at creation by 2.0.5, and loses the
 seconds; both observed). In a file, ``version: latest`` is the newest version at the time of `apply`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from podium.code.bundle import Bundle
 from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput, NotFound, require, suggestion
 from podium.kfp.client import Server
+from podium.kfp.code import packed, store_code
 from podium.kfp.cron import check
 from podium.kfp.definition import reaching
 from podium.kfp.parameters import require_all, with_defaults
@@ -55,6 +57,9 @@ class Schedule:
     folder: Path = Path()
     """Folder of the file, the base of an Experiment's relative path; not a field of the file."""
 
+    code: Mapping[str, Bundle] = field(default_factory=dict)
+    """Packed code that the parameters name, by URI; not a field of the file."""
+
     def __post_init__(self) -> None:
         for known in written_fields():
             kind = known.type if isinstance(known.type, type) else dict
@@ -70,7 +75,7 @@ class Schedule:
 
 def written_fields() -> "list[Field[Any]]":
     """Return the fields that a file may set."""
-    return [known for known in fields(Schedule) if known.name != "folder"]
+    return [known for known in fields(Schedule) if known.name not in ("folder", "code")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,17 +180,19 @@ def _checked(schedule: Schedule, version: Version) -> Schedule:
     for name in schedule.parameters:
         rule = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
         require(name in known, rule, suggestion(name, known), parameter=name)
-    names = reaching(pipeline_spec(version.spec), "experiment")
+    spec = pipeline_spec(version.spec)
+    names = reaching(spec, "experiment")
     try:
         checked = {name: known[name].check(value) for name, value in schedule.parameters.items()}
         require_all(checked, known.values())
         parameters = with_experiment_text(checked, schedule.folder, names)
+        parameters, code = packed(parameters, known.values(), reaching(spec, "code"), schedule.folder)
         if version.ours:
             check_reachable(parameters)
             check_values(with_defaults(parameters, known.values()))
     except InvalidInput as error:
         raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error
-    return replace(schedule, parameters=parameters)
+    return replace(schedule, parameters=parameters, code=code)
 
 
 def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
@@ -251,6 +258,7 @@ def apply(server: Server, change: Change, group: str) -> None:
         switch(server, change.present[-1], on=change.action == "resume")
     if change.action not in ("create", "replace"):
         return
+    store_code(schedule.code)
     for recurring_run_id in change.present:
         remove(server, recurring_run_id)
     server.call(

@@ -59,7 +59,7 @@ class PipelineSettings:
         if self.sweep is None or self.target is None:
             return None
         adapted = self.sweep.adapt(self.target, name="sweep", run=RunIdentity(id="check"))
-        return self.target.place(locate(adapted, data="data", root="output"))
+        return self.target.place(locate(adapted, data="data", root="output"), adapted.template.primary_container)
 
 
 def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:

@@ -30,6 +30,7 @@ from podium.errors import InvalidInput, PodiumError
 from podium.settings import CLUSTER, STORAGE
 
 if TYPE_CHECKING:
+    from podium.code.bundle import Bundle
     from podium.kfp.definition import Definition
 
 # What kfp.local 2.17 logs, without its colors (kfp: local/task_dispatcher.py, local/orchestrator/task_executor.py).
@@ -132,14 +133,17 @@ def _end_with_caller(stdin: int) -> None:
 
 
 def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
+    from podium.kfp.code import store_code
     from podium.kfp.definition import load
     from podium.kfp.parameters import with_defaults
     from podium.run.checks import check_here
     from podium.run.runs import locked
 
+    for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
+        os.environ.setdefault(variable, order["defaults"][name])  # for components that no parameter reaches
     definition = load(order["pipeline"])
     pipeline = definition.pipeline
-    values = order["values"] if "values" in order else _values(definition, order)
+    values, code = (order["values"], {}) if "values" in order else _values(definition, order)
     if definition.ours:
         check_here(with_defaults(values, definition.parameters))
     try:
@@ -150,8 +154,7 @@ def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
         raise InvalidInput(
             f"{reporter.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
         ) from None
-    for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
-        os.environ.setdefault(variable, order["defaults"][name])  # for components that no parameter reaches
+    store_code(code)
     with locked(directory):
         _execute(pipeline, values, order, reporter)
 
@@ -176,8 +179,9 @@ def _execute(pipeline: Any, values: dict[str, Any], order: dict[str, Any], repor
         reporter.report("outputs", outputs=_outputs(pipeline(**values)))
 
 
-def _values(definition: "Definition", order: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the run; a pipeline with a storage and a cluster gets those of this machine."""
+def _values(definition: "Definition", order: dict[str, Any]) -> "tuple[dict[str, Any], dict[str, Bundle]]":
+    """Return the values of the run, and code to store; storage and cluster are this machine's unless given."""
+    from podium.kfp.code import with_code
     from podium.kfp.definition import reaching
     from podium.kfp.parameters import require_all
     from podium.kfp.project import Project, read_given
@@ -192,7 +196,7 @@ def _values(definition: "Definition", order: dict[str, Any]) -> dict[str, Any]:
             values[parameter.name] = given.get(parameter.name) or parameter.default or order["defaults"][parameter.name]
     if isinstance(values.get("storage"), str):
         values["storage"] = from_here(values["storage"])
-    return values
+    return with_code(values, reaching(definition.spec, "code"))
 
 
 def _outputs(task: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class _Candidate:
     hyperparameters: dict[str, Any]
     experiment: str | None
     image: str
+    code: str
     validation: _Scored
     epochs: list[dict[str, float]]
 
@@ -40,6 +41,7 @@ class _Winner:
     hyperparameters: dict[str, Any]
     experiment: str | None
     image: str
+    code: str
     why: str
     files: dict[str, str]
     """sha256 by name."""

@@ -36,6 +36,9 @@ class Origin:
     image: str = ""
     """Container image it was trained in."""
 
+    code: str = ""
+    """URI of the code that was brought into the image; empty if there was none."""
+
     @property
     def title(self) -> str:
         """What a person calls it."""

@@ -134,7 +134,7 @@ class Recipe:
             draft.label(run.labels)
             draft.label_pods({**run.labels, ISTIO_INJECT: "false"})
 
-        return target.place(job.changed(change))
+        return target.place(job.changed(change), container)
 
     def _prepare(self, body: dict[str, Any], target: LaunchTarget, fixed: Mapping[str, Any]) -> None:
         body["image"] = target.image(str(body.get("image") or ""))

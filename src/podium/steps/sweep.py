@@ -119,7 +119,9 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")
     adapted = settings.adapt(target, name=name, run=run)
-    located = target.place(locate(adapted, data=local_path(data), root=local_path(root)))
+    located = target.place(
+        locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container
+    )
     with connect(target.cluster_url()) as cluster, launched(cluster, located):
         say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
         if not is_podiums(adapted):
@@ -132,7 +134,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         say(note)
         table["note"] = note
     Path(trials).write_text(json.dumps(table, indent=1) + "\n")
-    return _swept(best, Recipe.of_trial(adapted, best), table, run)
+    return _swept(best, Recipe.of_trial(adapted, best), table, run, target)
 
 
 def _watch(cluster: Cluster, name: str) -> None:
@@ -221,11 +223,12 @@ def _curve(url: str) -> list[dict[str, float]]:
         return []  # its trainer keeps another record: its row still counts
 
 
-def _swept(best: Trial, recipe: Recipe, table: Mapping[str, Any], run: RunIdentity) -> Swept:
+def _swept(best: Trial, recipe: Recipe, table: Mapping[str, Any], run: RunIdentity, target: LaunchTarget) -> Swept:
     url = next(row["model"] for row in table["trials"] if row["name"] == best.name)
     require_model(url)
     origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
-                    experiment=table["experiment"], image=next(iter(best.workload.images), ""))  # fmt: skip
+                    experiment=table["experiment"], image=next(iter(best.workload.images), ""),
+                    code=target.code)  # fmt: skip
     origin.write()
     assert best.value is not None
     metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}

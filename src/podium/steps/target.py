@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from podium.cluster import check_url
-from podium.errors import PodiumError
+from podium.code.reference import Code
+from podium.code.wrap import with_code
+from podium.errors import PodiumError, require
 from podium.identity import RunIdentity
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
@@ -44,8 +46,18 @@ class LaunchTarget:
     pods: Mapping[str, Any] = field(default_factory=dict)
     """Settings of every launched pod, see podium.manifests.placement.Pods."""
 
+    code: str = ""
+    """URI of code in which the commands run, see podium.code; empty for what the image has."""
+
+    install_requirements: bool = False
+    """Whether each pod installs the code's requirements.txt."""
+
     def __post_init__(self) -> None:
         require_at_least(self, gpus_per_worker=0)
+        if self.code:
+            Code.parse(self.code)
+        require(bool(self.code) or not self.install_requirements, "install_requirements goes with code",
+                "name the directory with requirements.txt: code=.", install_requirements=True, code="")  # fmt: skip
         if self.cluster:
             check_url(self.cluster)
         Pods.read(self.pods)
@@ -77,9 +89,15 @@ class LaunchTarget:
         """
         return f"{storage_url(self.storage, data)}/runs/{run.id}/{name}"
 
-    def place(self, resource: T) -> T:
-        """Return a job, or an Experiment's trials, with the settings in every pod template."""
-        return place(resource, Pods.read(self.pods))
+    def place(self, resource: T, container: str | None = None) -> T:
+        """Return a job, or an Experiment's trials, with the settings in every pod template.
+
+        Args:
+            resource: The job or Experiment.
+            container: Name of the containers that run in the code; None for all.
+        """
+        coded = with_code(resource, self.code, install_requirements=self.install_requirements, container=container)
+        return place(coded, Pods.read(self.pods))
 
 
 def local_path(url: str) -> str:

@@ -131,7 +131,8 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
         trained = TrainedMetrics.read(output)
     given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
     image = next(iter(job.images), "")
-    Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=given, image=image).write()
+    Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=given, image=image,
+           code=target.code).write()  # fmt: skip
     epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
     return Trained(model=output, metrics={**trained.metrics, **epoch})
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podium.code.reference import Code
 from podium.documents import load_json
 from podium.identity import code_version
 from podium.steps.base import say, step
@@ -69,6 +70,7 @@ def _metadata(files: Mapping[str, Path], measured: dict[str, Any]) -> dict[str, 
         "dataset": measured["dataset"],
         "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
         "image": winner["image"] or None,
+        "code": {"uri": winner["code"], "digest": Code.parse(winner["code"]).digest} if winner["code"] else None,
         "code_version": code_version(),
         "environment": load_json(environment.read_bytes(), "environment.json") if environment else None,
     }  # fmt: skip

@@ -1,0 +1,66 @@
+"""Code of the user's as a pipeline's parameter: a directory is packed and becomes the URI of what was packed."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from podium.code.bundle import Bundle, pack, store
+from podium.code.reference import FOLDER, SUFFIX, Code
+from podium.errors import InvalidInput
+from podium.kfp.parameters import Parameter, with_defaults
+from podium.settings import STORAGE
+from podium.storage import connect
+
+
+def with_code(
+    values: Mapping[str, Any], names: Iterable[str], folder: Path = Path()
+) -> tuple[dict[str, Any], dict[str, Bundle]]:
+    """Replace directories of code by the URIs under which they will be stored; nothing is stored yet.
+
+    Args:
+        values: Parameters of a pipeline; URIs and empty text stay.
+        names: The parameters that hold code.
+        folder: Folder that a relative path starts from.
+
+    Returns:
+        The values, and what ``store_code`` stores, by URI.
+
+    Raises:
+        InvalidInput: It cannot be packed, or no storage is given.
+    """
+    bundles: dict[str, Bundle] = {}
+    changed = dict(values)
+    for name in names:
+        given = values.get(name)
+        if isinstance(given, str) and given and not _is_packed(given):
+            bundle = pack(folder / given)
+            storage = connect(_storage(values, f"{name}={given}"))
+            changed[name] = Code(storage=storage.url, digest=bundle.digest).uri
+            bundles[changed[name]] = bundle
+    return changed, bundles
+
+
+def packed(
+    given: Mapping[str, Any], known: Iterable[Parameter], names: Iterable[str], folder: Path = Path()
+) -> tuple[dict[str, Any], dict[str, Bundle]]:
+    """Replace code among the values that were given, as with_code; the storage may be a default of the pipeline."""
+    whole, bundles = with_code(with_defaults(given, known), [name for name in names if name in given], folder)
+    return {name: whole[name] for name in given}, bundles
+
+
+def store_code(bundles: Mapping[str, Bundle]) -> None:
+    """Store what was packed, unless it is there."""
+    for uri, bundle in bundles.items():
+        store(bundle, Code.parse(uri).storage)
+
+
+def _is_packed(text: str) -> bool:
+    return "://" in text or (f"/{FOLDER}/" in text and text.endswith(SUFFIX))
+
+
+def _storage(values: Mapping[str, Any], given: str) -> str:
+    storage = values.get("storage") or os.environ.get(STORAGE)
+    if not isinstance(storage, str) or not storage:
+        raise InvalidInput(f"{given} needs a storage to be put into", "storage=s3://BUCKET/podium")
+    return storage
