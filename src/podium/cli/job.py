@@ -158,7 +158,7 @@ def stop(name: str, url: str, as_json: bool) -> None:
 @job.command()
 @named_object
 def resume(name: str, url: str, as_json: bool) -> None:
-    """Let a job that was stopped on Kubernetes go on with new pods; what it does about its work so far is its own.
+    """Let a job that was stopped on Kubernetes go on with new pods.
 
     \b
     Example:

@@ -154,4 +154,4 @@ class _Watch:
         if self._error:
             raise self._error
         if not self._finished:
-            raise Failed(f"{' '.join(self._key)} was deleted while it ran", "somebody else did")
+            raise Failed(f"{' '.join(self._key)} was deleted while it ran", "another command or user deleted it")

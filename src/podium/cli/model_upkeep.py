@@ -66,7 +66,7 @@ def promote(
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @registry_options
 def rollback(name: str, to: str | None, reason: str, storage: str | None, as_json: bool) -> None:
-    """Make the previous champion champion again, after verifying it.
+    """Return to the previous champion, after verifying it.
 
     Rolling back twice goes back two steps.
 

@@ -76,7 +76,7 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print the schedules as JSON.")
 @server_options
 def list_(as_json: bool, **server: Any) -> None:
-    """List the server's schedules, whoever made them.
+    """List the server's schedules, including those not made by podium.
 
     \b
     Example:

@@ -143,7 +143,7 @@ def _is_own(task: Any) -> bool:
 
 
 def _cancelled(run: Any) -> bool:
-    """Return whether somebody cancelled the run: its final state is FAILED, only its history shows it (observed)."""
+    """Return whether the run was cancelled: its final state is FAILED, only its history shows it (observed)."""
     return any(status.state in ("CANCELING", "CANCELED") for status in run.state_history or [])
 
 

@@ -197,7 +197,7 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
                 pipeline_id=pipeline_id,
                 description=description,
             )
-        except Conflict:  # somebody else uploaded the same content at the same time
+        except Conflict:  # another process uploaded the same content at the same time
             return choose(server, pipeline, version)
     return _version(pipeline, pipeline_id, made, new=True)
 

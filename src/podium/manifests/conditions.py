@@ -19,7 +19,7 @@ _LAST = {"Succeeded", "Failed", "Stopped", "Killed", "EarlyStopped", "MetricsUna
 
 
 class State(NamedTuple):
-    """Where an object stands, in one word and the words of whoever wrote it."""
+    """Where an object stands, in one word, with the reason and message of its writer."""
 
     phase: str
     """Created, Running, Restarting, Suspended, Succeeded, Failed; of an Experiment also Stopped, of a trial Killed,

@@ -34,7 +34,7 @@ ISTIO_INJECT = "sidecar.istio.io/inject"
 
 # podium's own
 RUN = "podium/run-id"
-"""On every launched object: the run it belongs to, also for whoever cleans up after runs that are gone."""
+"""The run that launched an object; reap finds the objects of runs that are over by it."""
 
 IGNORED_FIELDS = "podium.dev/ignored-fields"
 """Fields of a manifest that mean nothing on one machine."""

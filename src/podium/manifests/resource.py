@@ -136,7 +136,7 @@ class Resource:
         return text(self.metadata.get("namespace")) or "default"
 
     uid = Attribute("metadata.uid", text)
-    """Given by whoever stores the object; empty before."""
+    """Given by the cluster that stores the object; empty before."""
 
     created = Attribute("metadata.creationTimestamp", text)
     """creationTimestamp, RFC3339; empty before it is stored."""

@@ -365,7 +365,7 @@ class Workload(Resource):
         return mapping(self.metadata.get("annotations")).get(CPU_SHARE)
 
     suspended = Attribute("run_policy.suspend", true)
-    """Whether it waits, for Kueue or for somebody."""
+    """Whether it waits: for Kueue, or until it is resumed."""
 
     clean_pod_policy = Attribute("run_policy.cleanPodPolicy", text)
     """What an operator's job stops once it has succeeded; empty if absent."""

@@ -1,4 +1,4 @@
-"""Deleting: leftovers of killed uploads, and versions nobody needs any more.
+"""Deleting: leftovers of killed uploads, and versions that are no longer needed.
 
 A deletion first replaces metadata.json with a tombstone, by the same conditional write that publishes a version: from
 then on readers see no version, and an upload must take the tombstone over. The tombstone of a complete version carries
@@ -160,7 +160,7 @@ def _reason(model: "Model", version: str, entries: Iterable[Entry]) -> str | Non
 
 
 def _collect(model: "Model", version: str, before: datetime, grace: timedelta) -> bool:
-    """Delete an unfinished upload, or finish a deletion; return False if somebody is working on it after all."""
+    """Delete an unfinished upload, or finish a deletion; return False if another process is working on it."""
     storage, key = model.storage, model.catalog.metadata_key(version)
     try:
         etag = storage.put(key, Tombstone(name=model.name, version=version, event=None).seal(), if_absent=True).etag

@@ -83,7 +83,7 @@ class Upload:
         return self._publish(etag)
 
     def _take_over(self, old: Tombstone, entry: Entry) -> str:
-        """Replace the tombstone of an earlier deletion with our own, which stops whoever still deletes.
+        """Replace the tombstone of an earlier deletion with our own, which stops the collector that is still deleting.
 
         Returns:
             The etag of ours.
@@ -168,7 +168,7 @@ def _check_files(files: Mapping[str, Path | bytes]) -> None:
             raise InvalidInput(f"there is no file {source}")
     for file, source in files.items():
         if file.endswith(".onnx"):
-            with suppress(Damaged):  # what is not a model at all is refused by whoever runs it
+            with suppress(Damaged):  # what is not a model at all is refused when it is run
                 read_model(source, file)
 
 

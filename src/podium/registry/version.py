@@ -139,12 +139,12 @@ def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
 
 @dataclass(frozen=True, kw_only=True)
 class Tombstone:
-    """Replaces metadata.json while a version is deleted, so that nobody can publish over it unnoticed."""
+    """Replaces metadata.json while a version is deleted, so that no upload can publish over it unnoticed."""
 
     name: str
     version: str
     event: Record | None
-    """Record of the deletion of a complete version; whoever finishes the deletion writes it to the history."""
+    """Record of the deletion of a complete version; the process that finishes the deletion writes it to the history."""
 
     def seal(self) -> bytes:
         """Serialize it; no two are equal, so the etag identifies the deletion."""

@@ -14,7 +14,7 @@ from podium.manifests.labels import EXPERIMENT
 from podium.manifests.workload import Workload
 
 Status = dict[str, Any]
-"""``status`` of an Experiment or a Trial, altered in place by whoever runs it."""
+"""``status`` of an Experiment or a Trial, altered in place by the engine that runs it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

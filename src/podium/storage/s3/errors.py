@@ -79,7 +79,7 @@ def _from_code(code: str, message: str, what: str, key: str, url: str, config: S
     if code in ("NoSuchKey", "NoSuchVersion"):
         return NotFound(f"there is no {key} in {url}")
     if code in ("PreconditionFailed", "ConditionalRequestConflict"):
-        return Conflict(f"{key} in {url} was written by somebody else meanwhile")
+        return Conflict(f"{key} in {url} was changed by another writer")
     if code == "NoSuchBucket":
         bucket = url.split("/")[2]
         return PodiumError(

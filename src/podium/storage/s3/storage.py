@@ -215,7 +215,7 @@ class S3Storage(Storage):
     def _check(self, key: str, if_absent: bool, if_match: str | None) -> None:
         present = self.head(key)
         if (if_absent and present) or (if_match is not None and (present is None or present.etag != if_match)):
-            raise Conflict(f"{key} in {self.url} was written by somebody else meanwhile")
+            raise Conflict(f"{key} in {self.url} was changed by another writer")
 
     def _put(self, key: str, source: bytes | Path, progress: Progress | None = None, part: int = PART) -> Entry:
         from minio.error import S3Error
