@@ -54,8 +54,11 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
         (lambda: DataSettings(dataset="tabel:houses.csv"), "no source is called 'tabel'"),
         (lambda: DataSettings(dataset="table:houses.csv", source="x"), "source holds the idx files"),
         (lambda: DataSettings(data_options={"grup": "city"}), "data_options has no 'grup'"),
-        (lambda: DataSettings(data_options={"test": 1.5}), "0 < test < 1"),
-        (lambda: DataSettings(data_options={"test": "much"}), "data_options: test must be a finite number"),
+        (lambda: DataSettings(dataset="table:x", data_options={"test": 1.5}), "0 < test < 1"),
+        (
+            lambda: DataSettings(dataset="table:x", data_options={"test": "much"}),
+            "data_options: test must be a finite number",
+        ),
         (lambda: DataSettings(dataset="s3://data/prepared", limit=50), "taken as it is"),
     ],
 )

@@ -24,6 +24,9 @@ log = logging.getLogger("podium.data")
 SOURCES = ("images", "table", "text", "npz")
 """What may stand before the colon of a dataset, each a module of podium.data.sources."""
 
+KNOWN_OPTIONS = ("validation", "split")
+"""Options of mnist and fashion-mnist, whose images, classes and test part are given."""
+
 LEAST_LIMIT = 20
 """Items of a limited dataset at least, train and validation together."""
 
@@ -66,8 +69,10 @@ class DataSettings:
             given = {"limit": self.limit, "target": self.target, "data_options": self.data_options}
             require(not any(given.values()), "a prepared dataset is taken as it is", "leave the options out",
                     **{name: value for name, value in given.items() if value})  # fmt: skip
-        else:
-            _ = self.options
+        elif self.options and self.dataset in DATASETS:
+            for name in (*self.data_options, *(["target"] if self.target else [])):
+                if name not in KNOWN_OPTIONS:
+                    raise InvalidInput(f"{self.dataset} has no option {name}", f"options: {', '.join(KNOWN_OPTIONS)}")
 
     @property
     def kind(self) -> str:
