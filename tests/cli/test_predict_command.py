@@ -122,6 +122,14 @@ def test_the_champion_answers_with_its_own_classes(shapes: bytes, pictures: Path
     assert "%" in done.stdout
 
 
+def test_without_a_name_the_only_model_answers(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+    done = podium(pictures / "tall.png", "--storage", store(tmp_path, shapes, SHAPES))
+    assert done.stdout.split()[1] == "tall", done.stderr
+    open_registry(tmp_path / "store")["other"].upload({"model.onnx": shapes}, {}, "first")
+    done = podium(pictures / "tall.png", "--storage", str(tmp_path / "store"))
+    assert (done.returncode, "--model other or shapes" in done.stderr) == (2, True)
+
+
 def test_json_holds_every_probability(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
     registry = store(tmp_path, shapes, DIGIT)
     done = podium(pictures / "tall.png", "--model", "shapes", "--storage", registry, "--json")

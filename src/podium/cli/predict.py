@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.registry_options import open_registry, registry_options
-from podium.errors import Failed, PodiumError
+from podium.errors import Failed, InvalidInput, PodiumError
 from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.data.rows import Problem
+    from podium.registry import Model, Registry
     from podium.steps.predict import Outcome
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("items", nargs=-1, required=True)
-@click.option("--model", "name", default="mnist", show_default=True, help="Model in the registry.")
+@click.option("--model", "name", help="Model in the registry; that of podium.yaml, or the only one, if missing.")
 @click.option("--alias", default="champion", show_default=True, help="Which version: an alias or a version's id.")
 @click.option(
     "--file",
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @registry_options
 def predict(
     items: tuple[str, ...],
-    name: str,
+    name: str | None,
     alias: str,
     file: Path | None,
     data: str,
@@ -62,7 +63,7 @@ def predict(
     from podium.steps.predict import load_directory, load_version
 
     check_files(item for item in items if not is_sentence(item))
-    predictor = load_directory(file, data) if file else load_version(open_registry(storage)[name], alias, data)
+    predictor = load_directory(file, data) if file else load_version(_model(open_registry(storage), name), alias, data)
     problems: list[Problem] = []
     outcomes = _good(predictor.predict(items, delimiter=delimiter, encoding=encoding), problems)
     if output:
@@ -75,6 +76,17 @@ def predict(
         raise Failed(f"{len(problems):,} of {count + len(problems):,} items could not be predicted")
     if output:
         echo(f"{count:,} predictions in {output}", err=True)
+
+
+def _model(registry: "Registry", name: str | None) -> "Model":
+    from podium.kfp.project import find_project
+
+    if name is None and (project := find_project()):
+        name = str(project.values.get("model_name", "")) or None
+    names = registry.models()
+    if name is None and len(names) > 1:
+        raise InvalidInput(f"{registry.storage.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}")
+    return registry[name or (names or ["mnist"])[0]]
 
 
 def _good(results: "Iterable[Outcome | Problem]", problems: "list[Problem]") -> "Iterator[Outcome]":
