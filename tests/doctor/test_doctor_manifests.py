@@ -400,7 +400,7 @@ def test_a_collector_without_an_image_is_pointed_out() -> None:
     assert found["collector-without-image"].shown == "warn"
 
 
-def test_labels_that_no_pod_bears_fail() -> None:
+def test_labels_that_no_pod_has_fail() -> None:
     labels = {"role": "chief"}
     found = experiment(lambda m: m["spec"]["trialTemplate"].update(primaryPodLabels=labels))
     assert found["no-pod-is-primary"].shown == "fail"

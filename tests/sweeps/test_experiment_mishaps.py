@@ -159,7 +159,7 @@ def test_a_rule_reads_only_its_metric_of_json_lines() -> None:
 
 @pytest.mark.parametrize("line", ["loss is high", '["loss"]', '"loss"'])
 def test_a_line_without_json_object_fails_under_a_rule(line: str) -> None:
-    with pytest.raises(Failed, match="no JSON object"):
+    with pytest.raises(Failed, match="not a JSON object"):
         watch().sees(line)
 
 

@@ -77,7 +77,7 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
 @pytest.mark.parametrize(
     ("policy", "changes", "law"),
     [
-        ("Never", {"maxTrialCount": 4}, "goes on only if"),
+        ("Never", {"maxTrialCount": 4}, "is resumed only if"),
         ("LongRunning", {"maxTrialCount": 2, "parallelTrialCount": 1}, "maxTrialCount must be above"),
         ("LongRunning", {"parallelTrialCount": 1}, "maxTrialCount must be above"),
         ("LongRunning", {"maxFailedTrialCount": 1}, "maxTrialCount must be above"),

@@ -41,7 +41,7 @@ def run(source: str, url: str, processes: ProcessOptions, as_json: bool, **optio
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
     Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
-    goes on. With --cluster kubernetes://NAMESPACE Katib runs it there; Ctrl-C leaves it running.
+    continues. With --cluster kubernetes://NAMESPACE Katib runs it there; Ctrl-C leaves it running.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def resume(
     url: str,
     as_json: bool,
 ) -> None:
-    """Go on with an Experiment that was stopped or killed, or with more trials than it had.
+    """Resume an Experiment that was stopped or killed, or with more trials than it had.
 
     A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in Katib.
 

@@ -93,7 +93,7 @@ def trials(name: str, url: str, as_json: bool) -> None:
 @click.command()
 @named_object
 def stop(name: str, url: str, as_json: bool) -> None:
-    """Stop an Experiment that runs in another terminal; podium experiment resume goes on with it.
+    """Stop an Experiment that runs in another terminal; podium experiment resume continues it.
 
     Katib cannot stop an Experiment and keep it: on Kubernetes this is refused.
 

@@ -144,7 +144,7 @@ class Cluster(ABC):
 
         Raises:
             NotFound: There is none.
-            InvalidInput: It was not stopped, or cannot go on.
+            InvalidInput: It was not stopped, or cannot be resumed.
             Conflict: Another process runs it.
         """
 
@@ -196,7 +196,7 @@ class Cluster(ABC):
         return None
 
     def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
-        """Wait until nothing of an object runs in this process any more; return whether that is so."""
+        """Wait until nothing of an object is running in this process; return whether that is so."""
         return True
 
     def abandon(self, kind: str, name: str) -> None:

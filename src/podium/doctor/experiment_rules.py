@@ -137,7 +137,7 @@ def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Hit]:
         return
     count = f"maxTrialCount is {most}" if most else "there is no maxTrialCount"
     what = f"{count}, but Katib's hyperband stops answering after the first {parallel} trials"
-    hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run goes on to the other rungs"
+    hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run continues with the other rungs"
     yield Hit(what=what, where="spec.maxTrialCount", hint=hint)
 
 

@@ -13,14 +13,14 @@ _KEPT = re.compile(r"(--[\w-]*(?:output|model|save|checkpoint|export)[\w-]*)[= ]
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
-@rule("fail", "Katib puts its collector into pods that bear all of primaryPodLabels, and nowhere else.")
+@rule("fail", "Katib adds its collector to pods that have all of primaryPodLabels, and nowhere else.")
 def no_pod_is_primary(experiment: Experiment) -> Iterator[Hit]:
     template, replicas = experiment.template, experiment.template.workload.replicas
     wanted = template.primary_pod_labels
     if any(map(template.is_primary, replicas)) or not replicas:
         return
     if wanted:
-        what = f"no pod bears {dict(wanted)}"
+        what = f"no pod has the labels {dict(wanted)}"
         hint = "leave primaryPodLabels out, or give the pods these labels"
         yield Hit(what=what, where="spec.trialTemplate.primaryPodLabels", hint=hint)
 
@@ -32,7 +32,7 @@ def several_pods_report(experiment: Experiment) -> Iterator[Hit]:
     primary = template.primary_pods(job)
     count = len(primary) if job.operator else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
     if count > 1:
-        hint = "set primaryPodLabels so that one pod bears them"
+        hint = "set primaryPodLabels so that one pod has them"
         yield Hit(what=f"{count} pods report metrics", where="spec.trialTemplate.primaryPodLabels", hint=hint)
 
 

@@ -24,7 +24,7 @@ class Seen:
 
 
 class Plan:
-    """Gives points one by one; a plan that goes on recalls what it gave before."""
+    """Gives points one by one; a resumed plan recalls what it gave before."""
 
     finished = False
 
@@ -87,7 +87,7 @@ class Sobol(Plan):
 
         seed = self.settings.get("random_state")
         engine = qmc.Sobol(len(self.space), scramble=seed is not None, seed=seed)
-        # Scrambled, the first point is no corner, and the sequence is even only with it.
+        # When scrambled, the first point is not a corner, and the sequence is even only with it.
         if past := self.given + (seed is None):
             engine.fast_forward(past)  # not by 0: it would raise OverflowError
         self.given += 1
@@ -96,7 +96,7 @@ class Sobol(Plan):
 
 
 class Hyperband(Plan):
-    """Katib's brackets: ``s`` from s_max to 0, each beginning with n trials of r_l / eta^s, the best 1/eta going on.
+    """Katib's brackets: ``s`` from s_max to 0, each beginning with n trials of r_l / eta^s, the best 1/eta continuing.
 
     Katib itself gets stuck when a bracket's second rung has fewer points than it asks for; here each rung begins when
     the one before has ended.
@@ -152,7 +152,7 @@ class Hyperband(Plan):
 
 
 class Asha(Plan):
-    """Successive halving without waiting: the best 1/eta of a rung go on as soon as they are known (Li 2020)."""
+    """Successive halving without waiting: the best 1/eta of a rung continue as soon as they are known (Li 2020)."""
 
     def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
         super().__init__(space, settings, maximize)

@@ -1,6 +1,6 @@
 """CMA-ES that starts again with other populations: IPOP (Auger and Hansen 2005) and BIPOP (Hansen 2009).
 
-Optuna's sampler restarts no more since 4.4; the library cmaes, which it uses, says when a restart is due.
+Optuna's sampler has not restarted since 4.4; the library cmaes, which it uses, says when a restart is due.
 """
 
 import random
@@ -25,7 +25,7 @@ WIDTH = 1 / 6
 class RestartingCmaEs(Plan):
     """Searches the numeric parameters by CMA-ES, the others by chance.
 
-    A search that goes on replays its trials one by one, so that with parallel trials a generation may be cut elsewhere
+    A resumed search replays its trials one by one, so that with parallel trials a generation may be cut elsewhere
     than before.
     """
 

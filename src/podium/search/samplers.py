@@ -1,4 +1,4 @@
-"""Which algorithms plan their points themselves, and how such a plan goes on with a study."""
+"""Which algorithms plan their points themselves, and how such a plan continues a study."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ PLANS: dict[str, Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan]]
 def plan(
     algorithm: str, space: Sequence[Parameter], settings: Mapping[str, Any], *, maximize: bool, seen: Sequence[Any]
 ) -> Plan | None:
-    """Return the plan of an algorithm that has one; it goes on after those trials of an Optuna study."""
+    """Return the plan of an algorithm that has one; it continues after those trials of an Optuna study."""
     restarts = algorithm == "cmaes" and settings.get("restart_strategy", "none") != "none"
     kind = RestartingCmaEs if restarts else PLANS.get(algorithm)
     if kind is None:

@@ -33,9 +33,9 @@ class Search:
         algorithm: A name of Katib's, or asha.
         settings: The algorithm's, checked.
         maximize: Whether more is better.
-        directory: Holds the journal; a study that is there goes on.
+        directory: Holds the journal; an existing study is continued.
         name: Of the study.
-        earlier: Finished trials of other sweeps, in this space; a study that goes on has them already.
+        earlier: Finished trials of other sweeps, in this space; a continued study has them already.
         begun: The trials there are. A point that was asked for before a crash, but never became one of them, is given
             back. None: all became one.
     """
@@ -76,7 +76,7 @@ class Search:
         known = self._give_back(begun)
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         seed = settings.get("random_state")
-        # A search that goes on must not draw its first points again.
+        # A resumed search must not draw its first points again.
         self._random = random.Random(None if seed is None else f"{seed}/{len(known)}")
         self._plan = plan(algorithm, space, settings, maximize=maximize, seen=known)
         self._points = _point_sampler() if self._plan else None
@@ -204,7 +204,7 @@ def _point_sampler() -> Any:
     import optuna
 
     class Points(optuna.samplers.BaseSampler):
-        """Gives the point it was told, so that a plan's trials are in the study like any others."""
+        """Returns the point it was given, so that a plan's trials are in the study like any others."""
 
         point: dict[str, Any]
 

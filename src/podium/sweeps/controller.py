@@ -1,8 +1,8 @@
 """An Experiment on this machine: a loop over trials with Katib's rules.
 
 Sources: katib 0.19, pkg/controller.v1beta1/experiment; checked against Experiments run by a real Katib
-(tests/golden/katib). Where Katib waits forever or crowns nonsense this ends with a plain message instead:
-docs/katib-differences.md.
+(tests/golden/katib). Where Katib waits forever or names a nonsensical best trial, this ends with a plain
+message instead: docs/katib-differences.md.
 """
 
 import copy
@@ -51,7 +51,7 @@ class ExperimentController:
 
     Args:
         cluster: Runs the trials' jobs.
-        experiment: One with trials in the cluster goes on where it was.
+        experiment: One with trials in the cluster continues where it was.
         directory: The Experiment's own; holds the Optuna study.
 
     Raises:
@@ -70,16 +70,16 @@ class ExperimentController:
         self._active: dict[str, threading.Thread] = {}
         self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
         self._stopping, self._why = threading.Event(), ""
-        self.at_end: Callable[[], None] = lambda: None  # called when nothing of it runs any more
+        self.at_end: Callable[[], None] = lambda: None  # called when nothing of it is running
         self._search: Search | None = None
         self._median: MedianStop | None = None
         self._likely_job = check_trials(cluster, self.experiment, directory)
-        # One that goes on has them in its study, and may go on though they were deleted.
+        # One that is resumed has them in its study, and can be resumed after they were deleted.
         self._earlier = [] if "startTime" in self._status else earlier_trials(cluster.store, self.experiment)
         self._thread = Background(self._run, f"podium-Experiment-{self.name}")
 
     def start(self) -> None:
-        """Begin, or go on."""
+        """Start or resume."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class ExperimentController:
         self._events.put(None)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until no trial runs any more; return whether that is so."""
+        """Wait until no trial is running; return whether that is so."""
         return self._thread.join(timeout)
 
     def _run(self) -> None:
@@ -282,7 +282,7 @@ class ExperimentController:
         Whoever watches the Experiment sees its end as soon as the last trial has one, and may close the cluster before
         the loop comes round to that trial.
         """
-        with suppress(OSError):  # a full disk; a study that goes on learns them from their files
+        with suppress(OSError):  # a full disk; a resumed study learns them from their files
             while not self._events.empty():
                 with suppress(NotFound):
                     self._take(self._events.get())

@@ -37,7 +37,7 @@ class MedianStop:
         return cls(stopping.settings, objective.metric, maximize=objective.maximize) if stopping else None
 
     def learn(self, trial: str, readings: Sequence[Reading]) -> None:
-        """Take in a trial that succeeded; values that are no numbers are left out."""
+        """Take in a trial that succeeded; values that are not numbers are left out."""
         values = [reading.value for reading in in_order(readings) if reading.name == self._objective]
         numbers = [value for value in map(number, values[: self._start]) if value is not None]
         if numbers:
@@ -84,8 +84,8 @@ class RuleWatch:
         """Take in one line; return whether the trial is to be stopped.
 
         Raises:
-            Failed: A line that holds a rule's metric holds a value that is no number: Katib's collector ends there and
-                the trial with it.
+            Failed: A line that holds a rule's metric holds a value that is not a number: Katib's collector ends there,
+                and the trial with it.
         """
         if not any(rule["name"] in line for rule in self._rules):
             return False
@@ -105,7 +105,7 @@ class RuleWatch:
         except InvalidInput:
             row = None
         if not isinstance(row, dict):
-            raise Failed(f"a line of the metrics file is no JSON object: {line[:80]!r}")
+            raise Failed(f"a line of the metrics file is not a JSON object: {line[:80]!r}")
         names = [rule["name"] for rule in self._rules]
         return [(name, number(row[name].strip())) for name in names if isinstance(row.get(name), str)]
 

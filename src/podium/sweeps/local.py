@@ -15,7 +15,7 @@ class LocalSweeps(LocalCluster):
     creates = (*LocalCluster.creates, "Experiment")
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
-        """Let an Experiment go on in this process; a job cannot."""
+        """Resume an Experiment in this process; a job cannot be resumed."""
         if kind != "Experiment":
             return super().resume(kind, name, changes)
         from podium.sweeps.resume import resume

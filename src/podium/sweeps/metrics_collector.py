@@ -28,7 +28,9 @@ def collect(
     names, collector = experiment.objective.metrics, experiment.collector
     if collector.kind != "StdOut" and not metrics:
         labels = dict(experiment.template.primary_pod_labels)
-        raise Failed(f"no pod of the trial bears {labels}", "leave primaryPodLabels out, or give a pod these labels")
+        raise Failed(
+            f"no pod of the trial has the labels {labels}", "leave primaryPodLabels out, or give a pod these labels"
+        )
     if collector.kind == "TensorFlowEvent":
         readings = read_events(metrics[0], names)
     elif collector.reads_json:

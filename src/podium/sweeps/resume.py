@@ -1,4 +1,4 @@
-"""What a stopped or killed engine left, and the edits Katib allows before an Experiment goes on."""
+"""What a stopped or killed engine left, and the edits Katib allows before an Experiment is resumed."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -36,7 +36,7 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
     most, count = edited.limits.max_trials, experiment.trial_count
     if experiment.state.finished and not restartable(experiment):
         raise InvalidInput(
-            "a finished Experiment goes on only if it reached maxTrialCount and has resumePolicy LongRunning or "
+            "a finished Experiment is resumed only if it reached maxTrialCount and has resumePolicy LongRunning or "
             f"FromVolume, but this one has resumePolicy {experiment.resume_policy} and ended with "
             f"{experiment.state.reason}",
             "begin a new Experiment; it can start warm from this one's trials",
@@ -50,7 +50,7 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
 
 
 def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None = None) -> Experiment:
-    """Let a stored Experiment go on in this process: one whose engine was stopped, or a finished one with more trials.
+    """Resume a stored Experiment in this process: one whose engine was stopped, or a finished one with more trials.
 
     Args:
         cluster: Holds it.
@@ -89,6 +89,6 @@ def is_stopped(experiment: Experiment) -> bool:
 
 
 def restartable(experiment: Experiment) -> bool:
-    """Tell whether a finished Experiment may go on when maxTrialCount is raised."""
+    """Tell whether a finished Experiment can be resumed when maxTrialCount is raised."""
     reached = experiment.state.reason == "ExperimentMaxTrialsReached"
     return reached and experiment.resume_policy in ("LongRunning", "FromVolume")

@@ -36,7 +36,7 @@ class ExperimentSupervisor:
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until no trial runs any more; return whether that is so."""
+        """Wait until no trial is running; return whether that is so."""
         return self._thread.join(timeout)
 
     def _note_end(self) -> None:
@@ -61,7 +61,7 @@ class ExperimentSupervisor:
 
 
 def remove_experiment(cluster: LocalCluster, name: str) -> None:
-    """Remove an Experiment that nobody runs any more, with its trials and their jobs."""
+    """Remove an Experiment that no process runs, with its trials and their jobs."""
     for trial in cluster.trials(name):
         for kind in JOB_KINDS:
             if cluster.store.exists(kind, trial.name):

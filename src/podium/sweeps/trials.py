@@ -55,7 +55,7 @@ class TrialRun:
         trial: As created.
         cores: How many cores the job may use.
         save: Writes the trial's status; called at each change.
-        stopping: Set when the engine stops: the trial stays as it is then, and runs again when it goes on.
+        stopping: Set when the engine stops: the trial stays as it is then, and runs again when it is resumed.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class TrialRun:
             name, strategy = self.trial.objective.metric, self.trial.objective.strategy
             said = "was never printed"
             if any(reading.name == name and reading.value != "unavailable" for reading in readings):
-                said = f"was printed, but its {strategy} is no finite number"
+                said = f"was printed, but its {strategy} is not a finite number"
             reason = reason.replace("TrialSucceeded", "MetricsUnavailable").replace(
                 "TrialEarlyStopped", "MetricsUnavailable"
             )

@@ -93,7 +93,7 @@ class LocalCluster(Cluster):
             supervisor.start()
 
     def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
-        """Wait until nothing of an object runs in this process any more; return whether that is so."""
+        """Wait until nothing of an object is running in this process; return whether that is so."""
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
         return supervisor is None or supervisor.join(timeout)
@@ -148,7 +148,7 @@ class LocalCluster(Cluster):
     def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
         """Refuse: the processes of a job that was stopped are gone, and with them what they knew."""
         self.get(kind, name)
-        raise InvalidInput(f"{kind} {name} cannot go on on this machine", "run its YAML again")
+        raise InvalidInput(f"{kind} {name} cannot be resumed on this machine", "run its YAML again")
 
     def delete(self, kind: str, name: str) -> None:
         """Stop the object, whichever process supervises it, and remove its files, logs too."""
@@ -224,7 +224,7 @@ class LocalCluster(Cluster):
         return stored, controller(self._runtime, job, plans)
 
     def _remove(self, kind: str, name: str) -> None:
-        """Remove an object that nothing runs any more."""
+        """Remove an object that no process runs."""
         self.store.remove(kind, name)
 
     def _before_closing(self, supervisors: Mapping[tuple[str, str], Supervisor]) -> None:

@@ -73,7 +73,7 @@ class Controller(ABC):
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing runs any more; return whether that is so."""
+        """Wait until nothing is running; return whether that is so."""
         return self._thread.join(timeout)
 
     @abstractmethod

@@ -20,7 +20,7 @@ def read_json(path: Path, kind: type[T]) -> T:
     """
     try:
         value = json.loads(path.read_text())
-    except (ValueError, RecursionError):  # also bytes that are no UTF-8
+    except (ValueError, RecursionError):  # also bytes that are not UTF-8
         value = None
     return value if isinstance(value, kind) else _refuse(path)
 

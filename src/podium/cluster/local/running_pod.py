@@ -25,7 +25,7 @@ HEALTHY = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class PodSetting:
-    """What a running pod is told by its controller."""
+    """What a controller decides about a running pod."""
 
     replica: str
     """master-0, worker-1, pod-0 …"""

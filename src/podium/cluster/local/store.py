@@ -215,7 +215,7 @@ class Store:
         return (self.path(kind, name) / "stop").exists()
 
     def forget_stop(self, kind: str, name: str) -> None:
-        """Take that request back: the object goes on."""
+        """Take that request back: the object continues."""
         (self.path(kind, name) / "stop").unlink(missing_ok=True)
 
     def wait_for_change(self, kind: str, name: str, seen: Token, timeout: float) -> Token:

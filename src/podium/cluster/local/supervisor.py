@@ -16,4 +16,4 @@ class Supervisor(Protocol):
         """Ask for a look at the object: it may have to be deleted."""
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing runs any more; return whether that is so."""
+        """Wait until nothing is running; return whether that is so."""
