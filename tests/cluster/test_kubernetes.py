@@ -60,6 +60,15 @@ def test_what_was_created_is_found_in_its_namespace(cluster: KubernetesCluster, 
     assert "fieldValidation=Strict" in next(one for one in world.requests if one.startswith("POST"))
 
 
+@pytest.mark.parametrize("kind", ["TFJob", "XGBoostJob", "JAXJob"])
+def test_every_kind_of_the_operator_is_created_and_stopped(cluster: KubernetesCluster, world: World, kind: str) -> None:
+    world.plurals.add(f"{kind.lower()}s")
+    cluster.create({**JOB, "kind": kind})
+    cluster.stop(kind, "mnist")
+    assert cluster.get(kind, "mnist")["spec"]["runPolicy"]["suspend"] is True
+    assert [job["metadata"]["name"] for job in cluster.list(kind)] == ["mnist"]
+
+
 def test_a_taken_name_is_a_conflict(cluster: KubernetesCluster) -> None:
     cluster.create(JOB)
     with pytest.raises(Conflict, match=r'pytorchjobs.kubeflow.org "mnist" already exists'):
