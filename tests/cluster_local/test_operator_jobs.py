@@ -208,3 +208,17 @@ def test_a_worker_writes_the_collectors_file_unread(cluster: LocalSweeps) -> Non
     source = {"fileSystemPath": {"kind": "File", "path": "/metrics/log.txt"}}
     experiment["spec"]["metricsCollectorSpec"] = {"collector": {"kind": "File"}, "source": source}
     assert metrics(cluster, experiment)["max"] == "0"
+
+
+def test_pods_that_report_may_differ_in_needing_a_shell(cluster: LocalSweeps, tmp_path: Path) -> None:
+    (tmp_path / "rank.py").write_text("import os; print('loss=' + os.environ['RANK'])")
+    manifest = job("XGBoostJob", Master=1, Worker=1)
+    commands = {
+        "Master": ["sh", "-c", "sleep 1; echo loss=$RANK ${trialParameters.x}"],
+        "Worker": ["python", f"{tmp_path}/rank.py"],
+    }
+    for role, words in commands.items():
+        pod = {"spec": {"containers": [{"name": "xgboost", "image": "any", "command": words}]}}
+        manifest["spec"]["xgbReplicaSpecs"][role]["template"] = {"metadata": {"labels": {"reports": "yes"}}, **pod}
+    values = metrics(cluster, sweep(manifest, primaryPodLabels={"reports": "yes"}))
+    assert (values["min"], values["max"]) == ("0", "1")

@@ -68,14 +68,16 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     replicas = experiment.template.primary_pods(job) if job.operator else ()
     reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
     metrics: tuple[Path, ...] = ()
-    for role, container in draft.containers(experiment.template.primary_container):
+    primary = list(draft.containers(experiment.template.primary_container))
+    shell = any(_needs_shell(container) for role, container in primary if role_of(role, job.operator) in reporting)
+    for role, container in primary:
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": job.name}])
         if role_of(role, job.operator) not in reporting:
             _mount_metrics(draft, role, container, experiment.collector, directory / "unread")
             continue
         if checkpoints and (folder := trial_directory(experiment)):
             _mount(draft, role, container, "suggestion-volume", folder, checkpoints)
-        if experiment.collector.kind == "StdOut":
+        if shell and experiment.collector.kind == "StdOut":
             metrics = _redirect(container, job, directory, replicas)
         else:
             metrics = _mount_metrics(draft, role, container, experiment.collector, directory / "metrics")
@@ -83,26 +85,35 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     return Wrapped(job=Workload(manifest=draft.manifest), metrics=metrics, replicas=replicas)
 
 
-def _wrap_words(container: dict[str, Any], redirection: str = "") -> bool:
-    """Let a container's command pass through Katib's shell; tell whether a shell is needed at all."""
-    if not container.get("command"):
-        return False
-    words = [*container["command"], *(container.pop("args", None) or [])]
-    shell, script = join(words)
-    argv = None if takes_script(words) else plain_argv(script)
-    container["command"] = argv or [*shell, redirected(script, redirection) if redirection else script]
-    return argv is None
+def _words(container: dict[str, Any]) -> list[str]:
+    return [*(container.get("command") or []), *(container.get("args") or [])]
+
+
+def _needs_shell(container: dict[str, Any]) -> bool:
+    """Tell whether a shell would do more to a container's command than split it."""
+    words = _words(container)
+    return bool(container.get("command")) and (takes_script(words) or plain_argv(join(words)[1]) is None)
+
+
+def _wrap_words(container: dict[str, Any]) -> None:
+    """Let a container's command pass through Katib's shell where that makes a difference."""
+    if container.get("command"):
+        shell, script = join(_words(container))
+        container["command"] = [*shell, script] if _needs_shell(container) else plain_argv(script)
+        container.pop("args", None)
 
 
 def _redirect(container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]) -> tuple[Path, ...]:
     """Let a shell write what a command prints into a file, one for each replica; return those files."""
+    shell, script = join(_words(container))
+    container.pop("args", None)
     if job.pod_count == 1 or not job.operator:
         file = directory / "metrics.log"
-        return (file,) if _wrap_words(container, shlex.quote(str(file))) else ()
+        container["command"] = [*shell, redirected(script, shlex.quote(str(file)))]
+        return (file,)
     folder = directory / "metrics"
     folder.mkdir(parents=True, exist_ok=True)
-    if not _wrap_words(container, f'{shlex.quote(str(folder))}/"$HOSTNAME".log'):
-        return ()
+    container["command"] = [*shell, redirected(script, f'{shlex.quote(str(folder))}/"$HOSTNAME".log')]
     return tuple(folder / f"{job.name}-{replica}.log" for replica in replicas)
 
 
