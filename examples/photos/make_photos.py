@@ -1,4 +1,4 @@
-"""Make photographs of road signs, in a folder for each kind: signs drawn in front of real photographs.
+"""Draw road signs in front of real photographs, in a folder for each kind.
 
     python make_photos.py --output data
 
