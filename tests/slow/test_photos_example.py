@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
 def call(folder: Path, *command: str) -> str:
-    env = {**os.environ, "PODIUM_HOME": str(folder / "home")}
+    env = {**os.environ, "PODIUM_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1400)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -56,5 +56,5 @@ def test_new_photographs_are_named_by_the_champion(folder: Path, first: dict[str
 def test_a_second_run_challenges_the_champion(folder: Path, first: dict[str, Any]) -> None:
     second = json.loads(call(folder, PODIUM, "run", *QUICK, "seed=2"))
     assert second["run"] != first["run"]
-    assert second["decision"]["champion"] == first["run"]
+    assert second["decision"]["compared_with"] == first["run"]
     assert second["decision"]["outcome"] in ("promoted", "kept")
