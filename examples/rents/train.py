@@ -1,1 +1,0 @@
-../customers/train.py
