@@ -135,6 +135,11 @@ def test_columns_can_be_dropped_and_chosen(tmp_path: Path) -> None:
     assert raw.descriptions["table"].columns[0].categories[:2] == ("50667", "53113")
 
 
+def test_one_column_needs_no_list(people: Path, tmp_path: Path) -> None:
+    raw = fitted(read(people, tmp_path, drop="born", categories="age"))
+    assert [column.kind for column in raw.descriptions["table"].columns] == ["category"] * 3
+
+
 def test_ids_constants_and_empty_columns_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     (tmp_path / "a.csv").write_text("id,land,empty,x,label\n1,DE,,5,0\n2,DE,NA,7,1\n3,DE,,,1\n")

@@ -9,6 +9,7 @@ from podium.documents import parse
 from podium.errors import InvalidInput, require, suggestion
 
 SPLITS = ("stratified", "random")
+LISTS = ("drop", "categories", "numbers", "missing_values")
 MISSING = ("fill", "indicator", "refuse")
 COMMON = ("name", "kind", "split", "validation", "test", "allow_duplicates")
 
@@ -130,8 +131,13 @@ class DataOptions:
         for name in options:
             if name not in known:
                 raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
-        values = {name: _whole(value) for name, value in options.items()}
+        values = {name: _as_list(name, _whole(value)) for name, value in options.items()}
         return cast(DataOptions, parse(cls, {**values, "target": target}, "data_options"))
+
+
+def _as_list(name: str, value: Any) -> Any:
+    """Return one text as a list of one where an option lists texts: ``drop=id``."""
+    return [value] if isinstance(value, str) and name in LISTS else value
 
 
 def _whole(value: Any) -> Any:
