@@ -51,13 +51,16 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
     candidate = {"kind": "training", "name": evil, "uri": evil, "epochs": curve, "hyperparameters": {evil: evil},
                  "validation": {"metrics": {"accuracy": 0.5, evil: 0.1}, "count": 2}}  # fmt: skip
     row = {"name": evil, "precision": 0.5, "recall": 0.5, "f1": 0.5, "items": 1}
+    example = {"item": 1, "target": evil, "predicted": evil, "score": 0.5, "text": evil, "row": {evil: evil},
+               "image": f"data:image/png;base64,{evil}"}  # fmt: skip
     evaluation = {
         "run_id": evil, "sweep": sweep, "candidates": [candidate],
         "winner": {"kind": evil, "name": evil, "uri": evil, "why": evil},
         "dataset": {"name": evil, "digest": evil, "counts": {"train": 1, "validation": 1, "test": 1},
-                    "classes": [evil, "b"]},
+                    "classes": [evil, "b"], "target": evil},
         "metric": {"name": "accuracy", "maximize": True},
-        "test": {"metrics": {"accuracy": 0.5}, "count": 2, "confusion": [[1, 0], [1, 0]], "classes": [row]},
+        "test": {"metrics": {"accuracy": 0.5}, "count": 2, "confusion": [[1, 0], [1, 0]], "classes": [row],
+                 "points": [{"true": [1.0], "predicted": [2.0]}], "examples": [example]},
     }  # fmt: skip
     decision = {"model_name": evil, "version": evil, "outcome": evil, "rule": evil, "storage": evil,
                 "reasons": [evil, f"no: {evil}"], "champion_value": 0.4, "value": 0.5, "metric": {"name": evil}, "compared_with": evil}  # fmt: skip

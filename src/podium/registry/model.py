@@ -251,6 +251,10 @@ class Model:
             decision = decide(
                 rule, metric, target, predictions(challenger), predictions(champion) if champion else None
             )
+            if champion and champion.facts.metric not in (None, metric.name):
+                decision = decision.noting(
+                    f"{champion.version} was chosen by {champion.facts.metric}; both are compared by {metric.name}"
+                )
             if expect == challenger.version:
                 # The step fired twice, or was retried after it won: the record is ours already.
                 return Contest(decision=decision, record=self.aliases().get(CHAMPION), champion=expect)

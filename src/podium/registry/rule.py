@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
@@ -116,6 +116,10 @@ class Decision:
     figures: Mapping[str, Any]
     """rule, metric, items and value; with a champion also champion_value, difference, interval, p_value and test; for
     accuracy also only_challenger_right, only_champion_right and classes."""
+
+    def noting(self, words: str) -> "Decision":
+        """Return it with a reason that changes nothing."""
+        return replace(self, reasons=(*self.reasons, f"ok: {words}"))
 
     def evidence(self) -> dict[str, Any]:
         """Return it as plain JSON values for the history."""

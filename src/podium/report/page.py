@@ -35,6 +35,8 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     figures = {**(plots.of_sweep(sweep) if sweep else {}), "curves": plots.learning_curves(evaluation)}
     if test["confusion"]:
         figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
+    for at, points in enumerate(test["points"], 1):
+        figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
     return environment.get_template("page.html.jinja").render(
         evaluation=evaluation, decision=decision, sweep=sweep, searched=plots.searched(sweep) if sweep else [],
         test=test, measured=_measured(evaluation), metric=evaluation["metric"]["name"],

@@ -174,6 +174,46 @@ def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str])
     return _json(figure, height=460)
 
 
+def fit(points: Mapping[str, Sequence[float]]) -> str:
+    """Return predicted against true numbers; a perfect model's points are on the line."""
+    import plotly.graph_objects as go
+
+    ends = [min(min(points["true"]), min(points["predicted"])), max(max(points["true"]), max(points["predicted"]))]
+    figure = go.Figure([
+        go.Scatter(x=ends, y=ends, mode="lines", line={"color": GOLD, "width": 2}, hoverinfo="skip"),
+        go.Scattergl(x=points["true"], y=points["predicted"], mode="markers", marker=_dots(points),
+                     hovertemplate="true %{x:.4g}<br>predicted %{y:.4g}<extra></extra>"),
+    ])  # fmt: skip
+    figure.update_xaxes(title="true")
+    figure.update_yaxes(title="predicted")
+    figure.update_layout(showlegend=False)
+    return _json(figure, height=420)
+
+
+def residuals(points: Mapping[str, Sequence[float]]) -> str:
+    """Return predicted minus true against predicted numbers, and how the residuals are distributed."""
+    from plotly.subplots import make_subplots
+
+    rest = [predicted - true for true, predicted in zip(points["true"], points["predicted"], strict=True)]
+    figure = make_subplots(cols=2, shared_yaxes=True, column_widths=[0.8, 0.2], horizontal_spacing=0.02)
+    figure.add_scattergl(x=points["predicted"], y=rest, mode="markers", marker=_dots(points), row=1, col=1,
+                         hovertemplate="predicted %{x:.4g}<br>residual %{y:.4g}<extra></extra>")  # fmt: skip
+    figure.add_histogram(y=rest, marker={"color": BLUE}, row=1, col=2,
+                         hovertemplate="residual %{y}: %{x} items<extra></extra>")  # fmt: skip
+    figure.add_hline(y=0, line={"color": GOLD, "width": 2})
+    figure.update_xaxes(title="predicted", row=1, col=1)
+    figure.update_xaxes(title="items", row=1, col=2)
+    figure.update_yaxes(title="predicted − true", row=1, col=1)
+    figure.update_layout(showlegend=False, bargap=0.05)
+    return _json(figure, height=360)
+
+
+def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Return smaller, paler markers for more points."""
+    many = len(points["true"]) > 300
+    return {"color": BLUE, "size": 5 if many else 7, "opacity": 0.4 if many else 0.7}
+
+
 def _assignment(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in row["parameters"].items())
 

@@ -113,7 +113,7 @@ def evaluate(
     chosen_by = _metric(metric, info, sweep)
     ranked = _rank(data, info, candidates, chosen_by)
     winner = ranked[0]
-    scores, files = _test(data, info, winner.origin, Path(predictions), chosen_by)
+    scores, files, plotted = _test(data, info, winner.origin, Path(predictions), chosen_by)
     say(f"test part, opened for the winner alone: {_words(scores, chosen_by)}")
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     result = {
@@ -122,7 +122,7 @@ def evaluate(
         "metric": chosen_by.to_json(),
         "candidates": [candidate.to_json() for candidate in ranked],
         "winner": {**asdict(winner.origin), "why": _why(ranked, chosen_by), "files": files},
-        "test": {**_figures(scores), "confusion": matrix, "classes": per_class(matrix, info.classes)},
+        "test": {**_figures(scores), "confusion": matrix, "classes": per_class(matrix, info.classes), **plotted},
         "sweep": sweep,
     }
     Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
@@ -169,11 +169,12 @@ def _order(scores: "Scores", metric: "Metric", kind: str) -> tuple[float, float]
 
 def _test(
     data: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path, metric: "Metric"
-) -> tuple["Scores", Mapping[str, str]]:
-    """Score the winner on the test part; return also the sha256 of each of its files."""
+) -> tuple["Scores", Mapping[str, str], dict[str, Any]]:
+    """Score the winner on the test part; return also the sha256 of each of its files, and what the report shows."""
     import numpy as np
 
     from podium.data.artifact import load
+    from podium.steps.examples import regression_points, worst_examples
 
     part = load(data, "test")
     predictions.mkdir(parents=True, exist_ok=True)
@@ -183,7 +184,8 @@ def _test(
         scores, files = _score(winner, names, Path(scratch), part, info, metric, target)
     if info.preprocessing and PREPROCESSING not in files:  # what the model directory says itself comes first
         (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
-    return scores, files
+    points = regression_points(scores) if info.kind == "regression" else []
+    return scores, files, {"examples": worst_examples(info, part, scores), "points": points}
 
 
 def _score(
@@ -243,6 +245,7 @@ def _dataset(info: "DatasetInfo") -> dict[str, Any]:
         "digest": info.digest,
         "test_digest": info.test_digest,
         "classes": list(info.classes),
+        "target": info.target.name,
         "counts": {name: part.count for name, part in info.parts.items()},
         "source": info.source,
     }

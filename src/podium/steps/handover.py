@@ -57,9 +57,29 @@ class _Class:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Example:
+    item: int
+    target: str
+    predicted: str
+    score: float | None
+    image: str | None = None
+    row: dict[str, str] | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Points:
+    true: list[float]
+    predicted: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Tested(_Scored):
     confusion: list[list[int]]
     classes: list[_Class]
+    """Empty for regression, as the confusion matrix is."""
+    examples: list[_Example]
+    points: list[_Points]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +89,7 @@ class _Dataset:
     digest: str
     test_digest: str
     classes: list[str]
+    target: str
     counts: dict[str, int]
 
 

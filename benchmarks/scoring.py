@@ -1,0 +1,108 @@
+"""Measure scoring and the paired bootstrap on many rows: `python benchmarks/scoring.py [--rows N]`.
+
+A real network of scikit-learn is scored through ONNX over memory maps, in a process of its own; each metric's bootstrap
+runs on random predictions. Prints one JSON object; the figures in docs/benchmarks.md come from here.
+"""
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from podium.scoring import METRICS, Metric, paired_bootstrap, score
+
+CLASSES, COLUMNS = 10, 20
+
+
+def write_model(target: Path) -> None:
+    """Train a small network on some rows and write it as ONNX."""
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import FloatTensorType
+    from sklearn.neural_network import MLPClassifier
+
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(2000, COLUMNS)).astype(np.float32)
+    model = MLPClassifier((64,), max_iter=20, tol=1.0).fit(rows, random.integers(CLASSES, size=2000))
+    types = [("table", FloatTensorType([None, COLUMNS]))]
+    target.write_bytes(to_onnx(model, initial_types=types, options={"zipmap": False}).SerializeToString())
+
+
+def write_rows(target: Path, count: int) -> None:
+    """Write inputs and target, some at a time."""
+    random = np.random.default_rng(1)
+    rows = np.lib.format.open_memmap(target / "table.npy", "w+", np.float32, (count, COLUMNS))
+    for at in range(0, count, 100_000):
+        rows[at : at + 100_000] = random.normal(size=rows[at : at + 100_000].shape)
+    np.save(target / "target.npy", random.integers(CLASSES, size=count))
+
+
+def memory() -> int:
+    """Return the largest resident size of this process that no file stands behind, in MB, so far as it lasts."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["RssAnon"].split()[0]) // 1024
+
+
+def scored(place: Path, results: Any) -> None:
+    """Score the rows in a fresh process; report seconds and memory before and after."""
+    rows, target = (np.load(place / f"{name}.npy", mmap_mode="r") for name in ("table", "target"))
+    before, begun = memory(), time.perf_counter()
+    scores = score(place / "model.onnx", {"table": rows}, target, classes=CLASSES, predictions=place / "out.npy")
+    seconds = time.perf_counter() - begun
+    results.put({"seconds": round(seconds, 1), "anonymous_MB_before": before, "anonymous_MB_after": memory(),
+                 "accuracy": round(scores.metrics["accuracy"], 4)})  # fmt: skip
+
+
+def bootstrapped(metric: Metric, count: int, results: Any) -> None:
+    """Resample a metric in a fresh process; report seconds and the memory it has taken at most."""
+    import resource
+
+    random = np.random.default_rng(2)
+    if metric.kind == "regression":
+        target = random.normal(size=count)
+        first, second = target + random.normal(size=(2, count)) * 0.3
+    else:
+        target = random.integers(CLASSES, size=count)
+        models = random.random((2, count, CLASSES), dtype=np.float32)
+        models[:, np.arange(count), target] += 0.2
+        models /= models.sum(2, keepdims=True)
+        first, second = models
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    begun = time.perf_counter()
+    paired_bootstrap(metric, target, first, second)
+    seconds = time.perf_counter() - begun
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024 - peak
+    results.put({"seconds": round(seconds, 1), "peak_MB_beside_the_data": more})
+
+
+def apart(work: Any, *arguments: Any) -> dict[str, Any]:
+    """Run a function in a fresh process and return what it reports."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=work, args=(*arguments, results))
+    process.start()
+    found: dict[str, Any] = results.get()
+    process.join()
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        write_model(place / "model.onnx")
+        write_rows(place, given.rows)
+        result: dict[str, Any] = {"rows": given.rows, "classes": CLASSES, "score": apart(scored, place)}
+    result["bootstrap"] = {name: apart(bootstrapped, metric, given.rows) for name, metric in METRICS.items()}
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

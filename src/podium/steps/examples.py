@@ -1,0 +1,150 @@
+"""For the report: the items a model is most wrong about, shown as what they are, and points of a regression."""
+
+import base64
+import io
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from podium.data.schema import DatasetInfo, InputInfo, Part
+    from podium.scoring import Scores
+
+MOST_EXAMPLES = 12
+MOST_POINTS = 2_000
+"""Of a scatter plot; more would make the report slow."""
+LARGEST_SIDE = 160
+"""Pixels of a picture in the report."""
+MOST_COLUMNS = 40
+"""Columns of a row in the report."""
+
+
+def worst_examples(
+    info: "DatasetInfo", part: "Part", scores: "Scores", most: int = MOST_EXAMPLES
+) -> list[dict[str, Any]]:
+    """Describe the items that a model is most wrong about, the worst first.
+
+    Args:
+        info: Of the dataset.
+        part: The part that was scored.
+        scores: On that part.
+        most: How many to describe.
+
+    Returns:
+        item (its index), target, predicted, score (probability of the true class, or absolute error), and image (a
+        PNG as a data URL), row (values by column) or text. Classification: only items that are wrong.
+    """
+    import numpy as np
+
+    order, values = _by_class(scores) if info.kind == "classification" else _by_error(scores)
+    return [
+        {
+            "item": int(at),
+            "target": _name(info, scores.target[at]),
+            "predicted": _name(info, predicted),
+            "score": None if np.isnan(values[at]) else float(values[at]),
+            **_shown(info, part, int(at)),
+        }
+        for at, predicted in zip(order[:most], _predicted(scores, order[:most]), strict=True)
+    ]
+
+
+def _by_class(scores: "Scores") -> tuple["np.ndarray", "np.ndarray"]:
+    """Return the wrong items, the surest mistakes first, and the probability of each item's true class."""
+    import numpy as np
+
+    from podium.scoring import class_indices
+
+    wrong = np.flatnonzero(class_indices(scores.predictions) != scores.target)
+    values = np.full(len(scores.target), np.nan)
+    if scores.predictions.ndim == 2:
+        values[wrong] = scores.predictions[wrong, scores.target[wrong]]
+        wrong = wrong[np.argsort(values[wrong], kind="stable")]
+    return wrong, values
+
+
+def _by_error(scores: "Scores") -> tuple["np.ndarray", "np.ndarray"]:
+    """Return the items by their absolute error, the largest first, and the errors."""
+    import numpy as np
+
+    errors = np.abs(scores.target.reshape(len(scores.target), -1) - scores.predictions.reshape(len(scores.target), -1))
+    values = errors.mean(1)
+    return np.argsort(-values, kind="stable"), values
+
+
+def _predicted(scores: "Scores", items: "np.ndarray") -> "np.ndarray":
+    from podium.scoring import class_indices
+
+    chosen = scores.predictions[items]
+    return chosen if scores.confusion is None else class_indices(chosen)
+
+
+def _name(info: "DatasetInfo", value: Any) -> str:
+    import numpy as np
+
+    if info.kind == "classification":
+        return info.classes[int(value)]
+    return ", ".join(f"{number:.6g}" for number in np.atleast_1d(value))
+
+
+def _shown(info: "DatasetInfo", part: "Part", at: int) -> dict[str, Any]:
+    for name, described in info.inputs.items():
+        values = part.inputs[name][at]
+        if described.meaning == "image":
+            return {"image": picture_url(values)}
+        if described.meaning == "table":
+            return {"row": _row(described, values)}
+        if described.meaning == "tokens" and (text := _text(info, name, values)):
+            return {"text": text}
+    return {}
+
+
+def _row(described: "InputInfo", values: "np.ndarray") -> dict[str, str]:
+    columns = list(zip(described.columns, values.tolist(), strict=True))[:MOST_COLUMNS]
+    return {
+        column.name: column.categories[int(value)]
+        if column.kind == "category" and 0 <= value < len(column.categories)
+        else f"{value:.6g}"
+        for column, value in columns
+    }
+
+
+def _text(info: "DatasetInfo", name: str, tokens: "np.ndarray") -> str:
+    """Return the words of a sentence; empty for tokens without a vocabulary."""
+    if info.preprocessing.get("tokens") != name:
+        return ""
+    vocabulary = info.preprocessing.get("vocabulary", [])
+    return " ".join(vocabulary[token] for token in tokens.tolist() if 0 < token < len(vocabulary))
+
+
+def picture_url(picture: "np.ndarray") -> str:
+    """Return a picture ``[height, width]`` or ``[height, width, 3]`` as a data URL of a PNG."""
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.asarray(picture)
+    if pixels.dtype != np.uint8:
+        low, high = float(pixels.min()), float(pixels.max())
+        pixels = ((pixels - low) / (high - low or 1) * 255).astype(np.uint8)
+    image = Image.fromarray(pixels)
+    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[dict[str, list[float]]]:
+    """Return true and predicted numbers of some items for a plot, for each number of the target.
+
+    Args:
+        scores: Of a regression.
+        most: How many items; more are thinned out evenly.
+    """
+    import numpy as np
+
+    items = np.unique(np.linspace(0, len(scores.target) - 1, most).astype(int))
+    true, predicted = (array[items].reshape(len(items), -1).T for array in (scores.target, scores.predictions))
+    return [
+        {"true": one.astype(float).tolist(), "predicted": other.astype(float).tolist()}
+        for one, other in zip(true, predicted, strict=True)
+    ]

@@ -1,0 +1,219 @@
+"""evaluate, upload_model and promote on tables: regression, probabilities, metrics of one's own."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from skl2onnx import to_onnx
+from skl2onnx.common.data_types import FloatTensorType
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score, root_mean_squared_error
+
+from podium.data import artifact
+from podium.data.schema import Column
+from podium.errors import InvalidInput
+from podium.registry import open_registry
+from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate
+from podium.steps.origin import Origin
+from podium.steps.promote import promote
+from podium.steps.upload_model import upload_model
+
+Array = np.ndarray[Any, Any]
+
+
+def write_table(target: Path, rows: Array, values: Array, names: list[str], classes: tuple[str, ...] = ()) -> Path:
+    """Write a real table as an artifact of three parts."""
+    chosen = np.random.default_rng(0).permutation(len(rows))
+    thirds = dict(
+        zip(("train", "validation", "test"), np.array_split(chosen, [len(rows) // 2, len(rows) * 3 // 4]), strict=True)
+    )
+    columns = tuple(Column(name=name, kind="number") for name in names)
+    artifact.write(
+        target, {part: artifact.Part(inputs={"table": rows[at]}, target=values[at]) for part, at in thirds.items()},
+        name="real", kind="classification" if classes else "regression", classes=classes, target_name="outcome",
+        inputs={"table": artifact.InputDescription(meaning="table", columns=columns)}, preprocessing={},
+        source="scikit-learn", split="random",
+    )  # fmt: skip
+    return target
+
+
+@pytest.fixture(scope="module")
+def diabetes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows, values = load_diabetes(return_X_y=True)
+    names = load_diabetes().feature_names
+    return write_table(tmp_path_factory.mktemp("data") / "diabetes", rows.astype(np.float32), values, names)
+
+
+@pytest.fixture(scope="module")
+def cancer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = load_breast_cancer()
+    rows, names = data.data.astype(np.float32), [str(name) for name in data.feature_names]
+    classes = tuple(map(str, data.target_names))
+    return write_table(tmp_path_factory.mktemp("data") / "cancer", rows, data.target, names, classes)
+
+
+def fitted(data: Path, target: Path, model: Any) -> Path:
+    """Leave a model directory as a trainer of one's own would: no metrics.json but a digest."""
+    part = artifact.load(data, "train")
+    model.fit(part.inputs["table"], part.target)
+    types = [("table", FloatTensorType([None, part.inputs["table"].shape[1]]))]
+    options = {"zipmap": False} if hasattr(model, "predict_proba") else None
+    target.mkdir(parents=True)
+    (target / "model.onnx").write_bytes(to_onnx(model, initial_types=types, options=options).SerializeToString())
+    digest = artifact.describe(data).digest
+    (target / "metrics.json").write_text(json.dumps({"accuracy": 0, "loss": 0, "epoch": 1, "dataset": digest}))
+    Origin(kind="training", name=target.name, run_id="r", uri=str(target), hyperparameters={}).write()
+    return target
+
+
+class Judge:
+    """Runs the three steps in one directory and reads what they wrote."""
+
+    def __init__(self, data: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.data, self.place, self.monkeypatch = data, place, monkeypatch
+
+    def evaluate(self, *models: Path, metric: str = "", trials: Path | None = None) -> tuple[Evaluated, dict[str, Any]]:
+        found = evaluate(
+            self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
+            trials=trials, metric=metric,
+        )  # fmt: skip
+        return found, json.loads((self.place / "evaluation").read_text())
+
+    def challenge(self, run: str, *models: Path, metric: str = "", rule: str = "better") -> dict[str, Any]:
+        """Evaluate, upload and promote as one run; return the decision."""
+        self.monkeypatch.setenv("PODIUM_RUN_ID", run)
+        winner = self.evaluate(*models, metric=metric)[0].winner
+        common = {"beside": "", "model_name": "real", "storage": str(self.place / "store")}
+        version = upload_model(winner, self.place / "predictions", self.place / "evaluation", **common)
+        promote(self.data, self.place / "evaluation", self.place / "decision", self.place / "report.html",
+                version=version, rule=rule, **common)  # fmt: skip
+        return dict(json.loads((self.place / "decision").read_text()))
+
+
+@pytest.fixture
+def numbers(diabetes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    return Judge(diabetes, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def kinds(cancer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    return Judge(cancer, tmp_path, monkeypatch)
+
+
+def test_a_regression_is_chosen_by_its_rmse(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
+    weak, good = fitted(diabetes, tmp_path / "weak", Ridge(50.0)), fitted(diabetes, tmp_path / "good", Ridge(0.1))
+    found, told = numbers.evaluate(weak, good)
+    assert (told["metric"], told["winner"]["name"]) == ({"name": "rmse", "maximize": False}, "good")
+    assert re.fullmatch(r"validation rmse 5\d\.\d+ against 8\d\.\d+", told["winner"]["why"])
+    part = artifact.load(diabetes, "test")
+    predicted = np.load(tmp_path / "predictions" / PREDICTIONS)
+    assert np.array_equal(np.load(tmp_path / "predictions" / TARGET), part.target)
+    assert found.metrics["rmse"] == pytest.approx(root_mean_squared_error(part.target, predicted))
+    assert set(told["test"]["metrics"]) == {"rmse", "mae", "r2"}
+    assert (found.confusion, found.classes, told["test"]["classes"]) == ([], [], [])
+
+
+def test_a_regressions_report_shows_fit_residuals_and_rows(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
+    numbers.challenge("r1", fitted(diabetes, tmp_path / "good", Ridge(0.1)))
+    told = json.loads((tmp_path / "evaluation").read_text())["test"]
+    errors = [example["score"] for example in told["examples"]]
+    assert errors == sorted(errors, reverse=True)
+    assert set(told["examples"][0]["row"]) == set(load_diabetes().feature_names)
+    assert len(told["points"][0]["true"]) == told["count"]
+    page = (tmp_path / "report.html").read_text()
+    assert all(f'data-figure="{name}"' in page for name in ("fit-1", "residuals-1"))
+    assert "Confusion matrix" not in page
+    assert "Largest errors" in page
+
+
+def test_a_regression_is_promoted_by_a_paired_bootstrap(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
+    first = numbers.challenge("r1", fitted(diabetes, tmp_path / "weak", Ridge(50.0)))
+    assert first["reasons"][0].startswith("ok: rmse ")
+    second = numbers.challenge("r2", fitted(diabetes, tmp_path / "good", Ridge(0.1)), rule="significant,p=0.001")
+    assert (second["outcome"], second["test"]) == ("promoted", "paired bootstrap")
+    assert second["difference"] == second["value"] - second["champion_value"] < 0
+    assert second["interval"][0] < second["difference"] < second["interval"][1] < 0
+    third = numbers.challenge("r3", tmp_path / "weak")
+    assert (third["outcome"], third["champion"]) == ("kept", "r2")
+    assert third["reasons"][0].startswith("no: better than the champion: rmse ")
+    summary = open_registry(tmp_path / "store")["real"].versions()[0]
+    assert (summary.metric, summary.value) == ("rmse", pytest.approx(first["value"]))
+
+
+def test_a_regressions_limit_is_a_maximum(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
+    decision = numbers.challenge("r1", fitted(diabetes, tmp_path / "weak", Ridge(50.0)), rule="minimum=40")
+    assert decision["outcome"] == "kept"
+    assert re.match(r"no: rmse \d\d\.\d+ <= maximum 40", decision["reasons"][0])
+
+
+def test_candidates_are_chosen_by_the_metric_asked_for(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
+    one = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
+    other = fitted(cancer, tmp_path / "other", LogisticRegression(C=1e-7, class_weight="balanced", max_iter=5000))
+    for metric in ("accuracy", "roc_auc", "log_loss"):
+        _, told = kinds.evaluate(one, other, metric=metric)
+        values = {entry["name"]: entry["validation"]["metrics"][metric] for entry in told["candidates"]}
+        best = (min if metric == "log_loss" else max)(values, key=values.__getitem__)
+        assert (told["metric"]["name"], told["winner"]["name"]) == (metric, best)
+    part = artifact.load(cancer, "test")
+    predicted = np.load(tmp_path / "predictions" / PREDICTIONS)
+    assert told["test"]["metrics"]["roc_auc"] == pytest.approx(roc_auc_score(part.target, predicted[:, 1]))
+
+
+def test_the_experiments_objective_is_the_metric_if_known(
+    kinds: Judge, cancer: Path, tmp_path: Path, sweep_table: Path
+) -> None:
+    model = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
+    table = json.loads(sweep_table.read_text())
+    for objective, metric in (("roc_auc", "roc_auc"), ("val_auc", "accuracy"), ("rmse", "accuracy")):
+        table["objective"] = {"metric": objective, "maximize": objective != "rmse"}
+        sweep_table.write_text(json.dumps(table))
+        assert kinds.evaluate(model, trials=sweep_table)[1]["metric"]["name"] == metric
+
+
+def test_the_challengers_metric_compares_whatever_chose_the_champion(
+    kinds: Judge, cancer: Path, tmp_path: Path
+) -> None:
+    weak = fitted(cancer, tmp_path / "weak", LogisticRegression(C=1e-9, max_iter=5000))
+    good = fitted(cancer, tmp_path / "good", LogisticRegression(C=1e-3, max_iter=5000))
+    first = kinds.challenge("r1", weak)
+    assert first["metric"]["name"] == "accuracy"
+    second = kinds.challenge("r2", good, metric="log_loss")
+    assert second["reasons"][0].startswith("ok: better than the champion: log_loss 0.")
+    assert second["reasons"][-1] == "ok: r1 was chosen by accuracy; both are compared by log_loss"
+    by_rule = kinds.challenge("r3", weak, rule="metric=f1_macro")
+    assert by_rule["metric"]["name"] == "f1_macro"
+
+
+def test_a_metric_of_ones_own_chooses_and_compares(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
+    model = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
+    (tmp_path / "clinic.py").write_text(
+        "def missed(target, predictions):\n    return float(((predictions.argmax(1) == 1) & (target == 0)).mean())\n"
+    )
+    kinds.monkeypatch.chdir(tmp_path)
+    decision = kinds.challenge("r1", model, metric="min:clinic:missed")
+    assert decision["metric"] == {"name": "clinic:missed", "maximize": False}
+    again = kinds.challenge("r2", model, metric="min:clinic:missed", rule="not-worse")
+    assert (again["outcome"], again["difference"], again["p_value"]) == ("promoted", 0, 1)
+
+
+def test_a_metric_of_the_other_kind_is_refused(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
+    model = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
+    with pytest.raises(InvalidInput, match="rmse measures regression, but the dataset is classification"):
+        kinds.evaluate(model, metric="rmse")
+    assert not (tmp_path / "evaluation").exists()
+
+
+def test_a_model_of_another_table_is_refused_by_its_shape(
+    kinds: Judge, cancer: Path, diabetes: Path, tmp_path: Path
+) -> None:
+    model = fitted(diabetes, tmp_path / "numbers", Ridge())
+    facts = {"accuracy": 0, "loss": 0, "epoch": 1, "dataset": artifact.describe(cancer).digest}
+    (model / "metrics.json").write_text(json.dumps(facts))
+    with pytest.raises(
+        InvalidInput, match=r"takes table \(float32 \[n, 10\]\), but the dataset has table \(float32 \[n, 30"
+    ):
+        kinds.evaluate(model)
