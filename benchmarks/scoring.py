@@ -1,7 +1,7 @@
 """Measure scoring and the paired bootstrap on many rows: `python benchmarks/scoring.py [--rows N]`.
 
-A real network of scikit-learn is scored through ONNX over memory maps, in a process of its own; each metric's bootstrap
-runs on random predictions. Prints one JSON object; the figures in docs/benchmarks.md come from here.
+A network of scikit-learn is scored through ONNX over memory maps; each metric's bootstrap runs on random predictions;
+every measurement has a process of its own. Prints one JSON object; the figures in docs/benchmarks.md come from here.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from podium.scoring import METRICS, Metric, paired_bootstrap, score
+from podium.scoring import METRICS, paired_bootstrap, score
 
 CLASSES, COLUMNS = 10, 20
 
@@ -41,27 +41,35 @@ def write_rows(target: Path, count: int) -> None:
     np.save(target / "target.npy", random.integers(CLASSES, size=count))
 
 
-def memory() -> int:
-    """Return the largest resident size of this process that no file stands behind, in MB, so far as it lasts."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status["RssAnon"].split()[0]) // 1024
+class Watch:
+    """Measures time, and the memory at most that a process takes beyond what it has at the start, in MB."""
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        self.before, self.begun = self._field("VmRSS"), time.perf_counter()
+
+    def stop(self) -> dict[str, Any]:
+        """Return seconds and memory; mapped files count too."""
+        seconds = time.perf_counter() - self.begun
+        return {"seconds": round(seconds, 1), "more_MB": self._field("VmHWM") - self.before}
+
+    @staticmethod
+    def _field(name: str) -> int:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(status[name].split()[0]) // 1024
 
 
 def scored(place: Path, results: Any) -> None:
-    """Score the rows in a fresh process; report seconds and memory before and after."""
+    """Score the rows in a fresh process."""
     rows, target = (np.load(place / f"{name}.npy", mmap_mode="r") for name in ("table", "target"))
-    before, begun = memory(), time.perf_counter()
-    scores = score(place / "model.onnx", {"table": rows}, target, classes=CLASSES, predictions=place / "out.npy")
-    seconds = time.perf_counter() - begun
-    results.put({"seconds": round(seconds, 1), "anonymous_MB_before": before, "anonymous_MB_after": memory(),
-                 "accuracy": round(scores.metrics["accuracy"], 4)})  # fmt: skip
+    watch = Watch()
+    score(place / "model.onnx", {"table": rows}, target, classes=CLASSES, predictions=place / "out.npy")
+    results.put(watch.stop())
 
 
-def bootstrapped(metric: Metric, count: int, results: Any) -> None:
-    """Resample a metric in a fresh process; report seconds and the memory it has taken at most."""
-    import resource
-
-    random = np.random.default_rng(2)
+def bootstrapped(name: str, count: int, results: Any) -> None:
+    """Resample a metric in a fresh process."""
+    metric, random = METRICS[name], np.random.default_rng(2)
     if metric.kind == "regression":
         target = random.normal(size=count)
         first, second = target + random.normal(size=(2, count)) * 0.3
@@ -71,12 +79,9 @@ def bootstrapped(metric: Metric, count: int, results: Any) -> None:
         models[:, np.arange(count), target] += 0.2
         models /= models.sum(2, keepdims=True)
         first, second = models
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    begun = time.perf_counter()
+    watch = Watch()
     paired_bootstrap(metric, target, first, second)
-    seconds = time.perf_counter() - begun
-    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024 - peak
-    results.put({"seconds": round(seconds, 1), "peak_MB_beside_the_data": more})
+    results.put(watch.stop())
 
 
 def apart(work: Any, *arguments: Any) -> dict[str, Any]:
@@ -100,7 +105,7 @@ def main() -> None:
         write_model(place / "model.onnx")
         write_rows(place, given.rows)
         result: dict[str, Any] = {"rows": given.rows, "classes": CLASSES, "score": apart(scored, place)}
-    result["bootstrap"] = {name: apart(bootstrapped, metric, given.rows) for name, metric in METRICS.items()}
+    result["bootstrap"] = {name: apart(bootstrapped, name, given.rows) for name in METRICS}
     print(json.dumps(result, indent=1))
 
 

@@ -340,3 +340,76 @@ def test_a_pickle_among_the_predictions_is_never_loaded(typed: Typed, model: Mod
     assert not (tmp_path / "podium-home-hacked").exists()
     np.load(io.BytesIO(predicted), allow_pickle=True)
     assert (tmp_path / "podium-home-hacked").exists(), "the pickle does what it says"
+
+
+@pytest.fixture
+def houses(model: Model) -> Model:
+    """Two versions of a regression: the second has smaller errors, all but one."""
+    houses = Registry(model.storage)["houses"]
+    random = np.random.default_rng(0)
+    prices = random.normal(300, 50, 120)
+    noise = random.normal(size=120)
+    for version, spread in (("rough", 40.0), ("fine", 20.0)):
+        predicted = prices + noise * spread
+        predicted[7] += 200 if version == "fine" else 0
+        rmse = float(np.sqrt(np.square(predicted - prices).mean()))
+        houses.upload(
+            {"model.onnx": b"graph", "predictions.npy": npy(predicted), "target.npy": npy(prices)},
+            {"run_id": version, "metric": {"name": "rmse", "maximize": False}, "metrics": {"rmse": rmse},
+             "dataset": {"digest": "h" * 64, "test_digest": "h", "kind": "regression"}},
+        )  # fmt: skip
+    houses.promote("rough", {"reason": "the first"}, expect=None)
+    return houses
+
+
+@pytest.mark.usefixtures("houses")
+def test_lists_show_each_models_own_metric(typed: Typed) -> None:
+    listed = {row["name"]: row for row in json.loads(typed("models", "list", "--json")[1])}
+    assert [listed[name]["metric"] for name in ("houses", "mnist")] == ["rmse", "accuracy"]
+    assert listed["houses"]["value"] == pytest.approx(40, rel=0.2)
+    lines = typed("models", "list", "houses")[1].splitlines()
+    assert lines[0].split()[:3] == ["VERSION", "VALUE", "METRIC"]
+    assert [line.split()[2] for line in lines[1:]] == ["rmse", "rmse"]
+
+
+@pytest.mark.usefixtures("houses")
+def test_diff_of_numbers_shows_metrics_and_the_items_that_moved_most(typed: Typed) -> None:
+    code, out, _ = typed("models", "diff", "houses", "champion", "fine")
+    assert code == 0
+    assert "paired bootstrap: 95 % interval of the change -" in out
+    assert "rmse" in out
+    assert "mae" in out
+    worse = out.split("larger errors in second")[1].splitlines()
+    assert worse[2].split()[0] == "#7"
+    found = json.loads(typed("models", "diff", "houses", "champion", "fine", "--metric", "mae", "--json")[1])
+    assert found["metric"] == {"name": "mae", "maximize": False}
+    assert found["metrics"]["mae"] == {"first": found["champion_value"], "second": found["value"]}
+    assert found["interval"][0] < found["difference"] < found["interval"][1] < 0
+    assert [change["item"] for change in found["lost"]] == [7]
+
+
+def test_promotion_of_numbers_follows_their_metric(typed: Typed, houses: Model) -> None:
+    assert typed("models", "promote", "houses", "fine", "--rule", "significant")[0] == 0
+    code, _, err = typed("models", "promote", "houses", "rough", "--rule", "better,metric=r2")
+    assert code == 1
+    assert "no: better than the champion: r2 0." in err
+    assert "rmse" in typed("models", "history", "houses")[1]
+
+
+@pytest.mark.usefixtures("model")
+def test_a_metric_of_the_other_kind_is_refused_by_diff(typed: Typed) -> None:
+    code, out, err = typed("models", "diff", "mnist", "bad", "best", "--metric", "rmse")
+    assert (code, out) == (2, "")
+    assert "rmse measures regression, but the dataset is classification" in err
+    assert "needs probabilities" in typed("models", "diff", "mnist", "bad", "best", "--metric", "log_loss")[2]
+
+
+def test_a_function_named_by_a_version_is_not_imported(typed: Typed, model: Model) -> None:
+    files: dict[str, Path | bytes] = {"model.onnx": b"m", "predictions.npy": npy(LABELS), "target.npy": npy(LABELS)}
+    metadata = {"metric": {"name": "os:system", "maximize": True}, "dataset": {"digest": "d" * 64, "test_digest": "t"}}
+    model.upload(files, metadata, "evil")
+    for words in (["promote", "mnist", "evil", "--rule", "better"], ["diff", "mnist", "best", "evil"]):
+        code, out, err = typed("models", *words)
+        assert (code, out) == (2, "")
+        assert "evil was chosen by os:system, which podium imports only if you ask for it" in err
+    assert typed("models", "diff", "mnist", "best", "evil", "--metric", "accuracy")[0] == 0

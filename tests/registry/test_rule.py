@@ -120,3 +120,74 @@ def test_the_evidence_is_plain_json() -> None:
     decision = decide(PromotionRule(max_class_drop=0.1), ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
     assert json.loads(json.dumps(decision.evidence(), allow_nan=False)) == decision.evidence()
     assert decision.evidence()["decision"] == "promote"
+
+
+RANDOM = np.random.default_rng(0)
+NUMBERS = RANDOM.normal(size=400)
+CLOSE, FAR = (NUMBERS + RANDOM.normal(size=400) * spread for spread in (0.3, 0.6))
+
+
+@pytest.mark.parametrize("name", ["rmse", "mae", "r2"])
+def test_numbers_are_compared_in_the_direction_of_their_metric(name: str) -> None:
+    metric = METRICS[name]
+    won = decide(PromotionRule(criterion="significant", p=0.001), metric, NUMBERS, CLOSE, FAR)
+    assert won.promote
+    assert won.figures["metric"] == {"name": name, "maximize": metric.maximize}
+    assert won.figures["difference"] == won.figures["value"] - won.figures["champion_value"]
+    low, high = won.figures["interval"]
+    assert low < won.figures["difference"] < high
+    assert won.figures["test"] == "paired bootstrap"
+    assert not decide(PromotionRule(criterion="not-worse"), metric, NUMBERS, FAR, CLOSE).promote
+    assert decide(PromotionRule(criterion="not-worse"), metric, NUMBERS, CLOSE, CLOSE).promote
+    assert not decide(PromotionRule(), metric, NUMBERS, CLOSE, CLOSE).promote
+
+
+def test_better_by_chance_is_not_significantly_better() -> None:
+    target = NUMBERS[:30]
+    noise = RANDOM.normal(size=(2, 30)) * 0.3
+    models = sorted((target + noise[0], target + noise[1]), key=lambda model: METRICS["rmse"].value(target, model))
+    assert decide(PromotionRule(), METRICS["rmse"], target, models[0], models[1]).promote
+    refused = decide(PromotionRule(criterion="significant", p=0.01), METRICS["rmse"], target, models[0], models[1])
+    assert refused.figures["p_value"] > 0.01
+    assert refused.reasons[0].startswith("no: significantly better (p <= 0.01) than the champion: rmse ")
+
+
+def test_probabilities_are_compared_by_their_own_metrics() -> None:
+    target = np.arange(300) % 3
+    sure = np.where(np.eye(3)[target] == 1, 0.8, 0.1)
+    unsure = np.where(np.eye(3)[target] == 1, 0.4, 0.3)
+    assert decide(PromotionRule(criterion="significant"), METRICS["log_loss"], target, sure, unsure).promote
+    assert not decide(PromotionRule(), METRICS["accuracy"], target, sure, unsure).promote
+    with pytest.raises(InvalidInput, match="log_loss needs probabilities, but of the champion there are only classes"):
+        decide(PromotionRule(), METRICS["log_loss"], target, sure, target)
+
+
+def test_the_minimum_of_a_loss_is_a_maximum() -> None:
+    assert decide(PromotionRule(minimum=0.4), METRICS["rmse"], NUMBERS, CLOSE, None).promote
+    refused = decide(PromotionRule(minimum=0.2), METRICS["rmse"], NUMBERS, CLOSE, None)
+    assert refused.reasons[0].startswith("no: rmse 0.")
+    assert refused.reasons[0].endswith(" <= maximum 0.2")
+
+
+@pytest.mark.parametrize(
+    ("rule", "metric", "said"),
+    [
+        ("minimum=98", "accuracy", "accuracy is a share, not a percentage"),
+        ("max_class_drop=0.1", "f1_macro", "max_class_drop is about accuracy, but the metric is f1_macro"),
+        ("significant,p=0.0001", "rmse", "only the McNemar test of accuracy is exact"),
+    ],
+)
+def test_a_rule_that_does_not_fit_the_metric_is_refused(rule: str, metric: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        PromotionRule.parse(rule).check(METRICS[metric])
+
+
+def test_a_rule_may_name_its_metric() -> None:
+    rule = PromotionRule.parse("significant,metric=max:shop.metrics:revenue,minimum=3.5")
+    assert (rule.metric, rule.minimum) == ("max:shop.metrics:revenue", 3.5)
+    assert PromotionRule.parse(str(rule)) == rule
+
+
+def test_an_undefined_metric_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="roc_auc is not defined for these 3 items"):
+        decide(PromotionRule(), METRICS["roc_auc"], np.zeros(3, int), np.full((3, 2), 0.5), None)

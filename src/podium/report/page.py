@@ -32,7 +32,9 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     )  # fmt: skip
     environment.filters |= {"share": share, "number": number, "figure": figure}
     sweep, test = evaluation["sweep"], evaluation["test"]
-    figures = {**(plots.of_sweep(sweep) if sweep else {}), "curves": plots.learning_curves(evaluation)}
+    figures = plots.of_sweep(sweep) if sweep else {}
+    if curves := plots.learning_curves(evaluation):
+        figures["curves"] = curves
     if test["confusion"]:
         figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
     for at, points in enumerate(test["points"], 1):

@@ -129,7 +129,7 @@ def _bars(shares: Mapping[str, float]) -> str:
 
 
 def learning_curves(evaluation: Mapping[str, Any]) -> str:
-    """Return a metric by epoch of every trial and candidate that recorded it.
+    """Return a metric by epoch of every trial and candidate that recorded it; empty if none did.
 
     The metric is the one the candidates were chosen by if it was recorded, else the sweep's objective.
     """
@@ -143,6 +143,8 @@ def learning_curves(evaluation: Mapping[str, Any]) -> str:
     metric = evaluation["metric"]["name"]
     if metric not in recorded and evaluation["sweep"]:
         metric = sweep["objective"]["metric"]
+    if metric not in recorded:
+        return ""
     for row in rows:
         name, epochs = row["name"], [epoch for epoch in row["epochs"] if metric in epoch]
         color = GOLD if name == evaluation["winner"]["name"] else BLUE if name in candidates else GRAY
