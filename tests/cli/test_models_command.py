@@ -373,7 +373,7 @@ def test_lists_show_each_models_own_metric(typed: Typed) -> None:
 
 
 @pytest.mark.usefixtures("houses")
-def test_diff_of_numbers_shows_metrics_and_the_items_that_moved_most(typed: Typed) -> None:
+def test_diff_of_numbers_lists_the_items_that_moved_most(typed: Typed) -> None:
     code, out, _ = typed("models", "diff", "houses", "champion", "fine")
     assert code == 0
     assert "paired bootstrap: 95 % interval of the change -" in out
