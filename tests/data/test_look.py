@@ -19,8 +19,8 @@ def test_statistics_are_measured_from_the_pixels(tiny_dataset: Path) -> None:
     assert test["class_counts"] == [10] * 10
     both = np.concatenate([images["train"], images["validation"]]) / 255
     measured = found["parts"]["train+validation"]["inputs"]["images"]
-    assert measured["mean"] == (pytest.approx(both.mean()),)
-    assert measured["std"] == (pytest.approx(both.std()),)
+    assert measured["mean"] == [pytest.approx(both.mean())]
+    assert measured["std"] == [pytest.approx(both.std())]
 
 
 def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Look at a dataset: everything measured again from the arrays, a few megabytes at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,38 +30,60 @@ def statistics(uri: str | Path) -> dict[str, Any]:
         ``dataset.json`` without its files, and in ``parts`` for each part ``count``, ``bytes``, ``class_counts``,
         ``inputs`` by name and ``target``. An input has lists ``min``, ``max``, ``mean`` and ``std``: a number for each
         channel of an image (mean and std of uint8 pixels scaled to 0..1) or column of a table, else one; ``histograms``
-        of a table and an array, of a category one count for each; ``lengths`` of tokens. ``train+validation`` are
-        measured together as well, since published means are often those of both.
+        of a table and an array, of a category one count for each; ``lengths`` of tokens. ``train+validation`` has the
+        sums of both, and of images mean and std, since published ones are those of both.
 
     Raises:
         NotFound, InvalidInput, Damaged: As artifact.load.
     """
     info = artifact.describe(uri)
-    loaded = {name: [artifact.load(uri, name)] for name in PARTS}
-    loaded["train+validation"] = loaded["train"] + loaded["validation"]
+    parts = {name: _measure(artifact.load(uri, name), info) for name in PARTS}
+    parts["train+validation"] = _merge(parts["train"], parts["validation"], info)
     facts = {key: value for key, value in info.to_json().items() if key != "parts"}
-    return {**facts, "parts": {name: _measure(parts, info) for name, parts in loaded.items()}}
+    return {**facts, "parts": parts}
 
 
-def _measure(parts: Sequence[Part], info: DatasetInfo) -> dict[str, Any]:
-    def read(name: str) -> Read:
-        arrays = [part.target if name == "target" else part.inputs[name] for part in parts]
-        return lambda: (block for array in arrays for block in blocks(array))
-
-    arrays = [array for part in parts for array in (*part.inputs.values(), part.target)]
+def _measure(part: Part, info: DatasetInfo) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "count": sum(map(len, parts)),
-        "bytes": sum(array.nbytes for array in arrays),
+        "count": len(part),
+        "bytes": sum(array.nbytes for array in (*part.inputs.values(), part.target)),
         "class_counts": [],
-        "inputs": {name: measure_input(read(name), described) for name, described in info.inputs.items()},
+        "inputs": {
+            name: measure_input(partial(blocks, part.inputs[name]), described)
+            for name, described in info.inputs.items()
+        },
         "target": {},
     }
     if info.kind == "classification":
-        counts = (np.bincount(block, minlength=len(info.classes)) for block in read("target")())
+        counts = (np.bincount(block, minlength=len(info.classes)) for block in blocks(part.target))
         found["class_counts"] = sum(counts, np.zeros(len(info.classes), np.int64)).tolist()
     else:
-        found["target"] = measure_numbers(lambda: (block.reshape(len(block), -1) for block in read("target")()))
+        found["target"] = measure_numbers(lambda: (block.reshape(len(block), -1) for block in blocks(part.target)))
     return found
+
+
+def _merge(first: dict[str, Any], second: dict[str, Any], info: DatasetInfo) -> dict[str, Any]:
+    """Add up two measured parts; of inputs, only images have what both together have."""
+    share = first["count"] / (first["count"] + second["count"])
+    inputs = {}
+    for name, described in info.inputs.items():
+        if described.meaning == "image":
+            one, other = (
+                {key: np.array(value) for key, value in part["inputs"][name].items()} for part in (first, second)
+            )
+            mean = share * one["mean"] + (1 - share) * other["mean"]
+            square = share * (one["std"] ** 2 + one["mean"] ** 2) + (1 - share) * (
+                other["std"] ** 2 + other["mean"] ** 2
+            )
+            inputs[name] = {
+                "min": np.minimum(one["min"], other["min"]).tolist(),
+                "max": np.maximum(one["max"], other["max"]).tolist(),
+                "mean": mean.tolist(),
+                "std": np.sqrt(square - mean**2).tolist(),
+            }
+    counts = [sum(pair) for pair in zip(first["class_counts"], second["class_counts"], strict=True)]
+    return {"count": first["count"] + second["count"], "bytes": first["bytes"] + second["bytes"],
+            "class_counts": counts, "inputs": inputs, "target": {}}  # fmt: skip
 
 
 def measure_input(read: Read, described: InputInfo) -> dict[str, Any]:
