@@ -99,7 +99,8 @@ def version(of: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
         "metrics": _words(metadata.get("metrics")),
         "settings": _words(metadata.get("hyperparameters")),
         "code": _words({"podium": metadata.get("code_version"), "python": environment.get("python"),
-                        "torch": environment.get("torch"), "image": metadata.get("image")}),
+                        "torch": environment.get("torch"), "image": metadata.get("image"),
+                        "digest": str(_mapping(metadata.get("code")).get("digest") or "")[:12] or None}),
     }  # fmt: skip
     files = [("FILE", "SIZE", "SHA256")]
     files += [(file, size(record.size), record.sha256[:16]) for file, record in sorted(of.files.items())]
