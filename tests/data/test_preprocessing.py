@@ -159,6 +159,14 @@ def test_pictures_of_any_kind_become_one_shape(tmp_path: Path) -> None:
     assert [(problem.row, problem.reason) for problem in applied.problems] == [(5, "this is not a picture")]
 
 
+def test_pixels_that_are_fractions_are_refused_by_name(tmp_path: Path) -> None:
+    Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "a.tiff")
+    applied = ImagePreprocessing(size=(4, 4), channels=3).apply([tmp_path / "a.tiff"])
+    assert [str(problem) for problem in applied.problems] == [
+        f"{tmp_path}/a.tiff: the pixels of this picture are fractions"
+    ]
+
+
 def test_gray_and_turned_pictures_are_as_they_are_seen(tmp_path: Path) -> None:
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
     exif = Image.Exif()

@@ -106,7 +106,13 @@ def look_at(path: Path) -> tuple[tuple[int, int], int]:
 
 
 def as_colors(picture: Image.Image, channels: int) -> Image.Image:
-    """Return an opened picture in gray (1) or RGB (3): 16 bits scaled to 8, transparency on white."""
+    """Return an opened picture in gray (1) or RGB (3): 16 bits scaled to 8, transparency on white.
+
+    Raises:
+        InvalidInput: Its pixels are fractions, whose range nobody knows.
+    """
+    if picture.mode == "F":
+        raise InvalidInput("the pixels of this picture are fractions", "save it with 8 or 16 bits, or use npz:FILE")
     if picture.mode.startswith("I"):
         picture = Image.fromarray((np.asarray(picture, np.float64) / 257).clip(0, 255).round().astype(np.uint8))
     if picture.has_transparency_data:
