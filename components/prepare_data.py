@@ -14,6 +14,7 @@ def prepare_data(
     limit: int = 0,
     seed: int = 1,
     data_options: dict = {},  # noqa: B006  KFP takes the default from the signature
+    metric: str = "",
 ) -> None:
     """Read, verify and split data into one checksummed artifact.
 
@@ -25,11 +26,12 @@ def prepare_data(
         limit: At most this many items for training and validation together; 0 takes all.
         seed: Decides which items form the validation part.
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
+        metric: What models are chosen by; one that does not fit the data is refused here.
     """
     from podium.steps.prepare_data import DataSettings, prepare_data
 
     settings = DataSettings(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
     )
-    info = prepare_data(settings, prepared.path)
+    info = prepare_data(settings, prepared.path, metric=metric)
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

@@ -66,8 +66,9 @@ def train_and_promote(
         install_requirements: Whether each pod installs the code's requirements.txt first.
     """
     prepared = prepare_data(
-        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
-    )
+        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
+        metric=metric,
+    )  # fmt: skip
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data = prepared.outputs["prepared"]
 

@@ -19,6 +19,7 @@ from podium.errors import InvalidInput
 from podium.registry import open_registry
 from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate
 from podium.steps.origin import Origin
+from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
 
@@ -217,3 +218,11 @@ def test_a_model_of_another_table_is_refused_by_its_shape(
         InvalidInput, match=r"takes table \(float32 \[n, 10\]\), but the dataset has table \(float32 \[n, 30"
     ):
         kinds.evaluate(model)
+
+
+def test_a_metric_of_the_other_kind_is_refused_before_training(cancer: Path, tmp_path: Path) -> None:
+    settings = DataSettings(dataset=str(cancer))
+    with pytest.raises(InvalidInput, match="rmse measures regression, but the dataset is classification"):
+        prepare_data(settings, tmp_path / "copy", metric="min:rmse")
+    assert not (tmp_path / "copy").exists()
+    assert prepare_data(settings, tmp_path / "copy", metric="log_loss").kind == "classification"

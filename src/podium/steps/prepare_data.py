@@ -116,7 +116,9 @@ class DataSettings:
 
 
 @step
-def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | None = None) -> "DatasetInfo":
+def prepare_data(
+    settings: DataSettings, target: str | Path, *, cache: Path | None = None, metric: str = ""
+) -> "DatasetInfo":
     """Write the dataset artifact that every trainer and the evaluation read.
 
     Items are divided as podium.data.splits says. The 60,000 training images of MNIST and Fashion-MNIST are split into
@@ -127,9 +129,11 @@ def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | No
         settings: Which dataset.
         target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
         cache: Directory of verified downloads; the machine's own if None.
+        metric: What models will be chosen by; refused here if it is of the other kind, before anything is trained.
 
     Raises:
-        InvalidInput: The data or an option breaks a rule, items occur in two parts, or target holds something else.
+        InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts, or target holds
+            something else.
         NotFound: The source lacks a file.
         Damaged: The source has a wrong file.
         Failed: No source has the files; the message names each.
@@ -140,9 +144,11 @@ def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | No
     from podium.data.splits import divide
 
     if settings.is_prepared:
+        _check_metric(metric, artifact.describe(settings.dataset).kind)
         return artifact.copy(settings.dataset, target)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         raw = _read(settings, cache or Settings.from_environment().cache, Path(scratch))
+        _check_metric(metric, raw.kind)
         limit = settings.limit or None
         division = divide(raw, settings.options, seed=settings.seed, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
@@ -157,6 +163,14 @@ def prepare_data(settings: DataSettings, target: str | Path, *, cache: Path | No
         )  # fmt: skip
     _report_classes(info)
     return info
+
+
+def _check_metric(text: str, kind: str) -> None:
+    from podium.scoring import METRICS
+    from podium.scoring.metrics import require_kind
+
+    if known := METRICS.get(text.rpartition(":")[2]):
+        require_kind(known, kind)
 
 
 def _read(settings: DataSettings, cache: Path, scratch: Path) -> "Raw":
