@@ -20,6 +20,9 @@ def evaluate(
     best_model: str = "",
     trials: Input[Artifact] = None,
     metric: str = "",
+    storage: str = "",
+    cluster: str = "",
+    pods: dict = {},  # noqa: B006  KFP takes the default from the signature
 ) -> NamedTuple("Outputs", [("winner", str)]):  # type: ignore[valid-type]
     """Choose between the candidates by validation, then open the test part once, for the winner; returns its URI.
 
@@ -33,12 +36,16 @@ def evaluate(
         best_model: URI of the best trial's model directory, if there was a sweep.
         trials: Table of the trials, if there was a sweep.
         metric: What candidates are chosen by; empty for the Experiment's objective, else accuracy or rmse.
+        storage: URL under which models are kept; empty for the bucket of the run's artifacts.
+        cluster: URL of the cluster where a model that is a command predicts; empty for the one this step runs on.
+        pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    from podium.steps.evaluate import evaluate
+    from podium.steps.evaluate import LaunchTarget, PredictJobs, evaluate
 
     candidates = [uri for uri in (best_model, trained) if uri]
-    table = trials.path if trials else None
-    result = evaluate(data.path, candidates, evaluation.path, predictions.path, trials=table, metric=metric)
+    jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri)
+    result = evaluate(data.path, candidates, evaluation.path, predictions.path, trials=trials.path if trials else None,
+                      metric=metric, jobs=jobs)  # fmt: skip
     evaluation.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     result.log_confusion(confusion)

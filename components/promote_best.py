@@ -15,8 +15,10 @@ def promote_best(
     model_name: str = "mnist",
     rule: str = "better",
     storage: str = "",
+    cluster: str = "",
+    pods: dict = {},  # noqa: B006  KFP takes the default from the signature
 ) -> str:
-    """Compare a version with the champion on the same test images; returns promoted or kept.
+    """Compare a version with the champion on the same test part; returns promoted or kept.
 
     Args:
         data: The dataset artifact.
@@ -27,12 +29,15 @@ def promote_best(
         model_name: Name of the model in the registry.
         rule: What the challenger must do to win.
         storage: URL of the storage; empty for a place beside the run's artifacts.
+        cluster: URL of the cluster where a champion that is a command predicts; empty for the one this step runs on.
+        pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    from podium.steps.promote import promote
+    from podium.steps.promote import LaunchTarget, PredictJobs, promote
 
+    jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri)
     result = promote(
-        data.path, evaluation.path, decision.path, report.path, beside=data.uri, version=version, model_name=model_name,
-        rule=rule, storage=storage,
+        data.path, evaluation.path, decision.path, report.path, version=version, model_name=model_name, rule=rule,
+        jobs=jobs,
     )  # fmt: skip
     decision.metadata.update(result.metrics)
     return result.outcome

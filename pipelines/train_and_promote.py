@@ -80,7 +80,9 @@ def train_and_promote(
     )  # fmt: skip
     trained.set_display_name("Train the model").set_caching_options(False)
 
-    evaluated = evaluate(data=data, trained=trained.outputs["model"], metric=metric)
+    evaluated = evaluate(
+        data=data, trained=trained.outputs["model"], metric=metric, storage=storage, cluster=cluster, pods=pods
+    )
     evaluated.set_display_name("Evaluate the model").set_caching_options(False)
     evaluation = evaluated.outputs["evaluation"]
 
@@ -91,6 +93,7 @@ def train_and_promote(
     uploaded.set_display_name("Upload the model").set_caching_options(False)
 
     promoted = promote_best(
-        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, storage=storage
-    )
+        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, storage=storage,
+        cluster=cluster, pods=pods,
+    )  # fmt: skip
     promoted.set_display_name("Promote it if it is better").set_caching_options(False)

@@ -100,7 +100,7 @@ def tune_and_promote(
 
     evaluated = evaluate(
         data=data, best_model=swept.outputs["best_model"], trials=swept.outputs["trials"],
-        trained=trained.outputs["model"], metric=metric,
+        trained=trained.outputs["model"], metric=metric, storage=storage, cluster=cluster, pods=pods,
     )  # fmt: skip
     evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
     evaluation = evaluated.outputs["evaluation"]
@@ -112,6 +112,7 @@ def tune_and_promote(
     uploaded.set_display_name("Upload the model").set_caching_options(False)
 
     promoted = promote_best(
-        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, storage=storage
-    )
+        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, storage=storage,
+        cluster=cluster, pods=pods,
+    )  # fmt: skip
     promoted.set_display_name("Promote it if it is better").set_caching_options(False)

@@ -16,15 +16,22 @@ from podium.registry import Version, open_registry
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate, per_class
 from podium.steps.predict import PREPROCESSING
+from podium.steps.predict_job import PredictJobs
 from podium.steps.promote import Promotion, promote
+from podium.steps.target import LaunchTarget
 from podium.steps.upload_model import upload_model
 
 RUN = "20260102-030405-abcd"
 
 
+def jobs(tmp_path: Path) -> PredictJobs:
+    target = LaunchTarget(storage=str(tmp_path / "store"), cluster=f"local://{tmp_path}/cluster")
+    return PredictJobs(target=target, beside="")
+
+
 def judge(data: Path, tmp_path: Path, *models: Path, trials: Path | None = None) -> Evaluated:
     uris = [str(model) for model in models]
-    return evaluate(data, uris, tmp_path / "evaluation", tmp_path / "predictions", trials=trials)
+    return evaluate(data, uris, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path), trials=trials)
 
 
 @pytest.fixture
@@ -49,8 +56,8 @@ def stored(tmp_path: Path) -> Version:
 
 def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") -> tuple[Promotion, dict[str, Any]]:
     ended = promote(
-        data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", beside="", version=version,
-        model_name="tiny", rule=rule, storage=str(tmp_path / "store"),
+        data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
+        model_name="tiny", rule=rule, jobs=jobs(tmp_path),
     )  # fmt: skip
     return ended, json.loads((tmp_path / "decision").read_text())
 

@@ -1,13 +1,16 @@
 """Predictions of several versions for the same test part: as stored with the versions, or by running them."""
 
 import io
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Damaged, InvalidInput
 from podium.registry import Contest, Model, PromotionRule, Version
 from podium.steps.evaluate import PREDICTIONS, TARGET
+from podium.steps.predict import ONNX
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo, Part
     from podium.scoring import Comparison, Metric
     from podium.scoring.comparison import Changes
+    from podium.steps.predict_job import PredictJobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,16 +144,35 @@ def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
     return array
 
 
-def run_version(model: Model, version: Version, info: "DatasetInfo", part: "Part") -> "np.ndarray":
-    """Run a version on a part of a dataset.
+def run_version(
+    model: Model, version: Version, info: "DatasetInfo", part: "Part", jobs: "PredictJobs | None" = None
+) -> "np.ndarray":
+    """Run a version on the test part of a dataset.
+
+    Args:
+        model: Whose version it is.
+        version: The version: a model.onnx, or a predict command.
+        info: Of the dataset.
+        part: Its test part.
+        jobs: Where a predict command runs; None runs it on this machine.
 
     Raises:
-        InvalidInput: It has no model.onnx, or does not fit the dataset.
+        InvalidInput: It does not fit the dataset.
+        Failed: Its predict command failed.
     """
     from podium.scoring import OnnxModel
+    from podium.steps.predict_command import FILE, predict_here
 
-    opened = OnnxModel(model.read(version, "model.onnx"), name=f"{model.name} {version.version}")
-    return opened.predict(part.inputs, classes=len(info.classes) or None)
+    classes, name = len(info.classes) or None, f"{model.name} {version.version}"
+    if ONNX in version.files or FILE not in version.files:
+        return OnnxModel(model.read(version, ONNX), name=name).predict(part.inputs, classes=classes)
+    if jobs:
+        image = str(version.metadata.get("image") or "")
+        uri = model.storage.join(version.prefix)
+        return jobs.predict(uri, image, part.inputs, part="test", classes=classes, name=name)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        model.fetch(version.version, Path(scratch))
+        return predict_here(Path(scratch), part.inputs, classes=classes, name=name)
 
 
 def _run(model: Model, versions: Sequence[Version], data: str) -> Predictions:

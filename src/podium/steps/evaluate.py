@@ -15,8 +15,12 @@ from podium.steps.handover import read_trials
 from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
 from podium.steps.predict import PREPROCESSING, describe_preprocessing
+from podium.steps.predict_job import PredictJobs
+from podium.steps.target import LaunchTarget
 from podium.steps.trained import TrainedMetrics
 from podium.terminal import figure
+
+__all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo, Part
@@ -84,6 +88,8 @@ def evaluate(
     predictions: str | Path,
     trials: str | Path | None = None,
     metric: str = "",
+    *,
+    jobs: PredictJobs,
 ) -> Evaluated:
     """Score every candidate on the validation part and the best of them on the test part.
 
@@ -99,6 +105,7 @@ def evaluate(
         trials: Table of the sweep's trials, if there was a sweep.
         metric: In the notation of find_metric; empty for the Experiment's objective if that is a known metric, else
             accuracy or rmse.
+        jobs: Where models that are commands predict.
 
     Raises:
         InvalidInput: A candidate was trained on other data or does not fit the dataset, or the metric does not.
@@ -111,9 +118,9 @@ def evaluate(
     info = describe(data)
     sweep = read_trials(Path(trials)) if trials else None
     chosen_by = _metric(metric, info, sweep)
-    ranked = _rank(data, info, candidates, chosen_by)
+    ranked = _rank(data, info, candidates, chosen_by, jobs)
     winner = ranked[0]
-    scores, files, plotted = _test(data, info, winner.origin, Path(predictions), chosen_by)
+    scores, files, plotted = _test(data, info, winner.origin, Path(predictions), chosen_by, jobs)
     say(f"test part, opened for the winner alone: {_words(scores, chosen_by)}")
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     result = {
@@ -142,7 +149,9 @@ def _metric(text: str, info: "DatasetInfo", sweep: Mapping[str, Any] | None) -> 
     return metric
 
 
-def _rank(data: str | Path, info: "DatasetInfo", uris: Sequence[str], metric: "Metric") -> list[Candidate]:
+def _rank(
+    data: str | Path, info: "DatasetInfo", uris: Sequence[str], metric: "Metric", jobs: PredictJobs
+) -> list[Candidate]:
     """Score the candidates on the validation part; the best comes first."""
     from podium.data.artifact import load
 
@@ -152,8 +161,7 @@ def _rank(data: str | Path, info: "DatasetInfo", uris: Sequence[str], metric: "M
         trained = TrainedMetrics.read(uri)
         _check_data(uri, trained, info)
         origin = Origin.read(uri)
-        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            scores, _ = _score(origin, (MODEL,), Path(scratch), part, info, metric)
+        scores = _score(origin, part, info, metric, jobs, part_name="validation")
         candidates.append(Candidate(origin=origin, trained=trained, scores=scores))
         say(f"{candidates[-1].origin.title}: validation {_words(scores, metric)}")
     # sorted is stable: of equal candidates the one listed first stays first.
@@ -168,7 +176,7 @@ def _order(scores: "Scores", metric: "Metric", kind: str) -> tuple[float, float]
 
 
 def _test(
-    data: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path, metric: "Metric"
+    data: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path, metric: "Metric", jobs: PredictJobs
 ) -> tuple["Scores", Mapping[str, str], dict[str, Any]]:
     """Score the winner on the test part; return also the sha256 of each of its files, and what the report shows."""
     import numpy as np
@@ -180,8 +188,8 @@ def _test(
     predictions.mkdir(parents=True, exist_ok=True)
     np.save(predictions / TARGET, part.target)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        names, target = model_files(winner.uri), predictions / PREDICTIONS
-        scores, files = _score(winner, names, Path(scratch), part, info, metric, target)
+        files = fetch_model(winner.uri, model_files(winner.uri), Path(scratch))
+        scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS)
     if info.preprocessing and PREPROCESSING not in files:  # what the model directory says itself comes first
         (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
     points = regression_points(scores) if info.kind == "regression" else []
@@ -189,19 +197,27 @@ def _test(
 
 
 def _score(
-    origin: Origin, files: Sequence[str], scratch: Path, part: "Part", info: "DatasetInfo", metric: "Metric",
-    predictions: Path | None = None,
-) -> tuple["Scores", Mapping[str, str]]:  # fmt: skip
-    """Fetch files of a model and score it; return also the sha256 of each file."""
-    from podium.scoring import score
+    origin: Origin, part: "Part", info: "DatasetInfo", metric: "Metric", jobs: PredictJobs, *, part_name: str,
+    target: Path | None = None,
+) -> "Scores":  # fmt: skip
+    """Score a model on a part: its model.onnx here, or its predict command in a job; write predictions to a target."""
+    import numpy as np
 
-    directory = scratch / origin.name
-    digests = fetch_model(origin.uri, files, directory)
-    scores = score(
-        directory / MODEL, part.inputs, part.target, classes=len(info.classes) or None, metric=metric,
-        predictions=predictions or scratch / PREDICTIONS,
-    )  # fmt: skip
-    return scores, digests
+    from podium.scoring import score, score_predictions
+
+    classes = len(info.classes) or None
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        directory = Path(scratch) / origin.name
+        if MODEL in model_files(origin.uri):
+            fetch_model(origin.uri, (MODEL,), directory)
+            return score(directory / MODEL, part.inputs, part.target, classes=classes, metric=metric,
+                         predictions=target or Path(scratch) / PREDICTIONS)  # fmt: skip
+        predicted = jobs.predict(
+            origin.uri, origin.image, part.inputs, part=part_name, classes=classes, name=origin.title
+        )
+        if target:
+            np.save(target, predicted)
+        return score_predictions(predicted, part.target, classes=classes, metric=metric, name=origin.title)
 
 
 def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:

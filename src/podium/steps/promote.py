@@ -9,7 +9,10 @@ from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
-from podium.steps.target import storage_url
+from podium.steps.predict_job import PredictJobs
+from podium.steps.target import LaunchTarget, storage_url
+
+__all__ = ["LaunchTarget", "PredictJobs", "promote"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,11 +39,10 @@ def promote(
     decision: str | Path,
     report: str | Path,
     *,
-    beside: str,
     version: str,
     model_name: str,
     rule: str = "better",
-    storage: str = "",
+    jobs: PredictJobs,
 ) -> Promotion:
     """Compare a version with the champion on the same test items and promote it if the rule says so.
 
@@ -54,11 +56,10 @@ def promote(
         evaluation: The file written by evaluate.
         decision: JSON file to write the decision to.
         report: HTML file to write the report to.
-        beside: URI of an artifact of the run; its bucket is used if no storage is given.
         version: The challenger.
         model_name: Name in the registry.
         rule: In the notation of PromotionRule.parse.
-        storage: URL of the storage.
+        jobs: Where a champion that is a command predicts; its storage holds the registry.
 
     Raises:
         InvalidInput: The rule cannot be parsed.
@@ -74,10 +75,10 @@ def promote(
     measured = read_evaluation(Path(evaluation))
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(**_chosen_by(measured))
     parsed.check(metric)
-    model = open_registry(storage_url(storage, beside))[model_name]
+    model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
     info, part = describe(data), load(data, "test")
     evidence = {"run_id": current_run().id, "dataset": info.digest}
-    contest = model.challenge(version, parsed, metric, Predictor(model, info, part), part.target, evidence)
+    contest = model.challenge(version, parsed, metric, Predictor(model, info, part, jobs), part.target, evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     Path(report).write_text(render(measured, result))
@@ -104,8 +105,9 @@ def _named(figure: str, metric: str) -> str:
 class Predictor:
     """Predictions of a version for the test part: stored ones if they are for the same items."""
 
-    def __init__(self, model: "Model", info: "DatasetInfo", part: "Part") -> None:
+    def __init__(self, model: "Model", info: "DatasetInfo", part: "Part", jobs: PredictJobs) -> None:
         self.model = model
+        self.jobs = jobs
         self.info = info
         self.part = part
 
@@ -118,7 +120,7 @@ class Predictor:
             stored = stored_array(self.model, version, PREDICTIONS)
             if len(stored) == len(self.part):
                 return stored
-        return run_version(self.model, version, self.info, self.part)
+        return run_version(self.model, version, self.info, self.part, self.jobs)
 
 
 def _decision(contest: "Contest", model: "Model", version: str) -> dict[str, Any]:

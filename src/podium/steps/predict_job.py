@@ -1,0 +1,110 @@
+"""Run a model's predict command as a job on a cluster, on inputs it may see and never on the target."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podium.cluster import connect
+from podium.cluster.base import Cluster
+from podium.errors import Failed, NotFound, PodiumError
+from podium.identity import current_run, object_name
+from podium.manifests.batch import job_manifest
+from podium.manifests.workload import Workload
+from podium.steps.base import say
+from podium.steps.launch import launched
+from podium.steps.predict_command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
+from podium.steps.recipe import DEADLINE, KEPT
+from podium.steps.target import LaunchTarget, local_path
+from podium.steps.train import follow
+from podium.storage import connect as open_storage
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictJobs:
+    """Where predict commands run."""
+
+    target: LaunchTarget
+    """Cluster, storage and pod settings."""
+
+    beside: str
+    """URI of an artifact of the run; its bucket is used if no storage is given."""
+
+    def predict(
+        self, uri: str, image: str, inputs: "Mapping[str, np.ndarray]", *, part: str, classes: int | None, name: str
+    ) -> "np.ndarray":
+        """Return a model's predictions; see read_predictions for what they are.
+
+        Args:
+            uri: Of the model directory.
+            image: Container image it was trained in.
+            inputs: Of the dataset, each ``[n, ...]``.
+            part: Of the dataset; tells the job from others of this model.
+            classes: How many classes the dataset has; None for regression.
+            name: Of the model, for people.
+
+        Raises:
+            InvalidInput: The predictions do not fit the inputs.
+            Failed: The command failed; the error holds the end of its log.
+        """
+        run = current_run()
+        command = read_command(uri)
+        job_name = object_name(f"predict-{part}", run.id, uri)
+        root = self.target.model_url(self.beside, run, job_name)
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            try:
+                for file in write_inputs(inputs, Path(scratch, "inputs")):
+                    open_storage(root).put(f"inputs/{file.name}", file)
+                self._run(self._job(command, uri, image, root, job_name), command)
+                open_storage(root).fetch(OUTPUT, Path(scratch, OUTPUT))
+            except NotFound:
+                raise Failed(f"{name} left no {OUTPUT}", f"the log of Job {job_name} says why") from None
+            finally:
+                _clear(root)
+            items = len(next(iter(inputs.values())))
+            return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
+
+    def _job(self, command: PredictCommand, uri: str, image: str, root: str, name: str) -> Workload:
+        run = current_run()
+        words = command.job_words(*map(local_path, (uri, f"{root}/inputs", f"{root}/{OUTPUT}")))
+        job = job_manifest(
+            name, image=self.target.image(image), command=words, labels=run.labels, owner=run.owner,
+            active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
+        )  # fmt: skip
+        return self.target.place(Workload.parse(job))
+
+    def _run(self, job: Workload, command: PredictCommand) -> None:
+        with connect(self.target.cluster_url()) as cluster, _launched(cluster, job):
+            say(f"Job {job.name}: {' '.join(command.predict)}")
+            try:
+                follow(cluster, "Job", job.name)
+            except Failed as error:
+                if "No module named podium" not in str(error) and "No module named 'podium'" not in str(error):
+                    raise
+                hint = 'install podium in the image, or write "uris": true into model.json and take URIs'
+                raise Failed(
+                    f"the image {job.images[0]} of the model has no podium to fetch its inputs", hint
+                ) from None
+
+
+@contextmanager
+def _launched(cluster: Cluster, job: Workload) -> Iterator[None]:
+    """Launch as launched does, but never adopt a job that ended: what it wrote was removed."""
+    with suppress(NotFound):
+        if cluster.resource("Job", job.name).state.finished:
+            cluster.delete("Job", job.name)
+    with launched(cluster, job):
+        yield
+
+
+def _clear(root: str) -> None:
+    """Remove the inputs and predictions of a job that ended."""
+    with suppress(PodiumError):
+        storage = open_storage(root)
+        for entry in list(storage.list()):
+            storage.delete(entry.key)

@@ -1,0 +1,141 @@
+"""A model that has no ONNX: nearest neighbors in a pickle, with the script that predicts with them."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from podium.data import artifact
+from podium.errors import Failed, InvalidInput
+from podium.registry import open_registry
+from podium.steps.compare import predictions
+from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate
+from podium.steps.origin import Origin
+from podium.steps.predict_job import PredictJobs
+from podium.steps.promote import promote
+from podium.steps.target import LaunchTarget
+from podium.steps.upload_model import upload_model
+
+PREDICT = """
+import argparse, os, pickle
+import numpy as np
+parser = argparse.ArgumentParser()
+for name in ("model", "inputs", "output"):
+    parser.add_argument("--" + name)
+given = parser.parse_args()
+print("sees", sorted(os.listdir(given.inputs)))
+with open("neighbors.pickle", "rb") as file:
+    neighbors = pickle.load(file)
+images = np.load(given.inputs + "/images.npy").reshape(-1, 784)
+np.save(given.output, {result})
+"""
+PROBABLE = "neighbors.predict_proba(images)"
+
+
+def save(target: Path, data: Path, result: str = PROBABLE, command: tuple[str, ...] = ("python", "predict.py")) -> Path:
+    """Fit the neighbors and leave a model directory as a trial would."""
+    part = artifact.load(data, "train")
+    neighbors = KNeighborsClassifier(5).fit(part.inputs["images"].reshape(-1, 784), part.target)
+    target.mkdir(parents=True)
+    (target / "neighbors.pickle").write_bytes(pickle.dumps(neighbors))
+    (target / "predict.py").write_text(PREDICT.replace("{result}", result))
+    (target / "model.json").write_text(json.dumps({"predict": command}))
+    Origin(kind="training", name="train-1", run_id="run", uri=str(target), image="mine:1").write()
+    return target
+
+
+def jobs(tmp_path: Path) -> PredictJobs:
+    target = LaunchTarget(storage=str(tmp_path / "store"), cluster=f"local://{tmp_path}/cluster")
+    return PredictJobs(target=target, beside="")
+
+
+def judge(data: Path, tmp_path: Path, model: Path) -> Evaluated:
+    return evaluate(data, [str(model)], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path))
+
+
+def test_neighbors_are_evaluated_stored_and_promoted(
+    tiny_dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = save(tmp_path / "model", tiny_dataset)
+    judge(tiny_dataset, tmp_path, model)
+    capfd.readouterr()
+    found = judge(tiny_dataset, tmp_path, model)  # as a retry does
+    assert found.metrics["accuracy"] > 0.9
+    out = capfd.readouterr().out
+    assert "podium | Job predict-test-" in out
+    assert out.count("sees ['images.npy']") == 2
+    assert list((tmp_path / "store").rglob("*.npy")) == []
+
+    version = upload_model(str(model), tmp_path / "predictions", tmp_path / "evaluation", beside="",
+                           model_name="knn", storage=str(tmp_path / "store"))  # fmt: skip
+    registered = open_registry(tmp_path / "store")["knn"]
+    stored = registered.version(version)
+    assert {"neighbors.pickle", "predict.py", "model.json", PREDICTIONS} <= set(stored.files)
+    assert stored.metadata["image"] == "mine:1"
+    ended = promote(tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html",
+                    version=version, model_name="knn", jobs=jobs(tmp_path))  # fmt: skip
+    assert ended.outcome == "promoted"
+
+    again = predictions(registered, [stored], str(tiny_dataset))
+    assert np.array_equal(again.predicted[0], np.load(tmp_path / "predictions" / PREDICTIONS))
+
+
+def test_a_champion_without_stored_predictions_predicts_in_a_job(
+    tiny_dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = save(tmp_path / "model", tiny_dataset)
+    judge(tiny_dataset, tmp_path, model)
+    registered = open_registry(tmp_path / "store")["knn"]
+    files: dict[str, Path | bytes] = {file.name: file for file in model.iterdir()}
+    registered.promote(registered.upload(files, {"image": "mine:1"}, "old").version, {}, None)
+    challenger = upload_model(str(model), tmp_path / "predictions", tmp_path / "evaluation", beside="",
+                              model_name="knn", storage=str(tmp_path / "store"))  # fmt: skip
+    capfd.readouterr()
+    ended = promote(tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html",
+                    version=challenger, model_name="knn", jobs=jobs(tmp_path))  # fmt: skip
+    assert ended.outcome == "kept"
+    assert "sees ['images.npy']" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        ("neighbors.predict_proba(images)[1:]", "predicts every row"),
+        ("neighbors.predict_proba(images)[:, :9]", "predicts 9 classes, but the data has 10"),
+        ("neighbors.predict_proba(images) * np.nan", "not finite, first for row 0"),
+        ("neighbors.predict_proba(images) * 2", "probabilities that do not sum to 1"),
+        ("neighbors.predict(images) + 5.5", "but classes are 0 to 9"),
+        ("np.array([object()] * len(images))", "left no array of predictions"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused(result: str, problem: str, tiny_dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises((InvalidInput, Failed), match=problem):
+        judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, result))
+
+
+def test_classes_without_probabilities_are_scored(tiny_dataset: Path, tmp_path: Path) -> None:
+    found = judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, "neighbors.predict(images)"))
+    assert found.metrics["accuracy"] > 0.9
+    assert "log_loss" not in found.metrics
+
+
+def test_a_failing_predict_command_shows_its_last_words(tiny_dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="no such neighbors"):
+        judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, "exit('no such neighbors')"))
+
+
+def test_a_command_that_takes_uris_runs_as_it_stands(
+    tiny_dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = save(tmp_path / "model", tiny_dataset)
+    script = tmp_path / "elsewhere.py"
+    shutil.copy(model / "predict.py", script)
+    script.write_text(script.read_text().replace('open("neighbors', 'open(given.model + "/neighbors'))
+    document: dict[str, Any] = {"predict": ["python", str(script)], "uris": True}
+    (model / "model.json").write_text(json.dumps(document))
+    assert judge(tiny_dataset, tmp_path, model).metrics["accuracy"] > 0.9
