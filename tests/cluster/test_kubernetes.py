@@ -532,7 +532,7 @@ def test_a_broken_log_is_reported_and_fails_nothing(
     world.logs = {"mnist-master-0": ["one"]}
     world.pod("mnist-master-0", MASTER, **terminated(0, "Completed"))
     world.refusals = [(403, "no")] * 9
-    show_log(cluster, "PyTorchJob", "mnist")
+    show_log(cluster, "PyTorchJob", "mnist", ("accuracy",), (), [])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("the log of PyTorchJob mnist breaks off: ")
 
