@@ -43,4 +43,4 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
         assert code.digest == champion.metadata["code"]["digest"]
         again = json.loads(run(project, "podium", "run", "--json", "max_trials=1"))
         assert again["decision"]["outcome"] in ("promoted", "kept")
-        assert len(list(model)) == 2
+        assert len(model.versions()) == 2
