@@ -44,7 +44,7 @@ def test_a_model_that_predicts_itself_is_tuned_promoted_and_challenged(
     trials = list((folder / "home" / "runs" / first["run"] / "cluster").glob("trials/*/object.json"))
     assert len(trials) == 4
     assert first["decision"]["outcome"] == "promoted"
-    assert first["test"][metric] > bound
+    assert first["test"]["metrics"][metric] > bound
     second = run(folder, "seed=2")
     assert second["decision"]["compared_with"] == first["run"]
     assert second["decision"]["outcome"] in ("promoted", "kept")

@@ -43,7 +43,7 @@ def test_the_best_of_four_trials_becomes_champion(folder: Path, first: dict[str,
     trials = list((folder / "home" / "runs" / first["run"] / "cluster").glob("trials/*/object.json"))
     assert len(trials) == 4
     assert first["decision"]["outcome"] == "promoted"
-    assert first["test"]["accuracy"] > 0.8
+    assert first["test"]["metrics"]["accuracy"] > 0.8
 
 
 def test_new_photographs_are_named_by_the_champion(folder: Path, first: dict[str, Any]) -> None:
