@@ -162,6 +162,11 @@ def test_manifests_are_read_as_typed_objects() -> None:
     assert not wrong, "\n".join(["read them through podium.manifests", *wrong])
 
 
+def test_no_two_test_files_have_one_name() -> None:
+    names = [path.name for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    assert sorted({name for name in names if names.count(name) > 1}) == []  # pytest collects only one of them
+
+
 def test_names_of_tests_have_at_most_ten_words() -> None:
     wrong = [
         f"{file.relative_to(ROOT)}: {name}"

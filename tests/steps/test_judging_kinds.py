@@ -19,8 +19,10 @@ from podium.errors import InvalidInput
 from podium.registry import open_registry
 from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate
 from podium.steps.origin import Origin
+from podium.steps.predict_job import PredictJobs
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.promote import promote
+from podium.steps.target import LaunchTarget
 from podium.steps.upload_model import upload_model
 
 Array = np.ndarray[Any, Any]
@@ -76,11 +78,13 @@ class Judge:
 
     def __init__(self, data: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.data, self.place, self.monkeypatch = data, place, monkeypatch
+        target = LaunchTarget(storage=str(place / "store"), cluster=f"local://{place}/cluster")
+        self.jobs = PredictJobs(target=target, beside="")
 
     def evaluate(self, *models: Path, metric: str = "", trials: Path | None = None) -> tuple[Evaluated, dict[str, Any]]:
         found = evaluate(
             self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
-            trials=trials, metric=metric,
+            trials=trials, metric=metric, jobs=self.jobs,
         )  # fmt: skip
         return found, json.loads((self.place / "evaluation").read_text())
 
@@ -88,10 +92,11 @@ class Judge:
         """Evaluate, upload and promote as one run; return the decision."""
         self.monkeypatch.setenv("PODIUM_RUN_ID", run)
         winner = self.evaluate(*models, metric=metric)[0].winner
-        common = {"beside": "", "model_name": "real", "storage": str(self.place / "store")}
-        version = upload_model(winner, self.place / "predictions", self.place / "evaluation", **common)
+        common = {"model_name": "real"}
+        store = {"beside": "", "storage": str(self.place / "store")}
+        version = upload_model(winner, self.place / "predictions", self.place / "evaluation", **common, **store)
         promote(self.data, self.place / "evaluation", self.place / "decision", self.place / "report.html",
-                version=version, rule=rule, **common)  # fmt: skip
+                version=version, rule=rule, jobs=self.jobs, **common)  # fmt: skip
         return dict(json.loads((self.place / "decision").read_text()))
 
 

@@ -65,7 +65,8 @@ def test_resnet18_starts_from_weights_and_keeps_its_seed(
     again = train(stripes, tmp_path / "again", *flags)
     assert [epoch["train_loss"] for epoch in first["epochs"]] == [epoch["train_loss"] for epoch in again["epochs"]]
     capsys.readouterr()
-    more = train(stripes, tmp_path / "more", *flags, "--weights", str(tmp_path / "first" / "model.safetensors"))
+    weights = str(tmp_path / "first" / "model.safetensors")
+    more = train(stripes, tmp_path / "more", *flags, "--weights", weights, "--lr", "1e-4")  # no step away from them
     assert more["epochs"][0]["train_loss"] < 0.8 * first["epochs"][0]["train_loss"]
     assert "last layer" not in capsys.readouterr().err
     logits, labels = answers(tmp_path / "more", stripes)
