@@ -15,7 +15,8 @@ import tempfile
 import venv
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from posixpath import isabs, join, normpath
 
 from podium.code.reference import Code
 from podium.errors import Damaged, InvalidInput, PodiumError
@@ -78,15 +79,39 @@ def unpack(content: bytes, folder: Path, name: str) -> Path:
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-            count, size = 0, 0
+            count, size, links = 0, 0, set[str]()
             for entry in archive:  # before anything is written
                 count, size = count + 1, size + entry.size
                 if count > MOST_FILES or size > MOST_BYTES:
                     raise Damaged(f"{name} holds more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB")
-            archive.extractall(folder, filter="data")  # refuses what leads out of the folder, devices and the like
+                if not _stays_inside(entry, links):
+                    raise Damaged(f"{name} would write outside of its directory: {entry.name!r}")
+            archive.extraction_filter = lambda member, _: member  # else Python 3.12 and later warn
+            archive.extractall(folder)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise Damaged(f"{name} cannot be unpacked: {error}", "pack the code again: name its directory") from error
     return folder
+
+
+def _stays_inside(entry: tarfile.TarInfo, links: set[str]) -> bool:
+    """Return whether an entry is a file, a directory or a link that stays below the archive's own directory.
+
+    Not left to extractall's ``filter``, which Python has only since 3.11.4.
+
+    Args:
+        entry: Gets plain permissions: no setuid, not writable for others.
+        links: Names of the links before it, below which nothing may be written; gets this one's.
+    """
+    path = PurePosixPath(entry.name)
+    parents = {str(parent) for parent in path.parents}
+    entry.mode &= 0o755
+    if path.is_absolute() or ".." in path.parts or not parents.isdisjoint(links):
+        return False
+    if entry.issym():
+        links.add(str(path))
+        target = normpath(join(str(path.parent), entry.linkname))
+        return not isabs(target) and target.partition("/")[0] != ".."
+    return entry.isfile() or entry.isdir()
 
 
 def environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
