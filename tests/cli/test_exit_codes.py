@@ -21,6 +21,7 @@ FILES = {
     "experiment render": ["no.yaml"],
     "doctor": ["no.yaml"],
     "storage put": ["no.csv", "s3://bucket"],
+    "models upload": ["no-model", "no-model"],
     "predict": ["no.png"],
     "predict --file": ["no.onnx", "no.png"],
 }

@@ -11,7 +11,7 @@ import click
 from podium.cli import tables as draw
 from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
 from podium.errors import require
-from podium.terminal import echo
+from podium.terminal import echo, figure
 
 if TYPE_CHECKING:
     from podium.registry import Record
@@ -22,6 +22,40 @@ def _show(record: "Record", as_json: bool) -> None:
         f", instead of {record.replaced}" if record.replaced else ""
     )
     output(as_json, record.document(), lambda: text)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("directory")
+@click.option("--version", default="", help="Id of the version; follows from the content of the files if missing.")
+@click.option("--data", default="", help="Prepared dataset, directory or URI: score the model on its test part.")
+@click.option("--metric", default="", help="What to score it by, with --data; accuracy or rmse if missing.")
+@click.option("--image", default="", help="Container image that its predict command needs on a cluster.")
+@registry_options
+def upload(
+    name: str, directory: str, version: str, data: str, metric: str, image: str, storage: str | None, as_json: bool
+) -> None:
+    """Upload a model directory made anywhere as a version.
+
+    DIRECTORY, or its URI, holds model.onnx, or model.json with a predict command. With --data the version can be
+    compared with others, by `podium models promote` and diff; a predict command runs on this machine for that. Without,
+    its files are stored, and what its metrics.json reports. Files named checkpoint* are left out.
+
+    \b
+    Examples:
+      podium models upload churn trained/ --data prepared/
+      podium models upload churn s3://team/models/churn --version 2026-05 --metric roc_auc --data s3://team/churn
+    """
+    from podium.steps.import_model import Source, import_model
+
+    source = Source(uri=directory, data=data, metric=metric, image=image)
+    stored = import_model(source, open_registry(storage)[name], version)
+    if "preprocessing.json" not in stored.files:
+        echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
+    text = f"{name} {stored.version}: {draw.counted(len(stored.files), 'file')}, {draw.size(stored.size)}"
+    if stored.facts.value is not None:
+        text += f", {stored.facts.metric} {figure(stored.facts.value)} on the test part"
+    output(as_json, stored.document(), lambda: text)
 
 
 @click.command()
@@ -177,4 +211,4 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
     echo(f"{draw.counted(len(garbage), 'thing')}, {total}{ending}")
 
 
-COMMANDS = (promote, rollback, alias, verify, repair, gc)
+COMMANDS = (upload, promote, rollback, alias, verify, repair, gc)

@@ -95,8 +95,10 @@ def version(of: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
             str(origin[key]) for key in ("kind", "name", "experiment", "why") if origin.get(key) is not None
         ),
         "trained at": origin.get("uri"),
+        "uploaded from": origin.get("source"),
         "data": _words({"": dataset.get("name"), "digest": str(dataset.get("digest") or "")[:12] or None, **counts}),
         "metrics": _words(metadata.get("metrics")),
+        "reported": _words(metadata.get("reported")),
         "settings": _words(metadata.get("hyperparameters")),
         "code": _words({"podium": metadata.get("code_version"), "python": environment.get("python"),
                         "torch": environment.get("torch"), "image": metadata.get("image"),

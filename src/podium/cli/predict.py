@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--file",
     type=click.Path(exists=True, path_type=Path),
-    help="A model directory, or the model.onnx in it, instead of a model in the registry.",
+    help="A model directory, or the model.onnx or model.json in it, instead of a model in the registry.",
 )
 @click.option("--data", default="", help="The dataset it was trained on, for a model without preprocessing.json.")
 @click.option("--delimiter", default="", help="Of CSV files; follows from their header if missing.")
@@ -52,6 +52,9 @@ def predict(
     training data did: the model's preprocessing.json says how, and a model without it is refused unless --data names
     its dataset. Exit 1 if an item could not be predicted; the others are, in their order.
 
+    A model without ONNX predicts by the command stored with it. That command runs here, with your rights, and only if
+    --model, podium.yaml or --file names the model.
+
     \b
     Examples:
       podium predict photo.jpg
@@ -63,7 +66,11 @@ def predict(
     from podium.steps.predict import load_directory, load_version
 
     check_files(item for item in items if not is_sentence(item))
-    predictor = load_directory(file, data) if file else load_version(_model(open_registry(storage), name), alias, data)
+    if file:
+        predictor = load_directory(file, data)
+    else:
+        model, named = _model(open_registry(storage), name)
+        predictor = load_version(model, alias, data, run_command=named)
     problems: list[Problem] = []
     outcomes = _good(predictor.predict(items, delimiter=delimiter, encoding=encoding), problems)
     if output:
@@ -78,7 +85,8 @@ def predict(
         echo(f"{count:,} predictions in {output}", err=True)
 
 
-def _model(registry: "Registry", name: str | None) -> "Model":
+def _model(registry: "Registry", name: str | None) -> "tuple[Model, bool]":
+    """Return the model, and whether the command line or podium.yaml names it."""
     from podium.kfp.project import find_project
 
     if name is None and (project := find_project()):
@@ -86,7 +94,7 @@ def _model(registry: "Registry", name: str | None) -> "Model":
     names = registry.models()
     if name is None and len(names) > 1:
         raise InvalidInput(f"{registry.storage.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}")
-    return registry[name or (names or ["mnist"])[0]]
+    return registry[name or (names or ["mnist"])[0]], name is not None
 
 
 def _good(results: "Iterable[Outcome | Problem]", problems: "list[Problem]") -> "Iterator[Outcome]":

@@ -1,10 +1,8 @@
 """Predictions of several versions for the same test part: as stored with the versions, or by running them."""
 
 import io
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Damaged, InvalidInput
@@ -161,7 +159,7 @@ def run_version(
         Failed: Its predict command failed.
     """
     from podium.scoring import OnnxModel
-    from podium.steps.predict_command import FILE, predict_here
+    from podium.steps.predict_command import FILE, CommandModel
 
     classes, name = len(info.classes) or None, f"{model.name} {version.version}"
     if ONNX in version.files or FILE not in version.files:
@@ -170,9 +168,8 @@ def run_version(
         image = str(version.metadata.get("image") or "")
         uri = model.storage.join(version.prefix)
         return jobs.predict(uri, image, part.inputs, part="test", classes=classes, name=name)
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        model.fetch(version.version, Path(scratch))
-        return predict_here(Path(scratch), part.inputs, classes=classes, name=name)
+    command = CommandModel(name=name, fetch=lambda folder: model.fetch(version.version, folder))
+    return command.predict(part.inputs, classes=classes)
 
 
 def _run(model: Model, versions: Sequence[Version], data: str) -> Predictions:

@@ -14,7 +14,7 @@ from podium.steps.base import say, step
 from podium.steps.handover import read_trials
 from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
-from podium.steps.predict import PREPROCESSING, describe_preprocessing
+from podium.steps.predict import PREPROCESSING, write_preprocessing
 from podium.steps.predict_job import PredictJobs
 from podium.steps.target import LaunchTarget
 from podium.steps.trained import TrainedMetrics
@@ -125,7 +125,7 @@ def evaluate(
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     result = {
         "run_id": current_run().id,
-        "dataset": _dataset(info),
+        "dataset": describe_dataset(info),
         "metric": chosen_by.to_json(),
         "candidates": [candidate.to_json() for candidate in ranked],
         "winner": {**asdict(winner.origin), "why": _why(ranked, chosen_by), "files": files},
@@ -159,7 +159,7 @@ def _rank(
     candidates = []
     for uri in uris:
         trained = TrainedMetrics.read(uri)
-        _check_data(uri, trained, info)
+        check_data(uri, trained, info)
         origin = Origin.read(uri)
         scores = _score(origin, part, info, metric, jobs, part_name="validation")
         candidates.append(Candidate(origin=origin, trained=trained, scores=scores))
@@ -190,8 +190,8 @@ def _test(
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         files = fetch_model(winner.uri, model_files(winner.uri), Path(scratch))
         scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS)
-    if info.preprocessing and PREPROCESSING not in files:  # what the model directory says itself comes first
-        (predictions / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
+    if PREPROCESSING not in files:  # what the model directory says itself comes first
+        write_preprocessing(info, predictions)
     points = regression_points(scores) if info.kind == "regression" else []
     return scores, files, {"examples": worst_examples(info, part, scores), "points": points}
 
@@ -220,8 +220,12 @@ def _score(
         return score_predictions(predicted, part.target, classes=classes, metric=metric, name=origin.title)
 
 
-def _check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
-    """Refuse a candidate trained on other data: it may have seen this test part."""
+def check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
+    """Refuse a model trained on other data: it may have seen this test part.
+
+    Raises:
+        InvalidInput: Its metrics.json names another dataset.
+    """
     digest = trained.dataset
     if digest is not None and digest != info.digest:
         raise InvalidInput(
@@ -254,7 +258,8 @@ def _words(scores: "Scores", metric: "Metric") -> str:
     return " ".join(f"{name} {figure(value)}" for name, value in values.items())
 
 
-def _dataset(info: "DatasetInfo") -> dict[str, Any]:
+def describe_dataset(info: "DatasetInfo") -> dict[str, Any]:
+    """Return what the metadata of a version says of the dataset it was evaluated on."""
     return {
         "name": info.name,
         "kind": info.kind,

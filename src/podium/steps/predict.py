@@ -1,15 +1,22 @@
 """Predict new pictures, rows and sentences with a model."""
 
+import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from podium.documents import load_json
 from podium.errors import InvalidInput, NotFound
+from podium.steps.model_directory import fetch_model, model_files
+from podium.steps.predict_command import FILE as COMMAND
+from podium.steps.predict_command import CommandModel
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from podium.data.items import Batch
     from podium.data.preprocessing import Preprocessing
     from podium.data.rows import Problem
     from podium.data.schema import DatasetInfo
@@ -20,6 +27,19 @@ PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
 
 ONNX = "model.onnx"
+
+ONE_CALL = 1 << 28
+"""Bytes of items that a predict command gets at once: its start takes longer than predicting some rows."""
+
+NAME = 256
+"""Bytes that the name of an item takes, roughly."""
+
+
+class Predicts(Protocol):
+    """An ONNX graph, or a command."""
+
+    def predict(self, inputs: "Mapping[str, np.ndarray]", *, classes: int | None) -> "np.ndarray":
+        """Return probabilities ``[n, classes]``, class indices ``[n]``, or floats ``[n]`` or ``[n, k]``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +78,15 @@ class Predictor:
     name: str
     """For people: ``mnist v3``."""
 
-    model: "OnnxModel"
+    model: Predicts
 
     preprocessing: "Preprocessing"
 
     classes: tuple[str, ...] | None
     """None for regression."""
+
+    at_once: int = 0
+    """Bytes of items to gather for one call of the model, names included; 0 predicts what is read at a time."""
 
     def predict(
         self, items: Sequence[str], *, delimiter: str = "", encoding: str = "utf-8"
@@ -83,12 +106,25 @@ class Predictor:
         from podium.data.items import read_items
 
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            for batch in read_items(self.preprocessing, items, Path(scratch), delimiter=delimiter, encoding=encoding):
-                if batch.names:
-                    classes = None if self.classes is None else len(self.classes)
-                    results = self.model.predict(batch.inputs, classes=classes).tolist()
-                    yield from map(self._outcome, batch.names, results)
-                yield from batch.problems
+            batches = read_items(self.preprocessing, items, Path(scratch), delimiter=delimiter, encoding=encoding)
+            for gathered in _gather(batches, self.at_once):
+                results, at = self._results(gathered), 0
+                for batch in gathered:
+                    yield from map(self._outcome, batch.names, results[at : at + len(batch.names)].tolist())
+                    yield from batch.problems
+                    at += len(batch.names)
+
+    def _results(self, batches: "Sequence[Batch]") -> "np.ndarray":
+        """Predict all items of some batches in one call."""
+        import numpy as np
+
+        filled = [batch.inputs for batch in batches if batch.names]
+        if not filled:
+            return np.empty(0)
+        inputs = filled[0] if len(filled) == 1 else {
+            name: np.concatenate([part[name] for part in filled]) for name in filled[0]
+        }  # fmt: skip
+        return self.model.predict(inputs, classes=None if self.classes is None else len(self.classes))
 
     def _outcome(self, name: Mapping[str, str | int], result: Any) -> Outcome:
         if self.classes is None:
@@ -100,43 +136,84 @@ class Predictor:
         return Outcome(name=name, label=self.classes[best], probabilities=probabilities)
 
 
-def load_version(model: "Model", version: str, data: str = "") -> Predictor:
+def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
+    """Yield batches in lists that have at least some bytes, but for the last."""
+    gathered: list[Batch] = []
+    held = 0
+    for batch in batches:
+        gathered.append(batch)
+        held += sum(array.nbytes for array in batch.inputs.values()) + NAME * len(batch.names)
+        if held >= size:
+            yield gathered
+            gathered, held = [], 0
+    if gathered:
+        yield gathered
+
+
+def load_version(model: "Model", version: str, data: str = "", *, run_command: bool = True) -> Predictor:
     """Load a version of a model in a registry.
 
     Args:
         model: The model.
         version: Alias or id.
         data: URI of the dataset it was trained on, for a version that does not say how its inputs are made.
+        run_command: Whether a predict command that is stored with the version may run here.
 
     Raises:
         NotFound: There is no such version.
-        InvalidInput: It has no model.onnx, or it is not known how raw data becomes its inputs.
+        InvalidInput: It has no model, its command may not run, or it is not known how raw data becomes its inputs.
     """
     from podium.scoring import OnnxModel
 
     stored = model.version(version)
     name = f"{model.name} {stored.version}"
-    if ONNX not in stored.files:
-        raise InvalidInput(f"{name} has no {ONNX}, which predicting needs", f"its files: {', '.join(stored.files)}")
+    if not {ONNX, COMMAND} & set(stored.files):
+        raise InvalidInput(
+            f"{name} has neither {ONNX} nor {COMMAND}, and predicting needs one of them",
+            f"its files: {', '.join(stored.files)}",
+        )
+    if ONNX not in stored.files and not run_command:
+        raise InvalidInput(f"{name} predicts by a command that is stored with it", f"to run it: --model {model.name}")
     given = load_json(model.read(stored, PREPROCESSING), PREPROCESSING) if PREPROCESSING in stored.files else {}
     preprocessing, classes = _read(given, name, data)
-    opened = OnnxModel(model.read(stored, ONNX))
-    return Predictor(name=name, model=opened, preprocessing=preprocessing,
-                     classes=_classes(opened, classes or stored.facts.dataset_classes))  # fmt: skip
+    classes = classes or stored.facts.dataset_classes
+    if ONNX in stored.files:
+        opened = OnnxModel(model.read(stored, ONNX))
+        return Predictor(name=name, model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))
+    command = CommandModel(name=name, fetch=lambda folder: model.fetch(stored.version, folder))
+    return Predictor(name=name, model=command, preprocessing=preprocessing, classes=classes or None, at_once=ONE_CALL)
 
 
 def load_directory(path: Path, data: str = "") -> Predictor:
-    """Load a model directory or a model.onnx with its preprocessing.json beside it; raises like load_version."""
+    """Load a model directory, or the model in it, with its preprocessing.json; raises like load_version."""
     from podium.scoring import OnnxModel
 
-    file = path / ONNX if path.is_dir() else path
+    folder = path if path.is_dir() else path.parent
+    file = path
+    if path.is_dir():
+        file = next((path / name for name in (ONNX, COMMAND) if (path / name).is_file()), path)
     if not file.is_file():
-        raise NotFound(f"there is no {ONNX} in {path}")
-    beside = file.with_name(PREPROCESSING)
+        raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
+    beside = folder / PREPROCESSING
     given = load_json(beside.read_bytes(), str(beside)) if beside.is_file() else {}
     preprocessing, classes = _read(given, str(path), data)
+    if file.name == COMMAND:
+        command = command_model(folder, str(path))
+        return Predictor(name=str(path), model=command, preprocessing=preprocessing, classes=classes or None,
+                         at_once=ONE_CALL)  # fmt: skip
     opened = OnnxModel(file)
     return Predictor(name=str(path), model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))
+
+
+def command_model(folder: Path, name: str) -> CommandModel:
+    """Return the command of a local model directory; each call copies the directory, without checkpoints."""
+    return CommandModel(name=name, fetch=lambda copy: fetch_model(str(folder), model_files(str(folder)), copy))
+
+
+def write_preprocessing(info: "DatasetInfo", target: Path) -> None:
+    """Write preprocessing.json to a directory, if the dataset says how its inputs were made."""
+    if info.preprocessing:
+        (target / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
 
 
 def describe_preprocessing(info: "DatasetInfo") -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FILE = "model.json"
 CONTRACT = "a predict command writes an .npy array of numbers to --output, one row for each row of the inputs"
 OUTPUT = "predictions.npy"
+STDERR = 2
+"""File descriptor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +133,15 @@ def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
     return array.astype(np.float32)
 
 
-def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path) -> None:
+def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path, *, stdout: int | None = None) -> None:
     """Run a predict command in its model directory, in this process's environment.
+
+    Args:
+        command: Its words.
+        model: The directory.
+        inputs: Folder of inputs.
+        output: File that it writes.
+        stdout: File descriptor for what it prints; None for this process's own stdout.
 
     Raises:
         Failed: It cannot be started, or exits with another code than 0.
@@ -140,11 +149,12 @@ def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path) ->
     words = [*command, "--model", str(model), "--inputs", str(inputs), "--output", str(output)]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     try:
-        code = subprocess.run(words, cwd=model, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+        done = subprocess.run(words, cwd=model, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, check=False)
     except OSError as error:
         raise Failed(f"the predict command {command[0]!r} cannot be started: {error.strerror}") from None
-    if code:
-        raise Failed(f"the predict command {' '.join(command)} exited with {code}", "what it printed says why")
+    if done.returncode:
+        typed = " ".join(command)
+        raise Failed(f"the predict command {typed} exited with {done.returncode}", "what it printed says why")
 
 
 def predict_here(
@@ -152,16 +162,41 @@ def predict_here(
 ) -> "np.ndarray":
     """Run the predict command of a model directory on this machine; see read_predictions for the result.
 
+    What the command prints goes to stderr: stdout is podium's own.
+
     Raises:
-        InvalidInput: The command takes URIs only, or its predictions do not fit.
+        InvalidInput: model.json is not a predict command, or the predictions do not fit.
         Failed: The command fails, or a value is not finite.
     """
     command = PredictCommand.parse((directory / FILE).read_bytes(), f"{name} {FILE}")
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         write_inputs(inputs, Path(scratch, "inputs"))
-        run_here(command.predict, directory, Path(scratch, "inputs"), Path(scratch, OUTPUT))
+        run_here(command.predict, directory, Path(scratch, "inputs"), Path(scratch, OUTPUT), stdout=STDERR)
         items = len(next(iter(inputs.values())))
         return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandModel:
+    """A model that predicts by a command on this machine, in a temporary copy of its directory that each call makes."""
+
+    name: str
+    """For people."""
+
+    fetch: Callable[[Path], object]
+    """Writes its files to a directory that does not exist yet."""
+
+    def predict(self, inputs: "Mapping[str, np.ndarray]", *, classes: int | None) -> "np.ndarray":
+        """Run the command once, on all rows; see predict_here.
+
+        Args:
+            inputs: By name, each ``[n, ...]``.
+            classes: How many there are; None for regression.
+        """
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            directory = Path(scratch, "model")
+            self.fetch(directory)
+            return predict_here(directory, inputs, classes=classes, name=self.name)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,0 +1,158 @@
+"""Import a model directory made anywhere: check it, score it on a dataset's test part, store it as a version."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.documents import load_json
+from podium.errors import Conflict, InvalidInput, NotFound
+from podium.registry import Model, Version
+from podium.registry.document import check_name
+from podium.registry.version import METADATA
+from podium.steps.evaluate import PREDICTIONS, TARGET, check_data, describe_dataset, per_class
+from podium.steps.model_directory import fetch_model, model_files, require_model
+from podium.steps.origin import Origin
+from podium.steps.predict import ONNX, PREPROCESSING, command_model, write_preprocessing
+from podium.steps.predict_command import FILE as COMMAND
+from podium.steps.predict_command import PredictCommand
+from podium.steps.trained import TrainedMetrics
+from podium.storage import connect
+
+if TYPE_CHECKING:
+    from podium.scoring import Scores
+    from podium.steps.predict import Predicts
+
+WRITTEN = (METADATA, PREDICTIONS, TARGET)
+"""Left out: what podium itself writes to a version, as in a directory that `podium models export` made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A model directory made anywhere, and what is known of it."""
+
+    uri: str
+    """Where it is: a directory or the URL of a storage."""
+
+    data: str = ""
+    """URI of a prepared dataset to score it on; empty for none."""
+
+    metric: str = ""
+    """In the notation of find_metric; empty for accuracy or rmse."""
+
+    image: str = ""
+    """Container image in which its predict command runs on a cluster."""
+
+    def __post_init__(self) -> None:
+        if self.metric and not self.data:
+            raise InvalidInput(f"{self.metric} is measured on a test part, but no dataset is given", "add --data URI")
+        if "://" not in self.uri and not Path(self.uri).is_dir():
+            raise InvalidInput(f"there is no directory {self.uri}", "name a model directory, or the URI of one")
+
+
+def import_model(source: Source, model: Model, version: str = "") -> Version:
+    """Store a model directory as a version; nothing is stored if any of it is refused.
+
+    With a dataset the version can be compared with others: it gets the metrics, the predictions and the target of the
+    test part, and its preprocessing if the directory has none. What metrics.json says is stored as ``reported``.
+
+    Args:
+        source: The directory. A predict command in it runs on this machine, in a temporary copy, if there is data.
+        model: Of the registry.
+        version: Its id; a name that follows from the content if empty.
+
+    Raises:
+        NotFound: The directory has no model, or the dataset is not there.
+        InvalidInput: The directory holds links, a file of it is not what its name says, or the model does not fit.
+        Damaged: model.onnx is not an ONNX model, or the dataset is damaged.
+        Failed: The model fails on the inputs.
+        Conflict: The version exists with other content, or was judged otherwise.
+    """
+    if version:
+        check_name("version", version)
+    names = _files(source.uri)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        directory, judged = Path(scratch, "model"), Path(scratch, "judged")
+        fetch_model(source.uri, names, directory)
+        judged.mkdir()
+        opened = _open(directory, source.uri)
+        metadata = _describe(directory, source)
+        if source.data:
+            metadata |= _judge(opened, directory, source, judged)
+        files: dict[str, Path | bytes] = {name: directory / name for name in names}
+        files |= {file.name: file for file in judged.iterdir()}
+        stored = model.upload(files, metadata, version or None)
+    for key in ("metric", "dataset"):
+        if stored.metadata.get(key) != metadata.get(key):
+            raise Conflict(f"version {stored.version} of {model.name} has these files, but another {key}",
+                           "a version never changes; upload it under another name: --version ID")  # fmt: skip
+    return stored
+
+
+def _files(uri: str) -> Sequence[str]:
+    """List the files that become part of the version."""
+    links = list(connect(uri).links())
+    if links:
+        raise InvalidInput(f"{uri} has links or special files, which are not followed: {', '.join(links):.200}",
+                           "copy the files that they point at: cp -rL")  # fmt: skip
+    require_model(uri)
+    return [name for name in model_files(uri) if name not in WRITTEN]
+
+
+def _open(directory: Path, uri: str) -> "Predicts":
+    """Load the model of a fetched directory, and read the files that podium reads later."""
+    from podium.data import preprocessing
+    from podium.scoring import OnnxModel
+
+    beside = directory / PREPROCESSING
+    if beside.is_file():
+        preprocessing.read(load_json(beside.read_bytes(), f"{uri}/{PREPROCESSING}"), f"{uri}/{PREPROCESSING}")
+    if (directory / ONNX).is_file():
+        return OnnxModel((directory / ONNX).read_bytes(), name=f"{uri}/{ONNX}")
+    PredictCommand.parse((directory / COMMAND).read_bytes(), f"{uri}/{COMMAND}")
+    return command_model(directory, uri)
+
+
+def _describe(directory: Path, source: Source) -> dict[str, Any]:
+    """Return the metadata that the files themselves give."""
+    trained = TrainedMetrics.read(str(directory))
+    metadata: dict[str, Any] = {
+        "origin": {"kind": "upload", "source": connect(source.uri).url},
+        "reported": dict(trained.metrics),
+        "image": source.image or None,
+    }
+    if trained.dataset:
+        metadata["dataset"] = {"digest": trained.dataset}
+    try:
+        origin = Origin.read(str(directory))
+    except NotFound:
+        return metadata
+    return {**metadata, "hyperparameters": origin.hyperparameters, "image": source.image or origin.image or None}
+
+
+def _judge(opened: "Predicts", directory: Path, source: Source, judged: Path) -> Mapping[str, Any]:
+    """Score a model on the test part, and write what is stored of that to a directory; return the metadata."""
+    import numpy as np
+
+    from podium.data.artifact import describe, load
+    from podium.scoring import choose_metric, score_predictions
+
+    info = describe(source.data)
+    metric = choose_metric(source.metric, info.kind)
+    check_data(source.uri, TrainedMetrics.read(str(directory)), info)
+    part, classes = load(source.data, "test"), len(info.classes) or None
+    predicted = opened.predict(part.inputs, classes=classes)
+    scores: Scores = score_predictions(predicted, part.target, classes=classes, metric=metric, name=source.uri)
+    np.save(judged / PREDICTIONS, predicted)
+    np.save(judged / TARGET, part.target)
+    if not (directory / PREPROCESSING).is_file():
+        write_preprocessing(info, judged)
+    matrix = [] if scores.confusion is None else scores.confusion.tolist()
+    return {
+        "metric": metric.to_json(),
+        "metrics": dict(scores.metrics),
+        "report": {"confusion": matrix, "classes": per_class(matrix, info.classes)},
+        "predictions": PREDICTIONS,
+        "dataset": describe_dataset(info),
+    }
