@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
+from podium.code.bundle import pack, store
 from podium.data import artifact
 from podium.errors import Failed, InvalidInput
 from podium.registry import open_registry
@@ -122,6 +123,17 @@ def test_classes_without_probabilities_are_scored(tiny_dataset: Path, tmp_path: 
     found = judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, "neighbors.predict(images)"))
     assert found.metrics["accuracy"] > 0.9
     assert "log_loss" not in found.metrics
+
+
+def test_a_command_predicts_in_the_code_it_was_trained_with(tiny_dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "helper.py").write_text("def classes(model, images): return model.predict(images)")
+    code = store(pack(tmp_path / "project"), str(tmp_path / "store"))
+    model = save(tmp_path / "model", tiny_dataset, "__import__('helper').classes(neighbors, images)")
+    Origin(kind="training", name="train-1", run_id="run", uri=str(model), image="mine:1", code=code.uri).write()
+    assert judge(tiny_dataset, tmp_path, model).metrics["accuracy"] > 0.9
+    told = json.loads((tmp_path / "evaluation").read_text())
+    assert told["winner"]["code"] == code.uri
 
 
 def test_a_failing_predict_command_shows_its_last_words(tiny_dataset: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from podium.errors import Damaged, InvalidInput
 from podium.registry import Contest, Model, PromotionRule, Version
 from podium.steps.evaluate import PREDICTIONS, TARGET
 from podium.steps.predict import ONNX
+from podium.steps.target import Runtime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,11 +166,17 @@ def run_version(
     if ONNX in version.files or FILE not in version.files:
         return OnnxModel(model.read(version, ONNX), name=name).predict(part.inputs, classes=classes)
     if jobs:
-        image = str(version.metadata.get("image") or "")
         uri = model.storage.join(version.prefix)
-        return jobs.predict(uri, image, part.inputs, part="test", classes=classes, name=name)
+        return jobs.predict(uri, _runtime(version), part.inputs, part="test", classes=classes, name=name)
     command = CommandModel(name=name, fetch=lambda folder: model.fetch(version.version, folder))
     return command.predict(part.inputs, classes=classes)
+
+
+def _runtime(version: Version) -> Runtime:
+    code = version.metadata.get("code")
+    brought = code if isinstance(code, Mapping) else {}
+    return Runtime(image=str(version.metadata.get("image") or ""), code=str(brought.get("uri") or ""),
+                   install_requirements=brought.get("install_requirements") is True)  # fmt: skip
 
 
 def _run(model: Model, versions: Sequence[Version], data: str) -> Predictions:

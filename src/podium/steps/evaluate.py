@@ -213,7 +213,7 @@ def _score(
             return score(directory / MODEL, part.inputs, part.target, classes=classes, metric=metric,
                          predictions=target or Path(scratch) / PREDICTIONS)  # fmt: skip
         predicted = jobs.predict(
-            origin.uri, origin.image, part.inputs, part=part_name, classes=classes, name=origin.title
+            origin.uri, origin.runtime, part.inputs, part=part_name, classes=classes, name=origin.title
         )
         if target:
             np.save(target, predicted)

@@ -29,6 +29,7 @@ class _Candidate:
     experiment: str | None
     image: str
     code: str
+    install_requirements: bool
     validation: _Scored
     epochs: list[dict[str, float]]
 
@@ -42,6 +43,7 @@ class _Winner:
     experiment: str | None
     image: str
     code: str
+    install_requirements: bool
     why: str
     files: dict[str, str]
     """sha256 by name."""

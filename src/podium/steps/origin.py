@@ -6,6 +6,7 @@ from typing import Any, Self, cast
 
 from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import NotFound
+from podium.steps.target import Runtime
 from podium.storage import connect
 
 FILE = "origin.json"
@@ -38,6 +39,14 @@ class Origin:
 
     code: str = ""
     """URI of the code that was brought into the image; empty if there was none."""
+
+    install_requirements: bool = False
+    """Whether the code's requirements.txt was installed."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """What it was trained in."""
+        return Runtime(image=self.image, code=self.code, install_requirements=self.install_requirements)
 
     @property
     def title(self) -> str:

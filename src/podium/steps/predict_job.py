@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from podium.steps.base import say
 from podium.steps.launch import launched
 from podium.steps.predict_command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
 from podium.steps.recipe import DEADLINE, KEPT
-from podium.steps.target import LaunchTarget, local_path
+from podium.steps.target import LaunchTarget, Runtime, local_path
 from podium.steps.train import follow
 from podium.storage import connect as open_storage
 
@@ -36,13 +36,20 @@ class PredictJobs:
     """URI of an artifact of the run; its bucket is used if no storage is given."""
 
     def predict(
-        self, uri: str, image: str, inputs: "Mapping[str, np.ndarray]", *, part: str, classes: int | None, name: str
+        self,
+        uri: str,
+        runtime: Runtime,
+        inputs: "Mapping[str, np.ndarray]",
+        *,
+        part: str,
+        classes: int | None,
+        name: str,
     ) -> "np.ndarray":
         """Return a model's predictions; see read_predictions for what they are.
 
         Args:
             uri: Of the model directory.
-            image: Container image it was trained in.
+            runtime: What it was trained in.
             inputs: Of the dataset, each ``[n, ...]``.
             part: Of the dataset; tells the job from others of this model.
             classes: How many classes the dataset has; None for regression.
@@ -60,7 +67,7 @@ class PredictJobs:
             try:
                 for file in write_inputs(inputs, Path(scratch, "inputs")):
                     open_storage(root).put(f"inputs/{file.name}", file)
-                self._run(self._job(command, uri, image, root, job_name), command)
+                self._run(self._job(command, uri, runtime, root, job_name), command)
                 open_storage(root).fetch(OUTPUT, Path(scratch, OUTPUT))
             except NotFound:
                 raise Failed(f"{name} left no {OUTPUT}", f"the log of Job {job_name} says why") from None
@@ -69,14 +76,17 @@ class PredictJobs:
             items = len(next(iter(inputs.values())))
             return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
 
-    def _job(self, command: PredictCommand, uri: str, image: str, root: str, name: str) -> Workload:
+    def _job(self, command: PredictCommand, uri: str, runtime: Runtime, root: str, name: str) -> Workload:
         run = current_run()
         words = command.job_words(*map(local_path, (uri, f"{root}/inputs", f"{root}/{OUTPUT}")))
         job = job_manifest(
-            name, image=self.target.image(image), command=words, labels=run.labels, owner=run.owner,
+            name, image=self.target.image(runtime.image), command=words, labels=run.labels, owner=run.owner,
             active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
         )  # fmt: skip
-        return self.target.place(Workload.parse(job))
+        brought = runtime.code and not command.uris  # an image without podium cannot fetch code
+        target = replace(self.target, code=runtime.code if brought else "",
+                         install_requirements=bool(brought) and runtime.install_requirements)  # fmt: skip
+        return target.place(Workload.parse(job))
 
     def _run(self, job: Workload, command: PredictCommand) -> None:
         with connect(self.target.cluster_url()) as cluster, _launched(cluster, job):

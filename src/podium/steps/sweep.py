@@ -228,7 +228,7 @@ def _swept(best: Trial, recipe: Recipe, table: Mapping[str, Any], run: RunIdenti
     require_model(url)
     origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
                     experiment=table["experiment"], image=next(iter(best.workload.images), ""),
-                    code=target.code)  # fmt: skip
+                    code=target.code, install_requirements=target.install_requirements)  # fmt: skip
     origin.write()
     assert best.value is not None
     metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}

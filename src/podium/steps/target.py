@@ -25,6 +25,20 @@ TRAINER_IMAGE = "podium-trainer:0.1.0"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """What a model was trained in: its predict command needs the same."""
+
+    image: str = ""
+    """Container image."""
+
+    code: str = ""
+    """URI of the code that was brought into the image; empty if there was none."""
+
+    install_requirements: bool = False
+    """Whether the code's requirements.txt was installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchTarget:
     """Cluster, storage, image, GPUs and pod settings of what a step launches; fields are named as in the pipelines."""
 

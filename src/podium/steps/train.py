@@ -132,7 +132,7 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
     image = next(iter(job.images), "")
     Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=given, image=image,
-           code=target.code).write()  # fmt: skip
+           code=target.code, install_requirements=target.install_requirements).write()  # fmt: skip
     epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
     return Trained(model=output, metrics={**trained.metrics, **epoch})
 

@@ -70,7 +70,14 @@ def _metadata(files: Mapping[str, Path], measured: dict[str, Any]) -> dict[str, 
         "dataset": measured["dataset"],
         "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
         "image": winner["image"] or None,
-        "code": {"uri": winner["code"], "digest": Code.parse(winner["code"]).digest} if winner["code"] else None,
+        "code": _code(winner),
         "code_version": code_version(),
         "environment": load_json(environment.read_bytes(), "environment.json") if environment else None,
     }  # fmt: skip
+
+
+def _code(winner: dict[str, Any]) -> dict[str, Any] | None:
+    if not winner["code"]:
+        return None
+    digest = Code.parse(winner["code"]).digest
+    return {"uri": winner["code"], "digest": digest, "install_requirements": winner["install_requirements"]}
