@@ -342,7 +342,9 @@ def test_all_items_are_predicted_in_one_call(
 ) -> None:
     lines = (wine / "wine.csv").read_text().splitlines()
     odd = tmp_path / "odd.csv"
-    odd.write_text("\n".join([*lines[:3], "strong" + lines[3][lines[3].index(",") :], *lines[4:6]]))
+    odd_rows = lines[60:65]  # others than the first ones, which the rule takes for the other class
+    odd_rows[2] = "strong" + odd_rows[2][odd_rows[2].index(",") :]
+    odd.write_text("\n".join([lines[0], *odd_rows]))
     predictor = load_directory(command(**BY_RULE), str(wine / "data"))
     items = [str(wine / "wine.csv"), str(odd), str(wine / "wine.csv")]
     gathered = list(predictor.predict(items))
@@ -351,6 +353,9 @@ def test_all_items_are_predicted_in_one_call(
     assert capfd.readouterr().err.splitlines() == ["predicts 178 rows", "predicts 4 rows", "predicts 178 rows"]
     assert gathered == single
     assert [at for at, result in enumerate(gathered) if not isinstance(result, Outcome)] == [182]
+    classes = [result.label for result in gathered if isinstance(result, Outcome)]
+    assert classes[:4] == classes[182:186] == ["grape 1"] * 4
+    assert classes[178:182] == ["grape 0", "grape 0", "grape 1", "grape 0"]
 
 
 def test_a_command_runs_only_for_a_named_model(
