@@ -60,13 +60,11 @@ def tune_and_promote(
         trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.
         network: Network of podium's trainer; empty leaves it to the Experiment and the trainer.
         epochs: Epochs of the distributed training with podium's trainer; 0 leaves them to the Experiment.
-        workers: Workers of the distributed training, besides its master; -1: one, or as many as its trials have for
-            your own trainer.
+        workers: Workers of the training, besides its master; -1: one, or with your own trainer as many as a trial has.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of split, search and training; 0 leaves search and training to the Experiment.
         model_name: Name of the model in the registry.
-        metric: What models are chosen and compared by, as in rmse or max:package.module:function; empty for the
-            Experiment's objective if podium knows it, else accuracy or rmse.
+        metric: As in rmse or max:package.module:function; empty for the Experiment's objective, else accuracy or rmse.
         rule: What a challenger must do to be promoted.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
@@ -93,8 +91,7 @@ def tune_and_promote(
     trained = train_distributed(
         data=data, recipe=swept.outputs["recipe"], network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
-        podium_image=TRAINER_IMAGE, pods=pods,
-        code=code, install_requirements=install_requirements,
+        podium_image=TRAINER_IMAGE, pods=pods, code=code, install_requirements=install_requirements,
     )  # fmt: skip
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 

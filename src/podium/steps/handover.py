@@ -20,30 +20,26 @@ class _Metric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Candidate:
+class _Origin:
     kind: str
     name: str
-    run_id: str
     uri: str
     hyperparameters: dict[str, Any]
     experiment: str | None
     image: str
     code: str
     install_requirements: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate(_Origin):
+    run_id: str
     validation: _Scored
     epochs: list[dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Winner:
-    kind: str
-    name: str
-    uri: str
-    hyperparameters: dict[str, Any]
-    experiment: str | None
-    image: str
-    code: str
-    install_requirements: bool
+class _Winner(_Origin):
     why: str
     files: dict[str, str]
     """sha256 by name."""

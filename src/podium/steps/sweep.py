@@ -21,6 +21,7 @@ from podium.steps.recipe import Recipe
 from podium.steps.target import LaunchTarget, local_path
 from podium.steps.trained import TrainedMetrics
 from podium.sweeps import connect
+from podium.sweeps.resume import has_ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +150,8 @@ def _watch(cluster: Cluster, name: str) -> None:
 def _say_news(trials: Iterable[Trial], seen: dict[str, str]) -> None:
     """Print what changed since the phases in ``seen``, and update them."""
     for trial in trials:
+        if trial.state.finished and not has_ended(trial):
+            continue  # its process ended with an earlier attempt of this step; it runs again
         for phase in news(trial, seen.get(trial.name, "Pending")):
             say(describe(trial, phase))
             seen[trial.name] = phase

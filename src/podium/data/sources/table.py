@@ -35,22 +35,9 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     require(bool(options.target), "a table has a target", "name its column: target=NAME", target="")
     roles = (options.target, options.group, options.time, options.part)
     seen = survey(location, options, scratch, *roles)
-    target = seen.target(options.target, options.kind)
+    raw = seen.unfitted(location, options)
     fields = choose_fields(seen, options)
     report(seen, fields)
-
-    raw = Raw(
-        items=Part(inputs={"row": np.arange(seen.count)}, target=target.values),
-        name=options.name or Path(location).name.partition(".")[0],
-        kind=target.kind,
-        classes=target.classes,
-        descriptions={"row": InputDescription()},
-        target_name=options.target,
-        source=location,
-        groups=seen.groups(options.group) if options.group else None,
-        times=seen.times(options.time) if options.time else None,
-        given=seen.given(options.part) if options.part else None,
-    )
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
 from podium.data.rows import RowFile, open_rows
-from podium.data.schema import Array
+from podium.data.schema import Array, InputDescription, Part
 from podium.data.sources.fetching import fetch_file
+from podium.data.sources.raw import Raw
 from podium.data.values import MISSING_VALUES, Guess, to_days, to_numbers, to_text
 from podium.errors import InvalidInput, require
 
@@ -57,6 +58,30 @@ class Survey:
 
     kept: Mapping[str, pa.Array]
     """All values of the columns with a role."""
+
+    def unfitted(self, location: str, options: DataOptions) -> Raw:
+        """Return the rows by number with their target and what divides them; their inputs are fitted later.
+
+        Args:
+            location: What the user called the file.
+            options: Name the columns with a role.
+
+        Raises:
+            InvalidInput: As target, groups, times and given.
+        """
+        target = self.target(options.target, options.kind)
+        return Raw(
+            items=Part(inputs={"row": np.arange(self.count)}, target=target.values),
+            name=options.name or Path(location).name.partition(".")[0],
+            kind=target.kind,
+            classes=target.classes,
+            descriptions={"row": InputDescription()},
+            target_name=options.target,
+            source=location,
+            groups=self.groups(options.group) if options.group else None,
+            times=self.times(options.time) if options.time else None,
+            given=self.given(options.part) if options.part else None,
+        )
 
     def target(self, name: str, kind: str) -> Target:
         """Read the target.

@@ -33,20 +33,8 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     seen = survey(location, options, scratch, options.target, options.group, options.time, options.part)
     column = options.text or "text"
     seen.file.require(column, role="the text (text=NAME names another)")
-    target = seen.target(options.target, options.kind)
 
-    raw = Raw(
-        items=Part(inputs={"row": np.arange(seen.count)}, target=target.values),
-        name=options.name or Path(location).name.partition(".")[0],
-        kind=target.kind,
-        classes=target.classes,
-        descriptions={"row": InputDescription()},
-        target_name=options.target,
-        source=location,
-        groups=seen.groups(options.group) if options.group else None,
-        times=seen.times(options.time) if options.time else None,
-        given=seen.given(options.part) if options.part else None,
-    )
+    raw = seen.unfitted(location, options)
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
 
 
