@@ -18,7 +18,9 @@ from rich.console import Console
 from podium.cli import main
 from podium.cli.experiment import experiment
 from podium.cli.experiment_view import ExperimentView
-from podium.manifests.experiment import bundled, load
+from podium.manifests.experiment import Experiment, bundled, load
+from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+from podium.manifests.pod_security import violations
 from podium.sweeps.local import LocalSweeps
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
@@ -275,9 +277,16 @@ def test_render_prints_a_manifest_that_is_valid_as_it_stands(podium: Any) -> Non
     as_json = json.loads(podium("render", "random", "--json").stdout)
     for role in as_json["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
         del role["template"]["spec"]["containers"][0]["env"]  # how its trials reach s3://podium
-    assert as_json == load("random")
+    assert as_json == with_pod_deadlines(with_pod_defaults(Experiment.load("random"))).manifest
     kept = podium("render", "random", "--resume-policy", "LongRunning").stdout
     assert load(kept)["spec"]["resumePolicy"] == "LongRunning"
+
+
+def test_rendered_trials_fit_a_restricted_namespace(podium: Any) -> None:
+    rendered = podium("render", "random-job", "--data", "/data", "--output", "/models").stdout
+    assert "&id" not in rendered
+    (replica,) = Experiment.parse(load(rendered)).template.workload.replicas
+    assert not list(violations(replica.pod))
 
 
 @pytest.mark.parametrize("name", bundled())

@@ -371,6 +371,24 @@ def test_an_unpullable_image_ends_the_watch_before_the_timeout(
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        'container has runAsNonRoot and image will run as root (pod: "m_team(1)", container: pytorch)',
+        "container has runAsNonRoot and image has non-numeric user (nobody), cannot verify user is non-root",
+    ],
+)
+def test_a_root_image_names_the_settings_that_help(
+    cluster: KubernetesCluster, world: World, impatient: None, message: str
+) -> None:
+    cluster.create(JOB)
+    world.pod("mnist-master-0", MASTER, **waiting("CreateContainerConfigError", message))
+    with pytest.raises(Failed, match="runAsNonRoot") as caught:
+        list(cluster.watch("PyTorchJob", "mnist", timeout=60))
+    for setting in ('pods={"run_as_user": 1000}', 'pods={"security": "baseline"}', "securityContext.runAsUser"):
+        assert setting in str(caught.value.hint)
+
+
 def test_an_unschedulable_pod_ends_the_watch_after_its_grace(server: ApiServer, impatient: None) -> None:
     message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
@@ -395,6 +413,20 @@ def test_refused_pods_end_the_watch_with_the_quotas_words(
     with pytest.raises(Failed, match=r"mnist cannot start: .*exceeded quota: team, requested: pods=1") as caught:
         list(cluster.watch("PyTorchJob", "mnist", timeout=20))
     assert "quota" in str(caught.value.hint)
+
+
+def test_a_refused_init_container_names_the_operators_option(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    refusal = (
+        'Error creating: pods "mnist-worker-0" is forbidden: violates PodSecurity "restricted:latest": '
+        'allowPrivilegeEscalation != false (container "init-pytorch" must set …)'
+    )
+    cluster.create({**JOB, "spec": TWO})
+    world.event("pytorchjobs", "mnist", "FailedCreatePod", refusal)
+    with pytest.raises(Failed, match="init-pytorch") as caught:
+        list(cluster.watch("PyTorchJob", "mnist", timeout=20))
+    assert "--pytorch-init-container-template-file" in str(caught.value.hint)
 
 
 def test_refused_pods_of_a_trial_end_the_sweeps_watch(

@@ -24,6 +24,8 @@ GIVEN: dict[str, Any] = {
     "service_account": "trainer",
     "image_pull_secrets": ["registry"],
     "labels": {"team": "vision"},
+    "security": "baseline",
+    "run_as_user": 1000,
 }
 
 
@@ -37,6 +39,7 @@ def check(template: dict[str, Any]) -> None:
     assert spec["priorityClassName"] == "high"
     assert spec["serviceAccountName"] == "trainer"
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert spec["securityContext"] == {"runAsUser": 1000, "runAsNonRoot": False}
     assert {"name": "claim-0", "persistentVolumeClaim": {"claimName": "mnist"}} in spec["volumes"]
     assert {"name": "claim-0", "mountPath": "/data"} in container["volumeMounts"]
     assert env["NCCL_DEBUG"]["value"] == "INFO"
@@ -99,6 +102,8 @@ def test_nothing_said_changes_nothing() -> None:
         ({"memory": "4 gigabytes"}, "memory is an amount"),
         ({"tolerations": {}}, "tolerations is list"),
         ({"secret_env": {"KEY": "hunter2"}}, "secret-name/key"),
+        ({"security": "privileged"}, "security is one of restricted, baseline"),
+        ({"run_as_user": -1}, "run_as_user >= 0"),
         ({"claims": {"data": "mnist"}}, "a mount path is absolute"),
     ],
 )

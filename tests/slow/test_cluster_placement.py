@@ -44,6 +44,7 @@ def settings(name: str) -> str:
             "tolerations": [TOLERATION], "env": {"MARK": "seen"}, "secret_env": {"TOKEN": f"{name}/key"},
             "claims": {"/scratch": name}, "queue": name, "priority_class": name, "service_account": name,
             "image_pull_secrets": [name], "labels": {"team": name},
+            "security": "baseline", "run_as_user": 1000,
         }
     )  # fmt: skip
 
@@ -62,6 +63,7 @@ def check_pod(pod: dict[str, Any], name: str) -> None:
     (claim,) = [one for one in spec["volumes"] if "persistentVolumeClaim" in one]
     assert claim["persistentVolumeClaim"]["claimName"] == name
     assert {"name": claim["name"], "mountPath": "/scratch"} in container["volumeMounts"]
+    assert spec["securityContext"] == {"runAsUser": 1000, "runAsNonRoot": False}
     assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
     assert TOLERATION in spec["tolerations"]
     assert (spec["priorityClassName"], spec["priority"]) == (name, 7)

@@ -131,7 +131,8 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
 
     What Katib would refuse or never end is refused, also where podium itself runs it. Trials that use s3:// or
     minio:// get the store's address from the ConfigMap podium-storage (deploy/) and the keys from a Secret, both by
-    reference; containers that bring such variables themselves keep them.
+    reference; containers that bring such variables themselves keep them. Pods get what `experiment run --cluster` gives
+    them: small requests, no token of the API, and a securityContext that keeps root out.
 
     \b
     Examples:
@@ -143,8 +144,9 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
 
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
     from podium.doctor.manifest import check_for_katib
+    from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 
-    experiment = check_for_katib(changed(source, **options))
+    experiment = with_pod_deadlines(with_pod_defaults(check_for_katib(changed(source, **options))))
     if opens_store(experiment):
         experiment = grant_access(experiment, AccessByReference(secret=secret))
         keys = f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"

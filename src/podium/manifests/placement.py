@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 from podium.errors import InvalidInput, require
 from podium.manifests.labels import QUEUE
 from podium.manifests.resource import Resource
-from podium.manifests.workload import Draft
+from podium.manifests.workload import Draft, merge
 
 THREADS = "OMP_NUM_THREADS"
+SECURITY = ("restricted", "baseline")
+"""Levels of Pod Security that launched pods can be made for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,13 @@ class Pods:
 
     image_pull_secrets: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
+    security: str = "restricted"
+    """``restricted`` keeps root out of the pods; ``baseline`` leaves users and capabilities to the image and the
+    manifest, for images that run as root."""
+
+    run_as_user: int = 0
+    """User id of the pods, for images whose own user is root or has only a name; 0 leaves it to the image. Such a user
+    has no home directory, so HOME is /tmp unless the environment names one."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -59,6 +68,8 @@ class Pods:
             parts = reference.split("/")
             fits = len(parts) == 2 and all(parts)
             require(fits, f"secret_env {name} is secret-name/key", "the value itself never goes here", parts=len(parts))
+        require(self.security in SECURITY, f"security is one of {', '.join(SECURITY)}", security=self.security)
+        require(self.run_as_user >= 0, "run_as_user >= 0", run_as_user=self.run_as_user)
         for path in self.claims:
             require(path.startswith("/"), "a mount path is absolute", path=path)
 
@@ -123,6 +134,11 @@ def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
             spec[key] = {**(spec.get(key) or {}), **value}
         elif value:
             spec[key] = value
+    context = {"runAsUser": pods.run_as_user} if pods.run_as_user else {}
+    if pods.security == "baseline":
+        context["runAsNonRoot"] = False  # by which podium.manifests.pod_security leaves the containers as they are
+    if context:
+        merge(spec, ("securityContext",), context)
     for container in spec["containers"]:
         _place_container(container, pods, names)
 
@@ -132,6 +148,8 @@ def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, s
     env |= {name: {"name": name, "value": value} for name, value in pods.env.items()}
     if pods.cpu and THREADS not in env:
         env[THREADS] = {"name": THREADS, "value": str(max(1, round(_amount("cpu", pods.cpu))))}
+    if pods.run_as_user and "HOME" not in env:
+        env["HOME"] = {"name": "HOME", "value": "/tmp"}
     for name, reference in pods.secret_env.items():
         secret, key = reference.split("/")
         env[name] = {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}

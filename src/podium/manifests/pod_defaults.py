@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 from podium.manifests.labels import RUN
+from podium.manifests.pod_security import secure
 from podium.manifests.resource import Resource, mapping
 from podium.manifests.workload import Draft, Workload, merge
 
@@ -16,9 +17,10 @@ T = TypeVar("T", bound=Resource)
 
 
 def with_pod_defaults(resource: T) -> T:
-    """Return a job or Experiment whose pods have small requests, their run's label and no token of the API.
+    """Return a job or Experiment whose pods fit a namespace that enforces Pod Security "restricted".
 
-    A pod with a service account of its own asks for an identity, and keeps the token.
+    They also have small requests, their run's label and no token of the API; a pod with a service account of its own
+    asks for an identity, and keeps the token.
     """
     run = resource.labels.get(RUN)
     return resource.changed_job(lambda draft: _set_defaults(draft, run))
@@ -31,6 +33,7 @@ def _set_defaults(draft: Draft, run: str | None) -> None:
             merge(template, ("metadata", "labels"), {RUN: run, **labels})
         if not template["spec"].get("serviceAccountName"):
             template["spec"].setdefault("automountServiceAccountToken", False)
+        secure(template["spec"])
     for _, container in draft.containers():
         _request(container)
 

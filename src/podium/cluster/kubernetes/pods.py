@@ -1,6 +1,7 @@
 """The pods of a job: which there are, which can never start or be created, which one failed and why."""
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import EXPERIMENT, JOB_NAME, REPLICA_INDEX, REPLICA_TYPE, TRIAL
+from podium.manifests.pod_security import INIT_CONTAINER
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
@@ -45,6 +47,10 @@ JOB_SELECTOR = {
 
 _IMAGE = "check the image's name and tag, that the nodes can reach its registry, and imagePullSecrets"
 _CONFIG = "a Secret, ConfigMap or key that the pod names does not exist in this namespace"
+_ROOT = (
+    'the image runs as root: give the pods another user, pods={"run_as_user": 1000} or securityContext.runAsUser; '
+    'or let root in, pods={"security": "baseline"} or securityContext.runAsNonRoot: false'
+)
 _START = "check the container's command, security context and mounts"
 NEVER_STARTS = {
     "ErrImagePull": _IMAGE,
@@ -56,6 +62,11 @@ NEVER_STARTS = {
     "RunContainerError": _START,
 }
 """Waiting reasons of a container that do not go away by themselves, with what to do."""
+
+NON_ROOT = re.compile(r"non-?root", re.IGNORECASE)
+"""What the kubelet says of an image whose user is root, or may be: ``container has runAsNonRoot and image will run as
+root``, ``… image has non-numeric user``, ``container's runAsUser breaks non-root policy`` (kubernetes v1.34,
+pkg/kubelet/kuberuntime/security_context.go)."""
 
 ENDED = {
     "OOMKilled": "raise the memory limit, or use a smaller batch size or fewer processes a node",
@@ -155,7 +166,7 @@ def cannot_start(pod: Any, schedule_grace: float = SCHEDULE_GRACE) -> Trouble | 
         waiting = status.state and status.state.waiting
         if waiting and waiting.reason in NEVER_STARTS:
             message = (waiting.message or "").strip() or f"image {status.image}"
-            hint = NEVER_STARTS[waiting.reason]
+            hint = _ROOT if NON_ROOT.search(message) else NEVER_STARTS[waiting.reason]
             return Trouble(
                 pod=name,
                 container=status.name,
@@ -278,10 +289,27 @@ def _refusal_of(event: Any) -> Trouble:
     """
     message = str(event.message or "").strip()
     grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
-    hint = (
-        "a quota, a limit range, Pod Security or another policy of the namespace: change what the pods ask for, or it"
-    )
+    hint = refusal_hint(message)
     return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
+
+
+def refusal_hint(message: str) -> str:
+    """Say what to do about a pod that could not be created.
+
+    Args:
+        message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity "restricted:latest": …``.
+    """
+    if "violates PodSecurity" not in message:
+        return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
+    return (
+        INIT_HINT if INIT_CONTAINER in message else "Pod Security of the namespace: change what the pods ask for, or it"
+    )
+
+
+INIT_HINT = (
+    "the training operator adds this container to the Workers of PyTorchJobs: start it with "
+    "--pytorch-init-container-template-file and a template that has a securityContext, or launch no Workers"
+)
 
 
 def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:

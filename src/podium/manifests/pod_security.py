@@ -1,0 +1,95 @@
+"""Pod Security: what makes pods fit for a namespace that enforces the level "restricted", and what keeps them out.
+
+Source: the Pod Security Standards as the API server applies them (kubernetes/kubernetes v1.34,
+staging/src/k8s.io/pod-security-admission/policy/check_*.go).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from podium.manifests.resource import items, mapping, strings
+from podium.manifests.workload import Container, Pod
+
+CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
+"""securityContext of a container, beside the capabilities that it drops."""
+
+INIT_CONTAINER = "init-pytorch"
+"""What the training operator adds to the Workers of a PyTorchJob that has a Master, without a securityContext
+(kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go)."""
+
+_HARMLESS = {"NET_BIND_SERVICE"}
+_VOLUMES = {
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret",
+}  # fmt: skip
+
+
+def secure(spec: dict[str, Any]) -> None:
+    """Give a pod's spec what "restricted" demands, where it does not say otherwise.
+
+    Each container carries ``runAsNonRoot`` itself: a controller may add containers whose image runs as root, as
+    Katib's metrics collector and the training operator's init container do, and on the pod it would stop those. A
+    container that runs as root, is privileged or adds capabilities by its manifest stays as it is: the API server
+    refuses some of these together, and root without capabilities can do less than any other user.
+    """
+    own = mapping(spec.get("securityContext"))
+    if own.get("runAsNonRoot") is not False:
+        spec["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}, **own}
+    for part in ("initContainers", "containers"):
+        for container in items(spec.get(part)):
+            if isinstance(container, dict) and not asks_for_privileges(container, own):
+                _secure_container(container)
+
+
+def _secure_container(container: dict[str, Any]) -> None:
+    own = mapping(container.get("securityContext"))
+    capabilities = {"drop": ["ALL"], **mapping(own.get("capabilities"))}
+    container["securityContext"] = {**CONTAINER, **own, "capabilities": capabilities}
+
+
+def asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Tell whether a container's manifest wants root, privileges or capabilities.
+
+    Args:
+        container: Its manifest.
+        pod: securityContext of its pod.
+    """
+    own = mapping(container.get("securityContext"))
+    context = {**pod, **own}
+    added = strings(mapping(own.get("capabilities")).get("add"))
+    as_root = context.get("runAsNonRoot") is False or context.get("runAsUser") == 0
+    escalates = own.get("privileged") is True or own.get("allowPrivilegeEscalation") is True
+    return as_root or escalates or not _HARMLESS.issuperset(added)
+
+
+def violations(pod: Pod) -> Iterator[str]:
+    """Yield what "restricted" refuses about a pod, as ``container main: runAsNonRoot is not true``."""
+    yield from (f"{field} is true" for field in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(field) is True)
+    for volume in pod.volumes:
+        for source in volume.sources:
+            if source not in _VOLUMES:
+                yield f"volume {volume.name} is of type {source}"
+    own = mapping(pod.spec.get("securityContext"))
+    for container in (*pod.init_containers, *pod.containers):
+        yield from (f"container {container.name}: {text}" for text in _container_violations(container, own))
+
+
+def _container_violations(container: Container, pod: Mapping[str, Any]) -> Iterator[str]:
+    own = mapping(container.manifest.get("securityContext"))
+    context = {**pod, **own}
+    capabilities = mapping(own.get("capabilities"))
+    if own.get("privileged") is True:
+        yield "privileged is true"
+    if own.get("allowPrivilegeEscalation") is not False:
+        yield "allowPrivilegeEscalation is not false"
+    if "ALL" not in strings(capabilities.get("drop")):
+        yield "capabilities.drop lacks ALL"
+    if added := sorted({*strings(capabilities.get("add"))} - _HARMLESS):
+        yield f"capabilities.add has {', '.join(added)}"
+    if context.get("runAsNonRoot") is not True:
+        yield "runAsNonRoot is not true"
+    if context.get("runAsUser") == 0:
+        yield "runAsUser is 0"
+    if mapping(context.get("seccompProfile")).get("type") not in ("RuntimeDefault", "Localhost"):
+        yield "seccompProfile is neither RuntimeDefault nor Localhost"
+    if any(mapping(port).get("hostPort") for port in items(container.manifest.get("ports"))):
+        yield "it has a hostPort"
