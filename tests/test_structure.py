@@ -16,6 +16,7 @@ HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optu
 
 BASE = {
     "errors",
+    "heartbeat",
     "documents",
     "yaml_loader",
     "settings",

@@ -7,13 +7,16 @@ window, write to the clipboard or hide a line.
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.heartbeat import doing, paused, talking
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 # Escape sequences: operating system commands and other strings up to their end, control sequences, two-character ones.
 _SEQUENCE = re.compile(
@@ -57,17 +60,20 @@ def p_words(p_value: float) -> str:
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print text to stdout, or to stderr."""
-    click.echo(text if isinstance(text, Styled) else harmless(text), err=err, nl=nl)
+    with talking(err=err):
+        click.echo(text if isinstance(text, Styled) else harmless(text), err=err, nl=nl)
 
 
 def echo_log(line: str) -> None:
     """Print a log line to stdout: unchanged to a file or pipe, harmless to a terminal."""
-    click.echo(harmless(line) if sys.stdout.isatty() else line, color=True)
+    with talking(err=False):
+        click.echo(harmless(line) if sys.stdout.isatty() else line, color=True)
 
 
 def echo_error(message: str, hint: str | None = None) -> None:
     """Print an error and its hint to stderr."""
-    click.secho("error: ", fg="red", nl=False, err=True)
+    with talking(err=True):
+        click.secho("error: ", fg="red", nl=False, err=True)
     echo(message, err=True)
     if hint:
         echo(f"hint: {hint}", err=True)
@@ -99,3 +105,49 @@ def console(*, stderr: bool = False, **options: Any) -> "Console":
                 yield segment if segment.control else Segment(harmless(segment.text), segment.style)
 
     return HarmlessConsole(stderr=stderr, **options)
+
+
+@contextmanager
+def live(view: "RenderableType") -> "Iterator[Console | None]":
+    """Keep a view at the foot of the terminal, redrawn several times a second.
+
+    Yields:
+        A console that prints above it; None where stderr is not a terminal, and nothing is drawn.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.live import Live
+
+    # What goes to a file or a pipe must not be caught for the terminal.
+    redirect = sys.stdout.isatty()
+    with paused(), Live(view, console=console(stderr=True), refresh_per_second=8, redirect_stdout=redirect) as shown:
+        yield shown.console
+
+
+@contextmanager
+def progress_bar(total: int, what: str) -> "Iterator[Callable[[int], None]]":
+    """Show how many bytes are done: a bar on a terminal, a line now and then elsewhere.
+
+    Args:
+        total: Bytes.
+        what: For the lines, as `copying`.
+
+    Yields:
+        A function to call with the number of bytes done since its last call.
+    """
+    if not sys.stderr.isatty():
+        done = [0]
+
+        def advance(count: int) -> None:
+            done[0] += count
+
+        with doing(lambda: f"{what}: {done[0] / 1e6:,.1f} of {total / 1e6:,.1f} MB"):
+            yield advance
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with paused(), Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda count: progress.advance(task, count)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.run.progress import Lines, View
+from podium import heartbeat
+from podium.run.progress import View, progress
 from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
 from podium.terminal import console
@@ -35,14 +36,17 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
     assert all("trial sweep" in line for line in shown if line not in heads)
 
 
-def test_a_log_file_hears_of_a_step_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_file_hears_of_a_step_that_says_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat._heartbeat, "every", 0.05)
     step = StepRecord(title="Sweep hyperparameters", state="running", started=time.time())
     run = Run(id="r", pipeline="tune_and_promote", directory=Path("r"), steps={"sweep": step})
-    with Lines(silence=0.05).ticking() as lines:
-        lines.update(run, "sweep", "")
+    with progress() as update:
+        update(run, "sweep", "")
         time.sleep(0.5)
         step.state = "succeeded"
-        lines.update(run, "sweep", "")
+        update(run, "sweep", "")
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "[1/1] Sweep hyperparameters"
     assert len(said) >= 4

@@ -15,6 +15,7 @@ import click
 
 from podium import __version__
 from podium.errors import InvalidInput, PodiumError
+from podium.heartbeat import doing
 from podium.interrupts import exit_code, signals_interrupt
 from podium.terminal import echo, echo_error
 
@@ -85,7 +86,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # in the C locale, as click does
     try:
-        with signals_interrupt():
+        with signals_interrupt(), doing(" ".join(["podium", *sys.argv[1:2]])):
             app(standalone_mode=False)
     except PodiumError as error:
         echo_error(error.message, error.hint)

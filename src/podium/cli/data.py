@@ -9,6 +9,7 @@ import click
 
 from podium.documents import load_yaml
 from podium.errors import require
+from podium.heartbeat import doing
 from podium.terminal import EchoHandler, echo
 
 PARTS = ["train", "validation", "test"]  # as podium.data.artifact has them, which would load numpy for --help
@@ -64,7 +65,8 @@ def prepare(
     where = output or (
         dataset if settings.is_prepared else str(Settings.from_environment().home / "data" / settings.name)
     )
-    info = prepare_data(settings, where)
+    with doing(f"preparing {settings.name}"):
+        info = prepare_data(settings, where)
     if as_json:
         echo(json.dumps({"uri": where, **info.to_json()}, indent=1))
         return
@@ -104,7 +106,8 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
     from podium.settings import Settings
 
     uri = uri or str(Settings.from_environment().home / "data" / "mnist")
-    found = look.statistics(uri)
+    with doing(f"verifying and measuring {uri}"):
+        found = look.statistics(uri)
     if picture:
         draw.save_picture(uri, part, picture)
         echo(f"picture written to {picture}", err=True)

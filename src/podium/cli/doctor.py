@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader, read
 from podium.doctor.report import Report
 from podium.documents import read_text
 from podium.errors import InvalidInput
+from podium.heartbeat import doing, paused, talking
 from podium.terminal import console, echo
 
 
@@ -76,7 +78,8 @@ def doctor(
         echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
         choose, subject = partial(choose_reader, **reading), shlex.join(words)
         collector = read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
-        reports.append(examine_command(words, choose, seconds=seconds, subject=subject, collector=collector))
+        with doing(f"running {words[0]}"):
+            reports.append(examine_command(words, choose, seconds=seconds, subject=subject, collector=collector))
     if namespace:
         from podium.doctor.namespace import examine_namespace
         from podium.manifests.experiment.experiment import job_of
@@ -137,10 +140,15 @@ def read_lines(file: str) -> list[str]:
     try:
         if file.endswith((".yaml", ".yml")):
             return read_text(Path(file)).split("\n")
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        data = _read_stdin() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", "give the path of a log or a manifest") from None
     return data.decode(errors="replace").split("\n")[: None if data[-1:] not in (b"\n", b"") else -1]
+
+
+def _read_stdin() -> bytes:
+    with paused() if sys.stdin.isatty() else nullcontext():  # somebody is typing
+        return sys.stdin.buffer.read()
 
 
 def read_experiment(source: str) -> Reader:
@@ -189,6 +197,7 @@ def finish(reports: Sequence[Report], as_json: bool) -> None:
 
         screen = console() if sys.stdout.isatty() else console(width=100)
         for report in reports:
-            show(report, screen)
+            with talking(err=False):
+                show(report, screen)
     if any(report.verdict == "fail" for report in reports):
         sys.exit(1)

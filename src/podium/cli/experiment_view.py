@@ -88,6 +88,11 @@ class ExperimentView(View):
         super().__init__(cluster)
         self._name, self._phases = name, dict(reported)
         self._seen: tuple[Experiment, list[Trial]] | None = None
+        self._counts = "starting"
+
+    def state(self) -> str:
+        """Count the trials by phase."""
+        return f"{self._name}: {self._counts}"
 
     def look(self) -> None:
         """Read all trials."""
@@ -97,6 +102,8 @@ class ExperimentView(View):
     def news(self) -> Iterator[str]:
         """Describe each change; only trials of which the Experiment says so are read, for there may be thousands."""
         experiment = self.cluster.experiment(self._name)
+        counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items() if names]
+        self._counts = ", ".join(counts) or self._counts
         changed = [
             name
             for phase, names in experiment.trials.items()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +20,7 @@ from podium.cli.cluster_options import (
 )
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
+from podium.heartbeat import paused
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.terminal import echo, echo_log
@@ -94,7 +95,7 @@ def logs(name: str, replica: str | None, follow: bool, url: str) -> None:
     Example:
       podium job logs spirals --replica worker-0
     """
-    with open_cluster(url) as cluster:
+    with open_cluster(url) as cluster, paused() if follow else nullcontext():
         for line in cluster.logs(_kind_of(cluster, name, (*JOB_KINDS, "Trial")), name, replica, follow):
             echo_log(line)
 

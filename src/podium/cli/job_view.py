@@ -77,6 +77,10 @@ class JobView(View):
         except PodiumError as error:  # the job is judged by its state: a log that cannot be read is no failure
             echo(f"the log of {' '.join(job)} breaks off: {error.message}", err=True)
 
+    def state(self) -> str:
+        """Say what the replicas of each job do."""
+        return "; ".join(f"{name} {seen}" for (_, name), seen in self._seen.items()) or "starting"
+
     def finish(self) -> None:
         """Wait for the last lines; a log that never ends must not keep the command."""
         for reader in self._readers:

@@ -4,16 +4,17 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from podium.cli.cluster_options import next_command
 from podium.cluster.base import Cluster
 from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
+from podium.heartbeat import doing
 from podium.interrupts import Background
 from podium.manifests.resource import Resource
-from podium.terminal import Styled, console, echo, echo_log
+from podium.terminal import Styled, echo, echo_log, live
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -54,6 +55,14 @@ class View(ABC):
     def finish(self) -> None:  # noqa: B027  nothing to wait for by default
         """Wait for the last log lines: all objects have ended."""
 
+    @abstractmethod
+    def state(self) -> str:
+        """Say in some words how far it is, as of the last news."""
+
+    def doing(self) -> str:
+        """Say how far it is and since when, for a file in which nothing else was written for long."""
+        return f"[{self.seconds:7.1f} s] {self.state()}"
+
     @property
     def seconds(self) -> float:
         """Time since the start."""
@@ -75,7 +84,7 @@ def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
     woken = threading.Event()
     watches = [_Watch(cluster, key, woken) for key in objects]
     try:
-        with _live(view) as screen:
+        with doing(view.doing), live(view) as screen:
             while True:
                 ended, started = all(watch.thread.join(0) for watch in watches), time.monotonic()
                 if ended:
@@ -91,18 +100,6 @@ def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
         raise
     for watch in watches:
         watch.check()
-
-
-@contextmanager
-def _live(view: View) -> "Iterator[Console | None]":
-    """Keep a table at the foot of the terminal; without a terminal there is None."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.live import Live
-
-    with Live(view, console=console(stderr=True), refresh_per_second=8) as live:
-        yield live.console
 
 
 def _show(view: View, screen: "Console | None") -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli import tables as draw
-from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
+from podium.cli.registry_options import open_registry, output, registry_options, select_models
 from podium.errors import require
-from podium.terminal import echo, figure
+from podium.heartbeat import doing
+from podium.terminal import echo, figure, progress_bar
 
 if TYPE_CHECKING:
     from podium.registry import Record
@@ -49,7 +50,8 @@ def upload(
     from podium.steps.import_model import Source, import_model
 
     source = Source(uri=directory, data=data, metric=metric, image=image)
-    stored = import_model(source, open_registry(storage)[name], version)
+    with doing(f"uploading {directory}"):
+        stored = import_model(source, open_registry(storage)[name], version)
     if "preprocessing.json" not in stored.files:
         echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
     text = f"{name} {stored.version}: {draw.counted(len(stored.files), 'file')}, {draw.size(stored.size)}"
@@ -86,7 +88,8 @@ def promote(
         held = model.aliases().get("champion")
         _show(model.promote(version, {"reason": reason}, held.points_at if held else None), as_json)
         return
-    ended = contest(model, version, rule, data, {"reason": reason})
+    with doing(f"comparing {version} with the champion"):
+        ended = contest(model, version, rule, data, {"reason": reason})
     echo(str(ended.decision), err=True)
     if ended.record is None:
         champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
@@ -108,7 +111,9 @@ def rollback(name: str, to: str | None, reason: str, storage: str | None, as_jso
     Examples:
       podium models rollback mnist --reason "bad at sevens in production"
     """
-    _show(open_registry(storage)[name].rollback(to, reason), as_json)
+    with doing("verifying the version to return to"):
+        record = open_registry(storage)[name].rollback(to, reason)
+    _show(record, as_json)
 
 
 @click.command()
@@ -141,7 +146,7 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
     models = select_models(open_registry(storage), name)
     total = sum(summary.size for model in models for summary in model.versions())
     counted = [0, 0]
-    with progress_bar(total) as moved:
+    with progress_bar(total, "verifying") as moved:
 
         def checked(size: int) -> None:
             counted[0], counted[1] = counted[0] + 1, counted[1] + size

@@ -9,8 +9,9 @@ import click
 from podium.cli import model_view as view
 from podium.cli import tables
 from podium.cli.model_upkeep import COMMANDS
-from podium.cli.registry_options import open_registry, output, progress_bar, registry_options, select_models
-from podium.terminal import figure
+from podium.cli.registry_options import open_registry, output, registry_options, select_models
+from podium.heartbeat import doing
+from podium.terminal import figure, progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,8 +152,9 @@ def diff(
         raise InvalidInput(f"--draw {draw} needs the pictures of a dataset", "add --data URI")
     model = open_registry(storage)[name]
     versions = model.version(first), model.version(second)
-    seen = predictions(model, versions, data)
-    change = difference(seen, chosen_metric(metric, versions[1], seen.kind))
+    with doing(f"comparing {first} and {second}"):
+        seen = predictions(model, versions, data)
+        change = difference(seen, chosen_metric(metric, versions[1], seen.kind))
     called = [
         version.version if version.version == ref else f"{version.version} ({ref})"
         for version, ref in zip(versions, (first, second), strict=True)
@@ -199,7 +201,7 @@ def export(name: str, ref: str, directory: Path, storage: str | None, as_json: b
     """
     model = open_registry(storage)[name]
     version = model.version(ref)
-    with progress_bar(version.size) as moved:
+    with progress_bar(version.size, "downloading") as moved:
         model.fetch(version.version, directory, progress=moved)
     output(as_json, {"directory": str(directory), **version.document()}, lambda: str(directory))
 

@@ -4,6 +4,7 @@ import csv
 import json
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import click
 
 from podium.cli.registry_options import open_registry, registry_options
 from podium.errors import Failed, InvalidInput, PodiumError
+from podium.heartbeat import doing
 from podium.terminal import echo
 
 if TYPE_CHECKING:
@@ -73,16 +75,31 @@ def predict(
         predictor = load_version(model, alias, data, run_command=named)
     problems: list[Problem] = []
     outcomes = _good(predictor.predict(items, delimiter=delimiter, encoding=encoding), problems)
-    if output:
-        count = _write_csv(outcomes, output)
-    elif as_json:
-        count = _print_json(outcomes, predictor.name, problems)
-    else:
-        count = _print_lines(outcomes)
+    done = _Count()
+    with doing(lambda: f"predicting: {done.items:,} items so far"):
+        if output:
+            count = _write_csv(done.counted(outcomes), output)
+        elif as_json:
+            count = _print_json(done.counted(outcomes), predictor.name, problems)
+        else:
+            count = _print_lines(done.counted(outcomes))
     if problems:
         raise Failed(f"{len(problems):,} of {count + len(problems):,} items could not be predicted")
     if output:
         echo(f"{count:,} predictions in {output}", err=True)
+
+
+@dataclass
+class _Count:
+    """How many items are done."""
+
+    items: int = 0
+
+    def counted(self, outcomes: "Iterable[Outcome]") -> "Iterator[Outcome]":
+        """Yield the outcomes and count them."""
+        for outcome in outcomes:
+            self.items += 1
+            yield outcome
 
 
 def _model(registry: "Registry", name: str | None) -> "tuple[Model, bool]":

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import click
 
+from podium.heartbeat import paused
 from podium.terminal import echo
 
 
@@ -32,7 +33,8 @@ def reap(cluster: str, delete: bool, every: float | None, as_json: bool) -> None
     require(every is None or (delete and not as_json), "--every goes with --delete and without --json", every=every)
     with KubernetesCluster(cluster) as namespace:
         if every is not None:
-            keep_reaping(namespace, every, click.echo)
+            with paused():
+                keep_reaping(namespace, every, click.echo)
         orphaned = orphans(namespace)
         if as_json:
             echo(json.dumps([asdict(orphan) for orphan in orphaned], indent=1))

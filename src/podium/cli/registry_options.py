@@ -1,13 +1,12 @@
 """Options and output that the commands of `podium models` share."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.terminal import console, echo
+from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.registry import Model, Registry
@@ -51,15 +50,3 @@ def select_models(registry: "Registry", name: str | None) -> "list[Model]":
 def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
     """Print a value as JSON, or its text."""
     echo(json.dumps(value, indent=1, default=str) if as_json else text())
-
-
-@contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar of total bytes on stderr, if it is a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    screen = console(stderr=True)
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, disable=not screen.is_terminal, transient=True) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda count: progress.advance(task, count)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.cluster_options import as_json_option
-from podium.terminal import Styled, echo, harmless, styled
+from podium.terminal import Styled, echo, harmless, progress_bar, styled
 
 if TYPE_CHECKING:
     from podium.storage import Entry
@@ -71,11 +71,10 @@ def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) ->
       podium storage put podium-work/data/mnist s3://datasets/mnist --create
       podium storage put houses.csv s3://raw/houses
     """
-    from podium.cli.registry_options import progress_bar
     from podium.storage import connect
     from podium.storage.transfer import bytes_in, put
 
-    with progress_bar(bytes_in(source)) as moved:
+    with progress_bar(bytes_in(source), "copying") as moved:
         entries = put(source, connect(url, create=create), overwrite=overwrite, progress=moved)
     _report(entries, f"to {url}", as_json)
 
@@ -91,12 +90,11 @@ def get(url: str, directory: Path, as_json: bool) -> None:
     Example:
       podium storage get s3://models/runs/nightly/trials/random-k2f9 model
     """
-    from podium.cli.registry_options import progress_bar
     from podium.storage import connect
     from podium.storage.transfer import get
 
     opened = connect(url)
-    with progress_bar(sum(entry.size for entry in opened.list())) as moved:
+    with progress_bar(sum(entry.size for entry in opened.list()), "copying") as moved:
         entries = get(opened, directory, progress=moved)
     _report(entries, f"to {directory}", as_json)
 

@@ -2,13 +2,15 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from podium.cli.server_options import GROUP, open_server, server_options
+from podium.heartbeat import doing
 from podium.terminal import echo
 
 if TYPE_CHECKING:
@@ -142,12 +144,20 @@ def submit(
     chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, pipeline, version)
     run = start(kfp_server, chosen, words, group=group, name=name, service_account=service_account, project=project)
     echo(f"{run.run_id}  {run.link}", err=as_json)
-    state = follow(kfp_server, run.run_id, _tell, timeout) if wait else "SUBMITTED"
+    tasks: dict[str, str] = {}
+    with doing(lambda: f"{time.strftime('%H:%M:%S')}  {_running(tasks)}"):
+        state = follow(kfp_server, run.run_id, partial(_tell, tasks), timeout) if wait else "SUBMITTED"
     if as_json:
         echo(json.dumps({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state}, indent=1))
     elif wait:
         echo(state)
 
 
-def _tell(task: str, state: str) -> None:
+def _running(tasks: Mapping[str, str]) -> str:
+    running = [task for task, state in tasks.items() if state == "RUNNING"]
+    return f"running: {', '.join(running)}" if running else "waiting for the server"
+
+
+def _tell(tasks: dict[str, str], task: str, state: str) -> None:
+    tasks[task] = state
     echo(f"{time.strftime('%H:%M:%S')}  {state:<10} {task}", err=True)

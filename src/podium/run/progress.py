@@ -1,25 +1,20 @@
 """Progress of a pipeline run: a live table on a terminal, plain lines elsewhere."""
 
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from podium.interrupts import Background
+from podium.heartbeat import doing
 from podium.run.outcome import relative
 from podium.run.run import Watcher
 from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
-from podium.terminal import console, echo
+from podium.terminal import echo, live
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
-
-SILENCE = 15.0
-"""Seconds without a line after which a log file gets one: whoever follows it knows that the run is alive."""
 
 LINES = 8
 """Number of the running step's last lines shown on a terminal."""
@@ -33,64 +28,37 @@ MARKS = {
 @contextmanager
 def progress() -> Iterator[Watcher]:
     """Provide a watcher that shows a run on stderr."""
-    if not sys.stderr.isatty():
-        with Lines().ticking() as lines:
-            yield lines.update
-        return
-    from rich.live import Live
-
-    view = View()
-    with Live(view, console=console(stderr=True), refresh_per_second=8):
-        yield view.update
+    view, lines = View(), Lines()
+    with doing(lines.state), live(view) as screen:
+        yield view.update if screen else lines.update
 
 
 class Lines:
-    """A line at each change of a run, and one for each time that nothing changes for long.
+    """A line at each change of a run."""
 
-    Args:
-        silence: Seconds after which the running step is mentioned again.
-    """
-
-    def __init__(self, silence: float = SILENCE) -> None:
-        self.silence = silence
+    def __init__(self) -> None:
         self.running: StepRecord | None = None
-        self.last = time.monotonic()
+        self.started = False
+
+    def state(self) -> str:
+        """Say which step is running and for how long, for a file in which nothing else was written for long."""
+        if self.running:
+            return f"      {self.running.title}: {_clock(self.running)} so far"
+        return "" if self.started else "starting"
 
     def update(self, run: Run, name: str, said: str) -> None:
         """Print a change."""
+        self.started = True
         step = run.steps.get(name)
         if said.startswith(SAID):
-            self._print(f"      {said.removeprefix(SAID)}")
+            echo(f"      {said.removeprefix(SAID)}", err=True)
         elif step is None:
-            self._print(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}")
+            echo(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}", err=True)
         elif not said:
             self.running = step if step.state == "running" else None
             number = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
             state = "" if step.state == "running" else f": {step.state}, {_clock(step)}"
-            self._print(f"{number} {step.title}{state}")
-
-    @contextmanager
-    def ticking(self) -> Iterator[Self]:
-        """Watch for silence as long as the context is open."""
-        closed = threading.Event()
-
-        def watch() -> None:
-            while not closed.wait(self.silence / 10):
-                step = self.running
-                if step and time.monotonic() - self.last >= self.silence:
-                    self._print(f"      {step.title}: {_clock(step)} so far")
-
-        thread = Background(watch, "podium-progress")
-        thread.start()
-        try:
-            yield self
-        finally:
-            closed.set()
-            thread.join()
-
-    def _print(self, line: str) -> None:
-        self.last = time.monotonic()
-        echo(line, err=True)
+            echo(f"{number} {step.title}{state}", err=True)
 
 
 def _clock(step: StepRecord) -> str:

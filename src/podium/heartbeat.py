@@ -1,0 +1,149 @@
+"""Signs of life: a command that is silent for long tells what it is doing, so that nobody takes it for dead.
+
+On a terminal this is a line at the foot of the screen, from two seconds on; it goes when something is printed. A file
+gets a line after two seconds, and again whenever fifteen have passed without one. All printing of `podium.terminal`
+passes `talking`, so nothing is written into the middle of that line.
+"""
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from stat import S_ISREG
+from typing import TextIO
+
+FIRST = 2.0
+"""Seconds of silence before the first sign of life."""
+
+EVERY = 15.0
+"""Seconds after which a file that got no line gets one."""
+
+LOOK = 0.25
+"""Seconds between two redraws of the line on a terminal."""
+
+Doing = str | Callable[[], str]
+"""What goes on, as `verifying mnist`, to which the time is added; or a function that says all of it, or nothing yet."""
+
+
+class Heartbeat:
+    """Watches how long nothing was printed, in a thread that lives as long as something is being done.
+
+    Args:
+        first: Seconds of silence before the first sign of life.
+        every: Seconds between lines in a file.
+    """
+
+    def __init__(self, first: float = FIRST, every: float = EVERY) -> None:
+        self.first, self.every = first, every
+        self._lock = threading.RLock()
+        self._doing: list[tuple[Doing, float]] = []
+        self._pauses = 0
+        self._drawn = False
+        self._last = time.monotonic()
+        self._spoken = False
+        self._ended: threading.Event | None = None
+
+    @contextmanager
+    def doing(self, what: Doing) -> Iterator[None]:
+        """Say this whenever nothing is printed for long; of several the innermost."""
+        task = (what, time.monotonic())
+        with self._lock:
+            self._doing.append(task)
+            if self._ended is None:
+                self._ended, self._last, self._spoken = threading.Event(), time.monotonic(), False
+                threading.Thread(target=self._watch, args=(self._ended,), name="podium-heartbeat", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._doing.remove(task)
+                if not self._doing and self._ended:
+                    self._clear()
+                    self._ended.set()
+                    self._ended = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep still: another display is on the terminal, or silence is what is expected."""
+        with self._lock:
+            self._clear()
+            self._pauses += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pauses -= 1
+                self._last = time.monotonic()
+
+    @contextmanager
+    def talking(self, *, err: bool) -> Iterator[None]:
+        """Print within this: to stderr, or to stdout."""
+        with self._lock:
+            if self._drawn:
+                self._clear()
+            yield
+            if err or not _is_file(sys.stdout):  # who follows stderr sees nothing of a file of data
+                self._last, self._spoken = time.monotonic(), True
+
+    def _watch(self, ended: threading.Event) -> None:
+        with suppress(OSError, ValueError):  # stderr is closed: nobody listens
+            while not ended.wait(min(LOOK, self.every / 10, self.first / 4)):
+                with self._lock:
+                    if self._doing and not self._pauses and not ended.is_set():
+                        self._beat(time.monotonic() - self._last)
+
+    def _beat(self, silence: float) -> None:
+        what, since = self._doing[-1]
+        if silence < (self.first if _is_screen(sys.stderr) or not self._spoken else self.every):
+            return
+        line = what() if callable(what) else f"{what}: {clock(time.monotonic() - since)} so far"
+        if line and _is_screen(sys.stderr):
+            sys.stderr.write(f"\r\x1b[2K{_fitting(line)}")
+            self._drawn = True
+        elif line:
+            sys.stderr.write(f"{_harmless(line)}\n")
+            self._last, self._spoken = time.monotonic(), True
+        sys.stderr.flush()
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._drawn = False
+            with suppress(OSError, ValueError):
+                sys.stderr.write("\r\x1b[2K")
+                sys.stderr.flush()
+
+
+def _is_screen(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def clock(seconds: float) -> str:
+    """Format a duration."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+
+
+def _harmless(line: str) -> str:
+    from podium.terminal import harmless  # which prints through this module
+
+    return harmless(line)
+
+
+def _fitting(line: str) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    line, width = _harmless(line), shutil.get_terminal_size().columns - 1
+    return line if cell_len(line) <= width else set_cell_size(line, max(0, width - 1)) + "…"
+
+
+_heartbeat = Heartbeat()
+doing, paused, talking = _heartbeat.doing, _heartbeat.paused, _heartbeat.talking

@@ -1,0 +1,38 @@
+"""A real pseudo-terminal to run commands on."""
+
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+PODIUM = [sys.executable, "-P", "-c", "from podium.cli import main; main()"]
+
+
+def on_terminal(*words: str, width: int = 80, stdout: int | None = None, program: Sequence[str] = PODIUM) -> str:
+    """Run podium on a pseudo-terminal and return what the terminal got."""
+    ours, theirs = pty.openpty()
+    got: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # Linux's way to say that the other end is closed
+                return
+            if not piece:
+                return
+            got.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "30"}
+    try:
+        subprocess.run([*program, *words], stdin=theirs, stdout=theirs if stdout is None else stdout, stderr=theirs,
+                       env=environment, timeout=120, check=False)  # fmt: skip
+    finally:
+        os.close(theirs)
+        reader.join(30)
+        os.close(ours)
+    return b"".join(got).decode(errors="replace")

@@ -1,0 +1,74 @@
+"""Signs of life of commands that are silent: in files, and on a real pseudo-terminal."""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from terminals import on_terminal
+
+from podium.heartbeat import Heartbeat, clock
+
+PYTHON = [sys.executable, "-P", "-c"]
+WORK = """if True:
+    import sys, time
+    from podium import heartbeat
+    from podium.terminal import echo
+    heartbeat._heartbeat.first = 0.1
+    with heartbeat.doing("verifying a\x1b]0;title\x07 dataset" + " of many parts" * 20):
+        time.sleep(0.5)
+        echo("data")
+        time.sleep(0.01)
+        echo("talk", err=True)
+"""
+
+
+def test_a_file_gets_a_line_soon_and_again_later(capsys: pytest.CaptureFixture[str]) -> None:
+    beat = Heartbeat(first=0.1, every=0.3)
+    with beat.doing("verifying"):
+        time.sleep(0.55)
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["verifying: 0 s so far"] * len(said)
+    assert len(said) == 2
+
+
+def test_printing_puts_off_the_next_sign_of_life(capsys: pytest.CaptureFixture[str]) -> None:
+    beat = Heartbeat(first=0.2, every=0.4)
+    with beat.doing("verifying"):
+        for _ in range(8):
+            time.sleep(0.05)
+            with beat.talking(err=True):
+                print("line", file=sys.stderr)
+    assert capsys.readouterr().err == "line\n" * 8
+
+
+def test_the_innermost_work_is_named_unless_paused(capsys: pytest.CaptureFixture[str]) -> None:
+    beat = Heartbeat(first=0.05, every=0.1)
+    with beat.doing("podium data"), beat.doing(lambda: "12 of 300 MB"):
+        time.sleep(0.3)
+        with beat.paused():
+            before = capsys.readouterr().err
+            time.sleep(0.3)
+            assert capsys.readouterr().err == ""
+    assert set(before.splitlines()) == {"12 of 300 MB"}
+
+
+def test_a_terminals_line_fits_and_makes_way() -> None:
+    seen = on_terminal(WORK, program=PYTHON, width=40)
+    drawn = re.findall(r"\r\x1b\[2K([^\r\x1b]*)", seen)
+    assert drawn[0].startswith("verifying a dataset of many parts")
+    assert all(len(line) < 40 for line in drawn)
+    assert seen.endswith("\r\x1b[2Kdata\r\ntalk\r\n")
+
+
+def test_data_in_a_file_do_not_hide_silence(tmp_path: Path) -> None:
+    with (tmp_path / "data").open("wb") as stdout:
+        seen = on_terminal(WORK.replace("0.01", "0.5"), program=PYTHON, stdout=stdout.fileno())
+    assert (tmp_path / "data").read_text() == "data\n"
+    assert seen.count("verifying") > 2
+    assert seen.endswith("\r\x1b[2Ktalk\r\n")
+
+
+def test_durations_are_whole_seconds() -> None:
+    assert (clock(3.4), clock(754)) == ("3 s", "12 min 34 s")
