@@ -1,7 +1,7 @@
 """Signs of life: a command that is silent for long tells what it is doing, so that nobody takes it for dead.
 
 On a terminal this is a line at the foot of the screen, from two seconds on; it goes when something is printed. A file
-gets a line after two seconds, and again whenever fifteen have passed without one. All printing of `podium.terminal`
+gets a line after two seconds, and again before fifteen pass without one. All printing of `podium.terminal`
 passes `talking`, so nothing is written into the middle of that line.
 """
 
@@ -18,8 +18,8 @@ from typing import TextIO
 FIRST = 2.0
 """Seconds of silence before the first sign of life."""
 
-EVERY = 15.0
-"""Seconds after which a file that got no line gets one."""
+EVERY = 14.0
+"""Seconds after which a file that got no line gets one: fifteen never pass."""
 
 LOOK = 0.25
 """Seconds between two redraws of the line on a terminal."""
