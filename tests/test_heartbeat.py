@@ -24,17 +24,17 @@ WORK = """if True:
 """
 
 
-def test_a_file_gets_a_line_soon_and_again_later(capsys: pytest.CaptureFixture[str]) -> None:
-    beat = Heartbeat(first=0.1, every=0.3)
+def test_a_file_gets_a_line_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
+    beat = Heartbeat(first=9.0, every=0.2)
     with beat.doing("verifying"):
-        time.sleep(0.55)
+        time.sleep(1.0)
     said = capsys.readouterr().err.splitlines()
-    assert said == ["verifying: 0 s so far"] * len(said)
-    assert len(said) == 2
+    assert {re.sub(r"\d+", "N", line) for line in said} == {"verifying: N s so far"}
+    assert len(said) >= 2
 
 
 def test_printing_puts_off_the_next_sign_of_life(capsys: pytest.CaptureFixture[str]) -> None:
-    beat = Heartbeat(first=0.2, every=0.4)
+    beat = Heartbeat(first=9.0, every=0.4)
     with beat.doing("verifying"):
         for _ in range(8):
             time.sleep(0.05)
@@ -44,7 +44,7 @@ def test_printing_puts_off_the_next_sign_of_life(capsys: pytest.CaptureFixture[s
 
 
 def test_the_innermost_work_is_named_unless_paused(capsys: pytest.CaptureFixture[str]) -> None:
-    beat = Heartbeat(first=0.05, every=0.1)
+    beat = Heartbeat(first=9.0, every=0.1)
     with beat.doing("podium data"), beat.doing(lambda: "12 of 300 MB"):
         time.sleep(0.3)
         with beat.paused():

@@ -1,8 +1,8 @@
 """Signs of life: a command that is silent for long tells what it is doing, so that nobody takes it for dead.
 
 On a terminal this is a line at the foot of the screen, from two seconds on; it goes when something is printed. A file
-gets a line after two seconds, and again before fifteen pass without one. All printing of `podium.terminal`
-passes `talking`, so nothing is written into the middle of that line.
+gets a line before fifteen seconds pass without one. All printing of `podium.terminal` passes `talking`, so nothing is
+written into the middle of that line.
 """
 
 import os
@@ -16,7 +16,7 @@ from stat import S_ISREG
 from typing import TextIO
 
 FIRST = 2.0
-"""Seconds of silence before the first sign of life."""
+"""Seconds of silence before a terminal gets a sign of life."""
 
 EVERY = 14.0
 """Seconds after which a file that got no line gets one: fifteen never pass."""
@@ -32,8 +32,8 @@ class Heartbeat:
     """Watches how long nothing was printed, in a thread that lives as long as something is being done.
 
     Args:
-        first: Seconds of silence before the first sign of life.
-        every: Seconds between lines in a file.
+        first: Seconds of silence on a terminal.
+        every: Seconds of silence in a file.
     """
 
     def __init__(self, first: float = FIRST, every: float = EVERY) -> None:
@@ -43,7 +43,6 @@ class Heartbeat:
         self._pauses = 0
         self._drawn = False
         self._last = time.monotonic()
-        self._spoken = False
         self._ended: threading.Event | None = None
 
     @contextmanager
@@ -53,7 +52,7 @@ class Heartbeat:
         with self._lock:
             self._doing.append(task)
             if self._ended is None:
-                self._ended, self._last, self._spoken = threading.Event(), time.monotonic(), False
+                self._ended, self._last = threading.Event(), time.monotonic()
                 threading.Thread(target=self._watch, args=(self._ended,), name="podium-heartbeat", daemon=True).start()
         try:
             yield
@@ -86,7 +85,7 @@ class Heartbeat:
                 self._clear()
             yield
             if err or not _is_file(sys.stdout):  # who follows stderr sees nothing of a file of data
-                self._last, self._spoken = time.monotonic(), True
+                self._last = time.monotonic()
 
     def _watch(self, ended: threading.Event) -> None:
         with suppress(OSError, ValueError):  # stderr is closed: nobody listens
@@ -97,7 +96,7 @@ class Heartbeat:
 
     def _beat(self, silence: float) -> None:
         what, since = self._doing[-1]
-        if silence < (self.first if _is_screen(sys.stderr) or not self._spoken else self.every):
+        if silence < (self.first if _is_screen(sys.stderr) else self.every):
             return
         line = what() if callable(what) else f"{what}: {clock(time.monotonic() - since)} so far"
         if line and _is_screen(sys.stderr):
@@ -105,7 +104,7 @@ class Heartbeat:
             self._drawn = True
         elif line:
             sys.stderr.write(f"{_harmless(line)}\n")
-            self._last, self._spoken = time.monotonic(), True
+            self._last = time.monotonic()
         sys.stderr.flush()
 
     def _clear(self) -> None:
