@@ -60,7 +60,8 @@ def test_a_file_where_a_directory_belongs_is_refused(words: str, podium: Callabl
 
 def test_an_unwritable_path_is_named_without_a_traceback(podium: Callable[..., str], file: Path) -> None:
     said = podium("compile", "-o", f"{file}/pipeline.yaml", code=1)
-    assert said.startswith("error: ")
+    assert "\nerror: " in f"\n{said}"  # after signs of life, where compiling takes long
+    assert "Traceback" not in said
     assert str(file) in said
     assert "Not a directory" in said or "File exists" in said
 
