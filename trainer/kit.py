@@ -9,7 +9,7 @@
     kit.save_onnx("model.onnx")
 
 They read what podium gives to every trainer: ``--data`` and ``--output`` on the command line, else the environment's
-PODIUM_DATA and PODIUM_OUTPUT. Of several ranks (RANK in the environment) only the first reports and saves.
+PODIUM_DATA and PODIUM_OUTPUT. Of several ranks only the first reports and saves; `ranks` says which one this is.
 """
 
 import json
@@ -25,8 +25,9 @@ from podium.data.artifact import DatasetInfo, Part
 from podium.errors import InvalidInput
 from podium.metrics import format_metrics
 from podium.storage import Storage, connect
+from podium.trainer.ranks import Ranks, is_first, read
 
-__all__ = ["dataset", "load", "output", "report", "save_model", "save_onnx"]
+__all__ = ["Ranks", "dataset", "load", "output", "ranks", "report", "save_model", "save_onnx"]
 
 
 _epochs: list[dict[str, float]] = []
@@ -55,6 +56,21 @@ def load(part: str) -> Part:
 def output() -> str:
     """Return the URI of the model directory to write."""
     return _given("output")
+
+
+def ranks() -> Ranks:
+    """Return which process of the training this is, and where they meet.
+
+    It reads what torchrun and the training operator set (RANK …), else what Kubeflow Trainer sets (PET_NODE_RANK …)::
+
+        here = kit.ranks()
+        if here.size > 1:
+            dist.init_process_group("gloo", init_method=here.url, rank=here.rank, world_size=here.size)
+
+    Raises:
+        InvalidInput: A number is missing or not a number, or several processes of a node need torchrun.
+    """
+    return read(os.environ)
 
 
 def report(*, epoch: int | None = None, **metrics: float) -> None:
@@ -137,4 +153,4 @@ def _given(name: str) -> str:
 
 
 def _is_first() -> bool:
-    return os.environ.get("RANK", "0") == "0"
+    return is_first(os.environ)

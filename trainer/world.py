@@ -1,7 +1,6 @@
 """The ranks of one training: who takes part, on which device, and what they send each other.
 
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the environment, as the PyTorch operator and torchrun set them;
-without them there is one rank. Ranks exchange JSON and tensors, nothing that is pickled.
+`podium.trainer.ranks` reads from the environment who takes part. Ranks exchange JSON and tensors; nothing is pickled.
 """
 
 import ipaddress
@@ -19,8 +18,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from podium.errors import InvalidInput, PodiumError, require
+from podium.errors import PodiumError, require
+from podium.trainer import ranks
 from podium.trainer.config import TrainConfig
+from podium.trainer.ranks import Ranks
 
 TIMEOUT = timedelta(minutes=30)  # for all ranks to connect, and for each collective operation
 
@@ -149,47 +150,48 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
         InvalidInput: The backend cannot work here, or the environment is incomplete.
         PeerLost: The others could not be reached.
     """
-    rank, size, local_rank = read_ranks(config, environ)
-    device = pick_device(config, local_rank)
-    if size == 1:
+    own = ranks.read(environ)
+    check_backend(config)
+    device = pick_device(config, own.local)
+    if own.size == 1:
         yield World(device=device)
         return
     with peers():
         # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
         attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
-        store = dist.PrefixStore(attempt, open_store(rank, size, environ))
-        dist.init_process_group(config.backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+        store = dist.PrefixStore(attempt, open_store(own, environ))
+        dist.init_process_group(config.backend, store=store, rank=own.rank, world_size=own.size, timeout=TIMEOUT)
     try:
-        if config.backend != "nccl" and not World(rank=rank, size=size).all(device.type == "cuda"):
+        if config.backend != "nccl" and not World(rank=own.rank, size=own.size).all(device.type == "cuda"):
             device = torch.device("cpu")  # a GPU in some ranks only: all of them compute the same way
-        yield World(rank=rank, size=size, device=device)
+        yield World(rank=own.rank, size=own.size, device=device)
     finally:
         dist.destroy_process_group()
 
 
-def open_store(rank: int, size: int, environ: Mapping[str, str]) -> dist.Store:
+def open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
     """Return the store that ranks find each other through.
 
-    It has no password and torch lets it listen on every interface. Where all ranks are on this machine (MASTER_ADDR is
-    a loopback address) store and gloo listen on the loopback interface alone.
+    It has no password and torch lets it listen on every interface. Where all ranks are on this machine (the address of
+    rank 0 is a loopback address) store and gloo listen on the loopback interface alone.
 
     Raises:
         PeerLost: Rank 0 cannot listen there, for example because the attempt before has not quite ended.
     """
-    address, port = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+    address, port = own.address, own.port
     if is_loopback(address):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         is_served_by_torchrun = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        if rank == 0 and not is_served_by_torchrun:
+        if own.rank == 0 and not is_served_by_torchrun:
             try:
                 family = socket.AF_INET6 if ":" in address else socket.AF_INET
                 listener = socket.create_server((address, port), family=family)
             except OSError as error:
-                hint = "choose another MASTER_PORT, or start the job again when that one is free"
+                hint = "choose another port (MASTER_PORT), or start the job again when that one is free"
                 raise PeerLost(f"rank 0 cannot listen on {address}:{port}: {error.strerror}", hint) from None
-            return dist.TCPStore(address, port, size, is_master=True, timeout=TIMEOUT,
+            return dist.TCPStore(address, port, own.size, is_master=True, timeout=TIMEOUT,
                                  master_listen_fd=listener.detach())  # fmt: skip
-    store: dist.Store = next(dist.rendezvous("env://", rank, size, timeout=TIMEOUT))[0]
+    store: dist.Store = next(dist.rendezvous(own.url, own.rank, own.size, timeout=TIMEOUT))[0]
     return store
 
 
@@ -201,24 +203,12 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def read_ranks(config: TrainConfig, environ: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return rank, world size and rank on this machine.
+def check_backend(config: TrainConfig) -> None:
+    """Refuse a backend that cannot work here.
 
     Raises:
-        InvalidInput: The backend cannot work here, or the environment is incomplete.
+        InvalidInput: nccl without a GPU, or mpi without a torch that has it.
     """
-    hint = "the PyTorch operator and torchrun set them"
-    try:
-        size, rank, local = (int(environ.get(name) or default) for name, default in
-                             (("WORLD_SIZE", 1), ("RANK", 0), ("LOCAL_RANK", 0)))  # fmt: skip
-        if size > 1 and environ.get("MASTER_PORT"):
-            int(environ["MASTER_PORT"])
-    except ValueError as error:
-        raise InvalidInput(f"RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT must be numbers: {error}", hint) from None
-    require(0 <= rank < size, "0 <= RANK < WORLD_SIZE", hint, RANK=rank, WORLD_SIZE=size)
-    if size > 1:
-        for name in ("MASTER_ADDR", "MASTER_PORT"):
-            require(bool(environ.get(name)), f"{name} is set when WORLD_SIZE > 1", hint, WORLD_SIZE=size)
     if config.backend == "nccl":
         cuda = torch.cuda.is_available() and not config.no_cuda
         require(cuda, "--backend nccl has a GPU to work with", "use --backend gloo on CPUs",
@@ -226,7 +216,6 @@ def read_ranks(config: TrainConfig, environ: Mapping[str, str]) -> tuple[int, in
     if config.backend == "mpi":
         require(dist.is_mpi_available(), "--backend mpi has a torch built with MPI", "use --backend gloo",
                 backend="mpi", mpi=False)  # fmt: skip
-    return rank, size, local
 
 
 def pick_device(config: TrainConfig, local_rank: int) -> torch.device:

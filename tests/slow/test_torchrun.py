@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ranks import free_port, of_trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -31,6 +32,23 @@ def rank_of(pid: int) -> str | None:
     environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
     match = re.search(r"(?:^|\0)RANK=(\d+)", environment)
     return match and match[1]
+
+
+def test_torchrun_on_two_nodes_of_a_trainjob_trains_once(tiny_dataset: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "-m", "podium.trainer", "--data", str(tiny_dataset),
+               "--output", str(tmp_path / "out"), "--epochs", "1", "--no-cuda", "--threads", "1"]  # fmt: skip
+    nodes = [
+        subprocess.Popen(command, env={**os.environ, **environ}, stdout=subprocess.PIPE, text=True)
+        for environ in of_trainer(free_port())
+    ]
+    try:
+        said = [node.communicate(timeout=200)[0] for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+    assert [node.returncode for node in nodes] == [0, 0]
+    assert [len(re.findall(r"Z accuracy=", text)) for text in said] == [1, 0]
+    assert json.loads((tmp_path / "out/environment.json").read_text())["processes"] == 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the worker through /proc")

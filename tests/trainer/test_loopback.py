@@ -10,6 +10,7 @@ from ranks import run_ranks
 
 from podium.trainer import world as worlds
 from podium.trainer.config import TrainConfig
+from podium.trainer.ranks import Ranks
 
 LISTENS = "0A"  # of the states in /proc/net/tcp
 
@@ -43,11 +44,10 @@ def test_only_a_loopback_address_keeps_the_store_to_this_machine(address: str, i
 
 def test_a_taken_master_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with worlds.socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        environ = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        port = taken.getsockname()[1]
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # open_store sets it, which must not outlive this test
         with pytest.raises(worlds.PeerLost, match=f"rank 0 cannot listen on 127.0.0.1:{port}"):
-            worlds.open_store(0, 2, environ)
+            worlds.open_store(Ranks(size=2, address="127.0.0.1", port=port), {})
 
 
 if __name__ == "__main__":

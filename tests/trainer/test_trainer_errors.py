@@ -67,6 +67,10 @@ def test_a_damaged_dataset_is_named(tiny_dataset: Path, tmp_path: Path, capsys: 
         ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK=2, WORLD_SIZE=2"),
         ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR is set when WORLD_SIZE > 1"),
         ({"WORLD_SIZE": "two"}, "'two'"),
+        ({"PET_NODE_RANK": "0", "PET_NNODES": "1:4"}, "PET_NNODES must be a number, but is '1:4'"),
+        ({"PET_NODE_RANK": "2", "PET_NNODES": "2"}, "PET_NODE_RANK=2, PET_NNODES=2"),
+        ({"PET_NODE_RANK": "0", "PET_NNODES": "2"}, "PET_MASTER_ADDR is set when PET_NNODES > 1"),
+        ({"PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "4"}, "start it with torchrun"),
     ],
 )
 def test_a_wrong_rank_in_the_environment_is_explained(
