@@ -20,6 +20,7 @@ from podium.storage import Storage, connect
 from podium.trainer import checkpoint, data, objective, output, processor, weights, world
 from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
+from podium.trainer.progress import Progress
 from podium.trainer.tracking import Tracking
 
 FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network had 37 % accuracy, after 80 it had 95 %
@@ -59,7 +60,14 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
         "config": config.decisive,
     }
     with Tracking(config if here.rank == 0 else replace(config, track=())) as tracking:
-        training = Training(config, dataset.to(here.device), here, say, tracking.log)
+        progress = Progress()
+
+        def track(record: dict[str, float]) -> None:
+            tracking.log(record)
+            metrics = {name: record[name] for name in (*training.objective.metrics, "train_loss")}
+            progress.report(int(record["epoch"]), config.epochs, metrics, done=training.is_done())
+
+        training = Training(config, dataset.to(here.device), here, say, track)
         start(training, state)
         signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
         training.run(lambda state: checkpoint.save(storage, {**state, **identity}) if storage else None)
@@ -67,6 +75,7 @@ def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads
             if config.inherit:
                 checkpoint.save_for_child(config, training.progress.weights, training.optimizer.state_dict())
             write_model(training, storage, threads, identity["fingerprint"])
+            progress.close()
 
 
 def look_up(storage: Storage | None, config: TrainConfig, dataset: data.Dataset) -> tuple[list[str] | None, Any]:

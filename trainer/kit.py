@@ -12,6 +12,7 @@ They read what podium gives to every trainer: ``--data`` and ``--output`` on the
 PODIUM_DATA and PODIUM_OUTPUT. Of several ranks only the first reports and saves; `ranks` says which one this is.
 """
 
+import atexit
 import json
 import os
 import sys
@@ -25,6 +26,7 @@ from podium.data.artifact import DatasetInfo, Part
 from podium.errors import InvalidInput
 from podium.metrics import format_metrics
 from podium.storage import Storage, connect
+from podium.trainer.progress import Progress
 from podium.trainer.ranks import Ranks, is_first, read
 
 __all__ = ["Ranks", "dataset", "load", "output", "ranks", "report", "save_model", "save_onnx"]
@@ -32,6 +34,9 @@ __all__ = ["Ranks", "dataset", "load", "output", "ranks", "report", "save_model"
 
 _epochs: list[dict[str, float]] = []
 """What this process has reported; it trains one model."""
+
+_progress = Progress()
+atexit.register(_progress.close)
 
 
 def dataset() -> DatasetInfo:
@@ -73,19 +78,23 @@ def ranks() -> Ranks:
     return read(os.environ)
 
 
-def report(*, epoch: int | None = None, **metrics: float) -> None:
+def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: float) -> None:
     """Print the metrics of an epoch as podium and Katib read them, and keep them for metrics.json.
+
+    In a TrainJob they go to its ``status.trainerStatus`` as well, where Kubeflow Trainer has that switched on.
 
     Args:
         epoch: Its number; the next one if None.
+        epochs: How many there will be, for the progress that a TrainJob shows.
         **metrics: Finite numbers, measured on the validation part; one of them is the Experiment's objective.
 
     Raises:
         InvalidInput: A number is not finite.
     """
+    number = len(_epochs) + 1 if epoch is None else epoch
     if _is_first():
         print(format_metrics(time=None, **metrics), flush=True)
-    number = len(_epochs) + 1 if epoch is None else epoch
+        _progress.report(number, epochs, metrics)
     _epochs.append({"epoch": number, **{name: float(value) for name, value in metrics.items()}})
 
 

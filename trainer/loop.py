@@ -62,7 +62,7 @@ class Training:
         dataset: On the device of the world.
         world: The ranks that take part.
         say: Prints a line of progress; only called in rank 0.
-        track: Takes the record of each finished epoch; only called in rank 0.
+        track: Takes the record of each finished epoch, when `is_done` can be asked; only called in rank 0.
     """
 
     def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None],
@@ -220,8 +220,9 @@ class Training:
             progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:
             self.say(metric_line(metrics, self.objective.shown))
-            self.track(record)
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
+        if self.world.rank == 0:
+            self.track(record)
 
     def require_finite_steps(self, losses: Tensor) -> None:
         """Raise Failed with the first step of the epoch whose loss is not finite."""
