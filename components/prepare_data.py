@@ -15,6 +15,7 @@ def prepare_data(
     seed: int = 1,
     data_options: dict = {},  # noqa: B006  KFP takes the default from the signature
     metric: str = "",
+    storage: str = "",
 ) -> None:
     """Read, verify and split data into one checksummed artifact.
 
@@ -27,11 +28,12 @@ def prepare_data(
         seed: Decides which items form the validation part.
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
         metric: What models are chosen by; one that does not fit the data is refused here.
+        storage: URL under which the step's log is kept; empty for the bucket of the run's artifacts.
     """
     from podium.steps.prepare_data import DataSettings, prepare_data
 
     settings = DataSettings(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
     )
-    info = prepare_data(settings, prepared.path, metric=metric)
+    info = prepare_data(settings, prepared.path, metric=metric, storage=storage, beside=prepared.uri)
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

@@ -75,7 +75,7 @@ def tune_and_promote(
     """
     prepared = prepare_data(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
-        metric=metric,
+        metric=metric, storage=storage,
     )  # fmt: skip
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data = prepared.outputs["prepared"]

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from podium import __version__
 from podium.errors import PodiumError, require
-from podium.manifests.labels import KFP_RUN, MANAGED_BY, RUN
+from podium.manifests.labels import ARGO_NODE, KFP_RUN, MANAGED_BY, RUN
 from podium.manifests.resource import Resource
 from podium.pod import pod_namespace
 
 RUN_ID = "PODIUM_RUN_ID"
 CODE_VERSION = "PODIUM_CODE_VERSION"
+POD_NAME = "KFP_POD_NAME"
+"""Kubeflow Pipelines gives every step the name of its pod in it."""
 
 NAME_LIMIT = 40
 """Katib refuses Experiments with longer names; trials and pods append to them."""
@@ -39,6 +41,9 @@ class RunIdentity:
 
     namespace: str | None = None
     """Namespace of the pod."""
+
+    step: str = ""
+    """Name of the pod's task in the run; empty where the run is on this machine."""
 
     def __post_init__(self) -> None:
         rule = (
@@ -74,7 +79,7 @@ def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
     env = os.environ if environ is None else environ
     if env.get(RUN_ID):
         return RunIdentity(id=env[RUN_ID])
-    pod, namespace = env.get("KFP_POD_NAME"), pod_namespace()
+    pod, namespace = env.get(POD_NAME), pod_namespace()
     if not pod or namespace is None:
         hint = f"run it with `podium run` or as a step of a Kubeflow pipeline, or set {RUN_ID}"
         raise PodiumError("this process belongs to no run", hint)
@@ -82,7 +87,16 @@ def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
     owners = [owner for owner in own.owners if owner["kind"] == "Workflow"]
     keys = ("apiVersion", "kind", "name", "uid")
     owner = {key: owners[0][key] for key in keys} if owners else None
-    return RunIdentity(id=own.labels.get(KFP_RUN, ""), owner=owner, namespace=namespace)
+    return RunIdentity(id=own.labels.get(KFP_RUN, ""), owner=owner, namespace=namespace, step=_step_of(own))
+
+
+def _step_of(pod: Resource) -> str:
+    """Return the task of a step's pod, ``train`` of ``<workflow>.root.train.executor`` (observed on 2.0.5 and 2.16.1).
+
+    A loop puts its own names before it; a retry appends its number: ``executor(1)``.
+    """
+    node = pod.annotations.get(ARGO_NODE, "").partition(".root.")[2]
+    return re.sub(r"\.executor(\(\d+\))?$", "", node) or pod.name
 
 
 def object_name(slug: str, run: str, task: str) -> str:

@@ -12,6 +12,7 @@ from podium.kfp import runs
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.versions import choose, upload
+from podium.steps.kept_logs import KeptLogs
 
 HELLO = """
 components: {}
@@ -127,6 +128,22 @@ def details(**states: str) -> dict[str, object]:
     tasks: list[dict[str, object]] = [{"display_name": name, "state": state} for name, state in named.items()]
     workflow = {"display_name": "hello-x7k2p", "state": "RUNNING", "child_tasks": [{"pod_name": "hello-x7k2p-27888"}]}
     return {"task_details": [workflow, *tasks]}
+
+
+def test_the_server_knows_where_a_run_keeps_its_logs(
+    kfp: KfpServer, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    storage = f"file://{tmp_path}/store"
+    world.runs["run-1"] = {"run_id": "run-1", "runtime_config": {"parameters": {"storage": storage}}}
+    world.runs["run-2"] = {"run_id": "run-2", "runtime_config": {"pipeline_root": "s3://team/artifacts"}}
+    world.runs["run-3"] = {"run_id": "run-3"}
+    KeptLogs(storage, "run-1").keep("steps/train", "epoch 1\n")
+    shown = CliRunner().invoke(app, ["runs", "logs", "run-1", "train", "--host", kfp.host])
+    assert shown.stdout == "epoch 1\n"
+    server = Server(kfp.host)
+    assert runs.storage_of(server, "run-2") == "s3://team/podium"
+    assert runs.storage_of(server, "run-3") == "minio://mlpipeline/podium"
 
 
 def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(server: Server, world: KfpWorld) -> None:

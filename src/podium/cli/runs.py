@@ -1,6 +1,7 @@
 """`podium runs`: what `podium run` left on this machine."""
 
 import json
+import os
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,11 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.cluster_options import as_json_option
+from podium.cli.server_options import open_server, server_options
 from podium.errors import InvalidInput, NotFound, PodiumError, require, suggestion
+from podium.settings import STORAGE
 from podium.terminal import echo, echo_log, figure
 
 if TYPE_CHECKING:
     from podium.run.runs import Run, Runs
+    from podium.run.stored_runs import StoredRun, StoredRuns
+    from podium.steps.kept_logs import KeptLogs
+
+
+stored_option = click.option("--storage", help="Storage with what runs on a cluster left; else runs on this machine.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -83,17 +91,30 @@ def show(name: str, as_json: bool) -> None:
 @runs.command()
 @click.argument("name", metavar="RUN")
 @click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
-def logs(name: str, what: str | None) -> None:
+@click.option("--storage", help="Storage of a run's models: where a run on a cluster keeps its logs.")
+@server_options
+def logs(name: str, what: str | None, storage: str | None, **server: Any) -> None:
     """Print what a step, a trial or a job of a run has printed; without a name, what every step has.
+
+    A run on this machine is read from its directory. A run on a cluster keeps its logs in the storage of its models,
+    which the server knows unless --storage names it; its pods are not needed.
 
     \b
     Examples:
       podium runs logs latest
       podium runs logs latest katib-sweep
       podium runs logs latest sweep-285315287b-w8cqfcdq
+      podium runs logs 8c1d29f0 train --storage s3://models/podium
     """
-    run = _runs()[name]
-    if what is None:
+    try:
+        run = _runs()[name] if storage is None else None
+    except NotFound:
+        if not (storage := os.environ.get(STORAGE) or _known_storage(name, server)):
+            raise
+        run = None
+    if run is None:
+        _print_kept(_stored(storage).logs(name), what)
+    elif what is None:
         for step in run.steps:
             if run.log(step).is_file():
                 echo(f"== {step}")
@@ -137,14 +158,21 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
 
 @runs.command()
 @click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@stored_option
 @as_json_option
-def delete(names: tuple[str, ...], as_json: bool) -> None:
-    """Delete runs and the candidates they trained; versions in the registry stay.
+def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
+    """Delete runs, their logs and the candidates they trained; versions in the registry stay.
 
     \b
-    Example:
+    Examples:
       podium runs delete 20261122-091634-0513
+      podium runs delete 8c1d29f0 --storage s3://models/podium
     """
+    if storage:
+        stored = _stored(storage)
+        chosen = [stored.find(name) for name in names]
+        _delete_stored(stored, [run for run in stored if run.id in chosen], dry_run=False, as_json=as_json)
+        return
     known = _runs()
     _delete(known, [known[name] for name in names], dry_run=False, as_json=as_json)
 
@@ -153,19 +181,27 @@ def delete(names: tuple[str, ...], as_json: bool) -> None:
 @click.option("--keep", type=int, help="Keep this many of the newest runs.")
 @click.option("--older-than", type=int, metavar="DAYS", help="Only runs that began before this many days.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@stored_option
 @as_json_option
-def prune(keep: int | None, older_than: int | None, dry_run: bool, as_json: bool) -> None:
-    """Delete old runs and the candidates they trained; versions in the registry and running runs stay.
+def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str | None, as_json: bool) -> None:
+    """Delete old runs, their logs and the candidates they trained; versions in the registry and running runs stay.
+
+    Runs in a storage are as old as their last write; one that was written to within a day may be running and stays.
 
     \b
     Examples:
       podium runs prune --keep 5
       podium runs prune --older-than 30 --dry-run
+      podium runs prune --older-than 30 --storage s3://models/podium
     """
     if keep is None and older_than is None:
         raise InvalidInput("`--keep N` or `--older-than DAYS` must be given", "podium runs prune --keep 5 --dry-run")
     require(keep is None or keep >= 0, "keep >= 0", keep=keep)
     require(older_than is None or older_than >= 0, "older_than >= 0", older_than=older_than)
+    if storage:
+        stored = _stored(storage)
+        _delete_stored(stored, _old(stored, keep, older_than), dry_run=dry_run, as_json=as_json)
+        return
     known = _runs()
     old = [run for run in known if run.state != "running"]
     if keep is not None:
@@ -234,12 +270,36 @@ def _print_job(run: "Run", name: str) -> None:
                 for line in cluster.logs(kind, name):
                     echo_log(line)
                 return
+        if kept := run.kept_logs:
+            _print_kept(kept, name)
+            return
         names = [*run.steps, *(Resource.parse(trial).name for trial in cluster.list("Trial"))]
     raise NotFound(f"run {run.id} has no step, trial or job {name!r}", suggestion(name, names))
 
 
+def _print_kept(kept: "KeptLogs", what: str | None) -> None:
+    names = kept.of(what)
+    for name in names:
+        if len(names) > 1:
+            echo(f"== {name.removeprefix('steps/')}")
+        for line in kept.read(name).splitlines():
+            echo_log(line)
+
+
+def _known_storage(name: str, server: dict[str, Any]) -> str | None:
+    """Return where the server says that a run keeps its logs; None without a server."""
+    from podium.kfp.runs import storage_of
+
+    return storage_of(open_server(**server), name) if server["host"] else None
+
+
+def _stored(storage: str | None) -> "StoredRuns":
+    from podium.run.stored_runs import StoredRuns
+
+    return StoredRuns(str(storage))
+
+
 def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool) -> None:
-    from podium.cli.tables import size
     from podium.run.runs import bytes_of
 
     rows = []
@@ -248,9 +308,31 @@ def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool)
         rows.append({"run": run.id, "bytes": freed, "deleted": not dry_run})
         if not dry_run:
             known.delete(run)
-        if not as_json:
-            echo(f"{'would delete' if dry_run else 'deleted'} {run.id}, {size(freed)}")
+    _show_deleted(rows, dry_run=dry_run, as_json=as_json)
+
+
+def _old(stored: "StoredRuns", keep: int | None, older_than: int | None) -> "list[StoredRun]":
+    runs = sorted(stored, key=lambda run: run.modified)
+    before = datetime.now(UTC) - timedelta(days=max(1, older_than or 0))
+    return [run for run in runs[: max(0, len(runs) - (keep or 0))] if run.modified < before]
+
+
+def _delete_stored(stored: "StoredRuns", chosen: "list[StoredRun]", *, dry_run: bool, as_json: bool) -> None:
+    rows = []
+    for run in chosen:
+        rows.append({"run": run.id, "bytes": run.size, "deleted": not dry_run})
+        if not dry_run:
+            stored.delete(run.id)
+    _show_deleted(rows, dry_run=dry_run, as_json=as_json)
+
+
+def _show_deleted(rows: list[dict[str, Any]], *, dry_run: bool, as_json: bool) -> None:
+    from podium.cli.tables import size
+
     if as_json:
         echo(json.dumps(rows, indent=1))
-    elif not rows:
+        return
+    for row in rows:
+        echo(f"{'would delete' if dry_run else 'deleted'} {row['run']}, {size(row['bytes'])}")
+    if not rows:
         echo("there is nothing to delete")

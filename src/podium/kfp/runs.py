@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from podium.errors import Failed, PodiumError
 from podium.kfp.client import Server
@@ -22,6 +23,9 @@ PATIENCE = 120.0
 
 LATE = 10.0
 """Seconds to wait after a run's end for its failed task, which 2.0.5 reports later (observed)."""
+
+DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
+"""Where KFP keeps artifacts unless its ConfigMap kfp-launcher or the run says otherwise."""
 
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -84,6 +88,26 @@ def submit(
         service_account=service_account,
     )
     return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
+
+
+def storage_of(server: Server, run_id: str) -> str:
+    """Return the storage in which a run keeps its models and logs.
+
+    Args:
+        server: The server.
+        run_id: The run.
+
+    Returns:
+        Its parameter ``storage``; else ``podium`` in the bucket of its artifacts, of KFP's own bucket if it names none.
+
+    Raises:
+        NotFound: There is no such run.
+    """
+    config = server.call(f"read run {run_id}", server.client.get_run, run_id=run_id).runtime_config
+    if given := (config.parameters or {}).get("storage") if config else None:
+        return str(given)
+    root = urlsplit((config.pipeline_root if config else "") or DEFAULT_ROOT)
+    return f"{root.scheme}://{root.netloc}/podium"
 
 
 def follow(server: Server, run_id: str, report: Callable[[str, str], None], timeout: float | None = None) -> str:

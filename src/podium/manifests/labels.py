@@ -24,6 +24,9 @@ REPLICA_INDEX = "training.kubeflow.org/replica-index"
 KFP_RUN = "pipeline/runid"
 """Kubeflow Pipelines: run id of a step's pod."""
 
+ARGO_NODE = "workflows.argoproj.io/node-name"
+"""Argo: where in the workflow a pod belongs, ``<workflow>.root.<task>.executor`` (annotation)."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 QUEUE = "kueue.x-k8s.io/queue-name"

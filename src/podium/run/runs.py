@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 from podium.documents import parse, read_json
 from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.settings import Settings
+from podium.steps.kept_logs import KeptLogs
 from podium.storage import path_of
 
 
@@ -93,6 +94,12 @@ class Run:
         return Path(path_of(storage)) / "runs" / self.id if storage.startswith(("file://", "/")) else None
 
     @property
+    def kept_logs(self) -> KeptLogs | None:
+        """The logs of what it launched on another cluster; None if all was launched on this machine."""
+        storage, cluster = (str(self.parameters.get(name) or "") for name in ("storage", "cluster"))
+        return KeptLogs(storage, self.id) if storage and cluster.startswith("kubernetes:") else None
+
+    @property
     def cluster(self) -> Path:
         """Directory of its local cluster."""
         return self.directory / "cluster"
@@ -154,13 +161,16 @@ class Runs:
         return _read(self.directory / matching[0])
 
     def delete(self, run: Run) -> None:
-        """Remove a run's directory and the candidates it trained in a storage on this machine; versions stay.
+        """Remove a run's directory, its kept logs and the candidates in a storage on this machine; versions stay.
 
         Raises:
             Conflict: It is running.
+            PodiumError: The storage of its logs refused; nothing was removed on this machine.
         """
         if run.state == "running":
             raise Conflict(f"run {run.id} is running", "stop it first")
+        if kept := run.kept_logs:
+            kept.delete()
         if candidates := run.candidates:
             shutil.rmtree(candidates, ignore_errors=True)
         shutil.rmtree(run.directory)

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError, require
 from podium.interrupts import Terminated, exit_code, signals_interrupt
+from podium.steps.recorder import recorded
 
 SAID = "podium | "
 """Prefix of progress lines; the rest of a step's log is for finding faults."""
@@ -24,7 +25,11 @@ def say(text: str) -> None:
 
 
 def step(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function a step: SIGTERM unwinds it, and an uncaught PodiumError is printed without a traceback."""
+    """Make a function a step.
+
+    SIGTERM unwinds it, an uncaught PodiumError is printed without a traceback, and what it prints can be kept with the
+    run (keep_output).
+    """
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -32,7 +37,7 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         sys.excepthook = _show
         try:
-            with signals_interrupt():
+            with signals_interrupt(), recorded():
                 take_access()
                 return function(*args, **kwargs)
         except Terminated as signal:

@@ -16,7 +16,8 @@ from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
 from podium.steps.predict import PREPROCESSING, write_preprocessing
 from podium.steps.predict_job import PredictJobs
-from podium.steps.target import LaunchTarget
+from podium.steps.recorder import keep_output
+from podium.steps.target import LaunchTarget, storage_url
 from podium.steps.trained import TrainedMetrics
 from podium.terminal import figure
 
@@ -114,6 +115,7 @@ def evaluate(
     """
     from podium.data.artifact import describe
 
+    keep_output(lambda: storage_url(jobs.target.storage, jobs.beside))
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info = describe(data)
     sweep = read_trials(Path(trials)) if trials else None

@@ -10,6 +10,7 @@ from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
 from podium.steps.predict_job import PredictJobs
+from podium.steps.recorder import keep_output
 from podium.steps.target import LaunchTarget, storage_url
 
 __all__ = ["LaunchTarget", "PredictJobs", "promote"]
@@ -71,6 +72,7 @@ def promote(
     from podium.report import render
     from podium.scoring import find_metric
 
+    keep_output(lambda: storage_url(jobs.target.storage, jobs.beside))
     parsed = PromotionRule.parse(rule)
     measured = read_evaluation(Path(evaluation))
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(**_chosen_by(measured))

@@ -1,7 +1,7 @@
 """Search hyperparameters with a Katib Experiment; every trial keeps its own model."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +11,17 @@ from podium.cluster.base import Cluster
 from podium.errors import Denied, Failed, InvalidInput, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
-from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate
+from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
 from podium.manifests.experiment.settings import takes_setting
 from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
 from podium.steps.recipe import Recipe
-from podium.steps.target import LaunchTarget, local_path
+from podium.steps.recorder import keep_output
+from podium.steps.target import LaunchTarget, local_path, storage_url
 from podium.steps.trained import TrainedMetrics
+from podium.steps.trial_logs import TrialLogs, trial_logs
 from podium.sweeps import connect
 from podium.sweeps.resume import has_ended
 
@@ -116,6 +118,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         InvalidInput: The Experiment breaks a rule, or a setting makes no sense for it; nothing was started.
         Failed: The Experiment failed, or no trial has a result or a model.
     """
+    keep_output(lambda: storage_url(target.storage, data))
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")
@@ -123,11 +126,16 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     located = target.place(
         locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container
     )
-    with connect(target.cluster_url()) as cluster, launched(cluster, located):
+    storage = storage_url(target.storage, data)
+    with (
+        connect(target.cluster_url()) as cluster,
+        launched(cluster, with_pods_retained(located) if cluster.remote else located),
+        trial_logs(cluster, storage, run.id, located) as logs,
+    ):
         say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
         if not is_podiums(adapted):
             say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
-        _watch(cluster, name)
+        _watch(cluster, name, logs)
         ended, ended_trials = cluster.experiment(name), cluster.trials(name)
         best = _best(cluster, ended, ended_trials)
         table = _table(ended, ended_trials, root, best)
@@ -138,23 +146,25 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     return _swept(best, Recipe.of_trial(adapted, best), table, run, target)
 
 
-def _watch(cluster: Cluster, name: str) -> None:
+def _watch(cluster: Cluster, name: str, logs: TrialLogs | None) -> None:
     """Show each trial as it starts and ends, until the Experiment ends."""
     seen: dict[str, str] = {}
     for _ in cluster.watch("Experiment", name):
         with suppress(Unavailable, Denied):  # the watch decides how long to wait for the cluster
-            _say_news(cluster.trials(name), seen)
-    _say_news(cluster.trials(name), seen)
+            _say_news(cluster.trials(name), seen, logs)
+    _say_news(cluster.trials(name), seen, logs)
 
 
-def _say_news(trials: Iterable[Trial], seen: dict[str, str]) -> None:
-    """Print what changed since the phases in ``seen``, and update them."""
+def _say_news(trials: Sequence[Trial], seen: dict[str, str], logs: TrialLogs | None) -> None:
+    """Print what changed since the phases in ``seen``, update them, and keep the logs of trials that ended."""
     for trial in trials:
         if trial.state.finished and not has_ended(trial):
             continue  # its process ended with an earlier attempt of this step; it runs again
         for phase in news(trial, seen.get(trial.name, "Pending")):
             say(describe(trial, phase))
             seen[trial.name] = phase
+    if logs:
+        logs.update(trials)
 
 
 def describe(trial: Trial, phase: str) -> str:

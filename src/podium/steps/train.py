@@ -2,25 +2,29 @@
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster
-from podium.errors import Failed, InvalidInput, PodiumError
+from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
 from podium.identity import current_run, object_name
+from podium.interrupts import Terminated
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.metrics import number, parse_line
 from podium.steps.base import require_at_least, require_seed, say, step
+from podium.steps.kept_logs import KeptLogs, keep_replicas, known_secrets, only_warned
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
 from podium.steps.recipe import TRAINER, Recipe
-from podium.steps.target import LaunchTarget, local_path
+from podium.steps.recorder import keep_output
+from podium.steps.target import LaunchTarget, local_path, storage_url
 from podium.steps.trained import TrainedMetrics
 
 
@@ -113,6 +117,7 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
         Failed: The job failed; the error holds the end of its log.
         NotFound: The job left no model.
     """
+    keep_output(lambda: storage_url(target.storage, data))
     run = current_run()
     name = object_name("train", run.id, task)
     output = target.model_url(data, run, name)
@@ -123,7 +128,8 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
         say(_title(job))
         if not recipe.is_podiums:
             say("epochs and seed are not passed on: the command is not podium's trainer")
-        epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
+        with _logs_kept(cluster, job, storage_url(target.storage, data), run.id):
+            epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
     require_model(output)
     trained = TrainedMetrics.read(output)
     if not trained.metrics and epochs:
@@ -135,6 +141,25 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
            code=target.code, install_requirements=target.install_requirements).write()  # fmt: skip
     epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
     return Trained(model=output, metrics={**trained.metrics, **epoch})
+
+
+@contextmanager
+def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: str) -> Iterator[None]:
+    """Keep the logs of a job's replicas when it has ended, well or not, unless there is no time or cluster to."""
+    try:
+        yield
+    except (Terminated, Unavailable, Denied):
+        raise
+    except BaseException:
+        _keep_logs(cluster, job, storage, run)
+        raise
+    _keep_logs(cluster, job, storage, run)
+
+
+def _keep_logs(cluster: Cluster, job: Workload, storage: str, run: str) -> None:
+    if cluster.remote:
+        with only_warned("what the training prints"):
+            keep_replicas(cluster, job.kind, job.name, KeptLogs(storage, run), "train", known_secrets(storage))
 
 
 def _title(job: Workload) -> str:

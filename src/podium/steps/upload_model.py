@@ -12,6 +12,7 @@ from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
 from podium.steps.model_directory import fetch_evaluated
+from podium.steps.recorder import keep_output
 from podium.steps.target import storage_url
 
 
@@ -43,6 +44,7 @@ def upload_model(
     """
     from podium.registry import open_registry
 
+    keep_output(lambda: storage_url(storage, beside))
     measured = read_evaluation(Path(evaluation))
     registered = open_registry(storage_url(storage, beside))[model_name]
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:

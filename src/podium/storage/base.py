@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -144,6 +144,10 @@ class Storage(ABC):
 
         with ThreadPoolExecutor(workers) as pool:
             yield from pool.map(read, keys)
+
+    def secrets(self) -> Sequence[str]:
+        """Return the secret values that open it, which must not get into anything that is written."""
+        return ()
 
     def join(self, key: str) -> str:
         """Return the URL of a key (or of a prefix: connect accepts it again)."""

@@ -72,6 +72,11 @@ def adapt(
     return adapted.changed_job(lambda draft: give_gpus(draft, adapted.template.primary_container, gpus))
 
 
+def with_pods_retained(experiment: Experiment) -> Experiment:
+    """Return an Experiment whose trials' jobs and pods stay when they have ended."""
+    return experiment.changed(lambda manifest: manifest["spec"]["trialTemplate"].update(retain=True))
+
+
 def _connect(manifest: dict[str, Any], image: Callable[[str], str]) -> None:
     """Give the trials their images and what leads to data and output."""
     experiment = Experiment.parse(manifest)

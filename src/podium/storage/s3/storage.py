@@ -6,7 +6,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -359,6 +359,14 @@ class S3Storage(Storage):
                 failures = 1 if sink.tell() > start else failures + 1
                 if failures == _ATTEMPTS:
                     raise
+
+    def secrets(self) -> Sequence[str]:
+        """Return the secret key, and the session token if there is one."""
+        try:
+            credentials = self.config.provider.retrieve()
+        except ValueError:  # minio's, where a role gives none; any access fails then
+            return ()
+        return [value for value in (credentials.secret_key, credentials.session_token) if value]
 
     def _translated(self, what: str, key: str) -> "AbstractContextManager[None]":
         return translated(what, key, self.url, self.config)

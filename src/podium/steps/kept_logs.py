@@ -1,0 +1,174 @@
+"""What the steps, trials and trainings of a run printed, kept in its storage: the pods are gone soon after the run."""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from podium.cluster.base import Cluster
+from podium.errors import NotFound, PodiumError, suggestion
+from podium.storage import connect
+
+LIMIT = 2**21
+"""Characters kept of a log; of a longer one its first half and its last are kept."""
+
+_SECRET_NAME = re.compile(r"(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)")
+_NOT_SECRET = re.compile(r"(_FILE|_DIR|_PATH|_URI|_URL)$|^PODIUM_S3_SECRET$|ACCESS_KEY_ID$|^MINIO_ACCESS_KEY$")
+_IN_URL = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
+_HIDDEN = "********"
+
+
+class KeptLogs:
+    """The logs of a run under ``<storage>/runs/<run id>/logs/``.
+
+    They are called ``steps/<step>``, ``trials/<trial>/<replica>`` and ``train/<replica>``.
+
+    Args:
+        storage: URL of the storage that keeps the run's models.
+        run: The run's id.
+
+    Raises:
+        InvalidInput: The URL is not one of a storage.
+    """
+
+    def __init__(self, storage: str, run: str) -> None:
+        self.storage, self.run = connect(storage), run
+        self.prefix = f"runs/{run}/logs"
+
+    def names(self) -> list[str]:
+        """Return the names of all logs, those of the steps first."""
+        keys = (entry.key.removeprefix(f"{self.prefix}/") for entry in self.storage.list(f"{self.prefix}/"))
+        names = (key.removesuffix(".log") for key in keys if key.endswith(".log"))
+        return sorted(names, key=lambda name: (not name.startswith("steps/"), name))
+
+    def of(self, what: str | None) -> list[str]:
+        """Return the names of the logs of a step, a trial or the training; those of all steps for None.
+
+        Args:
+            what: A step, a trial, ``train``, or a log's name.
+
+        Raises:
+            NotFound: None is kept.
+        """
+        names = self.names()
+        chosen = [name for name in names if _is_of(name, what)]
+        if chosen:
+            return chosen
+        known = sorted({part for name in names for part in (name, name.split("/")[1])})
+        if what is None or not names:
+            hint = "a run keeps them in the storage of its models: --storage URL"
+            raise NotFound(f"no log of run {self.run} is kept in {self.storage.url}", hint)
+        raise NotFound(f"no log of {what!r} is kept with run {self.run}", suggestion(what, known))
+
+    def read(self, name: str) -> str:
+        """Return a log.
+
+        Raises:
+            NotFound: It is not kept.
+        """
+        return self.storage.get(self._key(name)).decode(errors="replace")
+
+    def keep(self, name: str, text: str, secrets: Iterable[str] = ()) -> None:
+        """Write a log anew.
+
+        Args:
+            name: Of the log.
+            text: Its content.
+            secrets: Values that are replaced by asterisks.
+        """
+        self.storage.put(self._key(name), hide(text, secrets).encode(errors="replace"))
+
+    def delete(self) -> None:
+        """Remove all logs of the run."""
+        for entry in list(self.storage.list(f"{self.prefix}/")):
+            self.storage.delete(entry.key)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all logs."""
+        return sum(entry.size for entry in self.storage.list(f"{self.prefix}/"))
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}/{name}.log"
+
+
+def _is_of(name: str, what: str | None) -> bool:
+    kind, _, rest = name.partition("/")
+    if what is None:
+        return kind == "steps"
+    if kind == "steps":
+        return what in (rest, name)
+    return what in (name, kind) if kind == "train" else what in (rest.partition("/")[0], name)
+
+
+class Excerpt:
+    """Text of any length, of which the first and the last half of LIMIT are kept."""
+
+    def __init__(self) -> None:
+        self._head, self._tail, self._lost = "", "", 0
+
+    def add(self, text: str) -> None:
+        """Append text."""
+        room = LIMIT // 2 - len(self._head)
+        self._head += text[:room]
+        self._tail += text[room:]
+        if len(self._tail) > LIMIT:
+            self._lost += len(self._tail) - LIMIT // 2
+            self._tail = self._tail[-LIMIT // 2 :]
+
+    def __str__(self) -> str:
+        more = max(0, len(self._tail) - LIMIT // 2)
+        gap = f"\n[{self._lost + more} characters are left out here]\n" if self._lost + more else ""
+        return f"{self._head}{gap}{self._tail[more:]}"
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Replace secret values, and passwords in URLs, by asterisks."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    return _IN_URL.sub(rf"\1{_HIDDEN}", text)
+
+
+def known_secrets(storage: str, environ: Mapping[str, str] | None = None) -> Sequence[str]:
+    """Return the secret values this process knows, which a program that prints its environment would show.
+
+    Args:
+        storage: URL of the storage, whose credentials are among them.
+        environ: The environment; the process's own if None.
+    """
+    env = os.environ if environ is None else environ
+    named = [value for name, value in env.items() if _SECRET_NAME.search(name.upper()) and not _NOT_SECRET.search(name)]
+    return [value for value in (*named, *connect(storage).secrets()) if len(value) >= 6]
+
+
+@contextmanager
+def only_warned(doing: str) -> Iterator[None]:
+    """Turn an error into a warning: a log that cannot be kept never fails a step."""
+    try:
+        yield
+    except (PodiumError, OSError) as error:
+        text = error.message if isinstance(error, PodiumError) else str(error)
+        print(f"warning: {doing} is not kept: {text}", file=sys.stderr, flush=True)
+
+
+def keep_replicas(cluster: Cluster, kind: str, name: str, kept: KeptLogs, folder: str, secrets: Iterable[str]) -> None:
+    """Keep the logs of all replicas of a job that ended; a log that cannot be read is a warning.
+
+    Args:
+        cluster: Ran the job; one whose objects stay on this machine has kept the logs already.
+        kind: Of the job.
+        name: Of the job.
+        kept: Where to.
+        folder: ``trials/<trial>`` or ``train``.
+        secrets: Values that are replaced by asterisks.
+    """
+    if not cluster.remote:
+        return
+    with only_warned(f"the log of {kind} {name}"):
+        for replica in cluster.replicas(kind, name):
+            with only_warned(f"the log of {kind} {name} {replica.name}"):
+                excerpt = Excerpt()
+                for line in cluster.logs(kind, name, replica.name):
+                    excerpt.add(f"{line}\n")
+                kept.keep(f"{folder}/{replica.name}", str(excerpt), secrets)

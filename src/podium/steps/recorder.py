@@ -1,0 +1,137 @@
+"""What a step prints, kept with its run while the step runs and at its end, however it ends."""
+
+import io
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from podium.errors import NotFound, PodiumError
+from podium.identity import POD_NAME, RUN_ID, current_run
+from podium.interrupts import Background, Terminated
+from podium.steps.kept_logs import Excerpt, KeptLogs, known_secrets, only_warned
+
+INTERVAL = 20.0
+"""Seconds between two writes while the step runs: what it printed until then survives a kill."""
+
+_current: "Recorder | None" = None
+
+
+class Recorder(io.TextIOBase):
+    """Collects what is written to it, and keeps it once it knows where."""
+
+    def __init__(self) -> None:
+        self._text, self._lock, self._over = Excerpt(), threading.Lock(), threading.Event()
+        self._kept: KeptLogs | None = None
+        self._name, self._earlier, self._written = "", "", 0
+        self._length = 0
+        self._secrets: Sequence[str] = ()
+        self._writer = Background(self._write_now_and_then, "kept-log")
+
+    def write(self, text: str) -> int:
+        """Add text."""
+        with self._lock:
+            self._text.add(text)
+            self._length += len(text)
+        return len(text)
+
+    def keep(self, storage: str, run: str, step: str) -> None:
+        """Keep the text from now on; that of an earlier attempt of the step stays before it.
+
+        Args:
+            storage: URL of the storage that keeps the run's models.
+            run: The run's id.
+            step: The step's name in its run.
+        """
+        kept, name = KeptLogs(storage, run), f"steps/{step}"
+        try:
+            self._earlier = f"{kept.read(name)}[another attempt]\n"
+        except NotFound:
+            self._earlier = ""
+        self._kept, self._name, self._secrets = kept, name, known_secrets(storage)
+        self._writer.start()
+
+    def end(self) -> None:
+        """Write what is left."""
+        self._over.set()
+        if self._kept:
+            self._writer.join(INTERVAL)
+            self._put()
+
+    def _write_now_and_then(self) -> None:
+        while not self._over.wait(INTERVAL):
+            self._put()
+
+    def _put(self) -> None:
+        with self._lock:
+            length, text = self._length, Excerpt()
+            text.add(self._earlier)
+            text.add(str(self._text))
+        if self._kept and length > self._written:
+            with only_warned(f"what step {self._name.removeprefix('steps/')} prints"):
+                self._kept.keep(self._name, str(text), self._secrets)
+                self._written = length
+
+
+class _Tee:
+    """A stream whose text goes to a recorder too."""
+
+    def __init__(self, stream: Any, recorder: Recorder) -> None:
+        self._stream, self._recorder = stream, recorder
+
+    def write(self, text: str) -> int:
+        self._recorder.write(text)
+        return int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Collect what this process prints until the context ends, and how it ends; keep_output says where to keep it."""
+    global _current
+    recorder, streams = Recorder(), (sys.stdout, sys.stderr)
+    handler = logging.StreamHandler(recorder)
+    logged = bool(logging.root.handlers)  # those hold the streams as they were; without any, sys.stderr is asked for
+    sys.stdout, sys.stderr = _Tee(sys.stdout, recorder), _Tee(sys.stderr, recorder)
+    if logged:
+        logging.root.addHandler(handler)
+    _current = recorder
+    try:
+        yield
+    except BaseException as error:
+        recorder.write(_words(error))  # it is printed only when this process ends
+        raise
+    finally:
+        _current = None
+        sys.stdout, sys.stderr = streams
+        logging.root.removeHandler(handler)
+        recorder.end()
+
+
+def keep_output(storage: Callable[[], str]) -> None:
+    """Keep what this step prints under ``<storage>/runs/<run id>/logs/steps/``; a failure to do so is a warning.
+
+    On one machine `podium run` keeps the output of its steps itself.
+
+    Args:
+        storage: Returns the URL of the storage that keeps the run's models.
+    """
+    if _current is None or os.environ.get(RUN_ID) or not os.environ.get(POD_NAME):
+        return
+    with only_warned("what this step prints"):
+        run = current_run()
+        _current.keep(storage(), run.id, run.step)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, Terminated):
+        return f"the step was stopped: {error}\n"
+    if isinstance(error, PodiumError):
+        return f"error: {error}\n"
+    return "".join(traceback.format_exception(error))

@@ -1,0 +1,81 @@
+"""The logs of a sweep's trials, kept as each ends.
+
+Katib deletes a trial's job with its pods as soon as the trial has ended, unless it is told to retain them. So the
+sweep lets it retain them, keeps their logs, and deletes the job itself: of a good trial at once, of a failed one when
+the sweep is over, for until then its pod says why.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from podium.cluster.base import Cluster
+from podium.errors import PodiumError
+from podium.manifests.experiment import Experiment, Trial
+from podium.steps.kept_logs import KeptLogs, keep_replicas, known_secrets, only_warned
+
+COMPLETE = ("Succeeded", "EarlyStopped", "Failed")
+"""Phases in which Katib does not start a deleted job again (katib: trial_controller.go, reconcileJob)."""
+
+
+class TrialLogs:
+    """Keeps the logs of trials that ended on a remote cluster.
+
+    Args:
+        cluster: Runs the trials.
+        kept: Where to keep them.
+        delete_jobs: Whether a trial's job goes once its logs are kept.
+        secrets: Values that are replaced by asterisks.
+    """
+
+    def __init__(self, cluster: Cluster, kept: KeptLogs, *, delete_jobs: bool, secrets: Iterable[str]) -> None:
+        self.cluster, self.kept, self.delete_jobs, self.secrets = cluster, kept, delete_jobs, list(secrets)
+        self._done: set[str] = set()
+        self._failed: list[Trial] = []
+
+    def update(self, trials: Iterable[Trial]) -> None:
+        """Keep the logs of those trials that ended since the last call."""
+        for trial in trials:
+            if trial.state.finished and trial.name not in self._done:
+                self._done.add(trial.name)
+                job = trial.workload
+                keep_replicas(self.cluster, job.kind, trial.name, self.kept, f"trials/{trial.name}", self.secrets)
+                if trial.phase == "Failed":
+                    self._failed.append(trial)
+                elif trial.phase in COMPLETE:
+                    self._delete(trial)
+
+    def close(self) -> None:
+        """Delete the jobs of failed trials."""
+        for trial in self._failed:
+            self._delete(trial)
+
+    def _delete(self, trial: Trial) -> None:
+        if not self.delete_jobs:
+            return
+        try:
+            self.cluster.abandon(trial.workload.kind, trial.name)
+        except PodiumError as error:  # it goes with the Experiment
+            print(f"warning: the job of trial {trial.name} stays: {error.message}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def trial_logs(cluster: Cluster, storage: str, run: str, experiment: Experiment) -> Iterator[TrialLogs | None]:
+    """Keep the logs of an Experiment's trials as they end; None where they stay on this machine anyway.
+
+    Args:
+        cluster: Runs the Experiment.
+        storage: URL of the storage that keeps the run's models.
+        run: The run's id.
+        experiment: As its author wrote it; the jobs of one that retains them are not deleted.
+    """
+    logs: TrialLogs | None = None
+    if cluster.remote:
+        with only_warned("what the trials print"):
+            secrets, kept = known_secrets(storage), KeptLogs(storage, run)
+            logs = TrialLogs(cluster, kept, delete_jobs=not experiment.template.retain, secrets=secrets)
+    try:
+        yield logs
+    finally:
+        if logs:
+            logs.close()
