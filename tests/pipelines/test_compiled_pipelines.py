@@ -74,6 +74,38 @@ def test_no_step_installs_anything_or_holds_a_secret(compiled: tuple[str, str]) 
     assert all("env" not in one["container"] for one in executors.values())
 
 
+def test_steps_ask_for_little_and_keep_their_own_requests(compiled: tuple[str, str], tmp_path: Path) -> None:
+    executors = yaml.safe_load(compiled[1])["deploymentSpec"]["executors"]
+    assert all(
+        one["container"]["resources"]
+        == {
+            "cpuRequest": 0.1,
+            "resourceCpuRequest": "100m",
+            "memoryRequest": 0.268435456,
+            "resourceMemoryRequest": "256Mi",
+        }
+        for one in executors.values()
+    )
+    (tmp_path / "own.py").write_text(OWN)
+    (executor,) = yaml.safe_load(compile_pipeline(str(tmp_path / "own.py")))["deploymentSpec"]["executors"].values()
+    assert executor["container"]["resources"] == {"memoryLimit": 4.0, "resourceMemoryLimit": "4G"}
+
+
+OWN = """
+from kfp import dsl
+
+
+@dsl.component(base_image="podium-steps:0.1.0")
+def count() -> int:
+    return 1
+
+
+@dsl.pipeline(name="own")
+def own():
+    count().set_memory_limit("4G")
+"""
+
+
 def test_every_step_has_a_name_a_person_would_say(compiled: tuple[str, str]) -> None:
     tasks = load(compiled[0]).pipeline_spec.root.dag.tasks.values()
     assert all(" " in one.task_info.name and one.task_info.name[0].isupper() for one in tasks)
@@ -119,7 +151,7 @@ def test_something_that_is_no_image_name_is_refused() -> None:
         compile_pipeline("train_and_promote", steps_image="two words")
 
 
-SETTINGS = ("secret=podium-storage", "timeout=7200", "retries=2", "pull_policy=Always",
+SETTINGS = ("secret=podium-storage", "timeout=7200", "retries=2", "pull_policy=Always", "non_root=true",
             'tolerations=[{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]')  # fmt: skip
 
 
@@ -131,6 +163,7 @@ def test_platform_settings_reach_every_step_in_a_second_document(compiled: tuple
     for one in executors.values():
         assert one["activeDeadlineSeconds"] == "7200"
         assert one["imagePullPolicy"] == "Always"
+        assert one["securityContext"] == {"runAsNonRoot": True}
         assert one["tolerations"] == [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]
         (secret,) = one["secretAsEnv"]
         assert secret["secretName"] == "podium-storage"

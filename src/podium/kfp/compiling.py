@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import require
 
+REQUESTS = {
+    "cpuRequest": 0.1, "resourceCpuRequest": "100m",
+    "memoryRequest": 0.268435456, "resourceMemoryRequest": "256Mi",
+}  # fmt: skip
+"""Of a step that asks for nothing itself: mostly it waits. Servers before 2.4 read the numbers (cores, GB), later ones
+the text, as kfp 2.17 writes both."""
+
 if TYPE_CHECKING:
     from podium.code.bundle import Bundle
     from podium.kfp.definition import Definition
@@ -95,7 +102,7 @@ def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -> str:
-    """Set the real defaults and images in compiled YAML, and every task's name to its key.
+    """Set the real defaults, images and requests in compiled YAML, and every task's name to its key.
 
     KFP 2.0.5 looks up the producer of an artifact by its display name (observed).
     """
@@ -121,6 +128,7 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -
     for executor in documents[0].get("deploymentSpec", {}).get("executors", {}).values():
         if container := executor.get("container"):
             container["image"] = images.get(container["image"], container["image"])
+            container.setdefault("resources", dict(REQUESTS))
     for group in (root, *documents[0]["components"].values()):
         for key, task in group.get("dag", {}).get("tasks", {}).items():
             task["taskInfo"]["name"] = key

@@ -18,6 +18,7 @@ def configure(
     retries: int = 0,
     pull_policy: str = "",
     tolerations: list = [],  # noqa: B006  the signature is the table of settings
+    non_root: bool = False,
 ) -> None:
     """Add settings to a task of a pipeline.
 
@@ -28,6 +29,9 @@ def configure(
         retries: How often a failed step is retried; a retried step adopts the job it launched before.
         pull_policy: Always, IfNotPresent or Never.
         tolerations: Of each step's pod, as in [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}].
+        non_root: Whether steps say that they never run as root, as a namespace that enforces Pod Security restricted
+            demands. The rest of it the server adds by itself from 2.16 on (kubeflow/pipelines 2.16.1,
+            backend/src/v2/compiler/argocompiler/security_context.go).
     """
     from kfp import kubernetes
 
@@ -40,6 +44,8 @@ def configure(
         task.set_retry(num_retries=retries, backoff_duration="10s", backoff_factor=2.0, backoff_max_duration="180s")
     if pull_policy:
         kubernetes.set_image_pull_policy(task, pull_policy)
+    if non_root:
+        kubernetes.set_security_context(task, run_as_non_root=True)
     for toleration in tolerations:
         kubernetes.add_toleration(
             task, key=toleration.get("key"), operator=toleration.get("operator", "Equal"),
