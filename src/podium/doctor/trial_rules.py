@@ -30,7 +30,7 @@ def several_pods_report(experiment: Experiment) -> Iterator[Hit]:
     template = experiment.template
     job = template.workload
     primary = template.primary_pods(job)
-    count = len(primary) if job.operator else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
+    count = len(primary) if job.has_roles else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
     if count > 1:
         hint = "set primaryPodLabels so that one pod has them"
         yield Hit(what=f"{count} pods report metrics", where="spec.trialTemplate.primaryPodLabels", hint=hint)

@@ -7,8 +7,9 @@ pkg/apis/batch/validation.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podium.manifests import trainjob_rules
 from podium.manifests.conditions import Manifest
-from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, or_list
+from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
 from podium.manifests.resource import integer, numbered, text
@@ -102,8 +103,14 @@ def admit(manifest: Mapping[str, Any]) -> Workload:
     raise_for(well_formed.findings(admitted))
     _set_defaults(admitted)
     job = Workload.parse(admitted)
-    raise_for(apply(OPERATOR_JOB if job.operator else JOB, job))
+    raise_for(apply(_rules_of(job), job))
     return job
+
+
+def _rules_of(job: Workload) -> tuple[Rule[Workload], ...]:
+    if job.kind == TRAINJOB:
+        return trainjob_rules.RULES
+    return OPERATOR_JOB if job.operator else JOB
 
 
 def _ordered(manifest: Mapping[str, Any]) -> Manifest:
@@ -128,6 +135,9 @@ def _set_defaults(job: Manifest) -> None:
                 replica["replicas"] = 1 if replica.get("replicas") is None else replica["replicas"]
                 replica["restartPolicy"] = replica.get("restartPolicy") or operator.restart_policy
         return
+    if job["kind"] == TRAINJOB:
+        trainjob_rules.set_defaults(spec)
+        return
     spec["completionMode"] = spec.get("completionMode") or "NonIndexed"
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
@@ -150,6 +160,8 @@ def well_formed(manifest: Mapping[str, Any]) -> Iterator[Hit]:
 
 
 def _schema(kind: str) -> Schema:
+    if kind == TRAINJOB:
+        return {"metadata": _METADATA, "spec": trainjob_rules.SPEC}
     if kind not in OPERATOR_KINDS:
         return _JOB
     operator = OPERATOR_KINDS[kind]

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from podium.manifests.kinds import OPERATOR_KINDS
+from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
 Manifest = dict[str, Any]
 """An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
@@ -11,6 +11,7 @@ _ORDER = {
     # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
     **dict.fromkeys(OPERATOR_KINDS, ("Failed", "Succeeded", "Suspended", "Restarting", "Running", "Created")),
     "Job": ("Failed", "FailureTarget", "Complete", "Suspended"),
+    TRAINJOB: ("Failed", "Complete", "Suspended"),
     # Stopped is ours: podium experiment resume removes it.
     "Experiment": ("Failed", "Succeeded", "Stopped", "Restarting", "Running", "Created"),
     "Trial": ("EarlyStopped", "MetricsUnavailable", "Killed", "Failed", "Succeeded", "Running", "Created"),
@@ -56,6 +57,8 @@ def status_of(manifest: Manifest) -> State:
             return State(name, true[phase].get("reason") or "", true[phase].get("message") or "")
     if manifest["kind"] == "Job" and status.get("active"):
         return State("Running", "", f"{status['active']} pod(s) active")
+    if manifest["kind"] == TRAINJOB and any(job.get("active") for job in status.get("jobsStatus") or []):
+        return State("Running", "", "its nodes are active")
     return State("Created", "", "")
 
 
@@ -98,6 +101,26 @@ def add_condition(status: dict[str, Any], kind: str, reason: str, message: str, 
     """
     new = {"type": kind, "status": "True", "reason": reason, "message": message}
     status.setdefault("conditions", []).append(new | {"lastProbeTime": now, "lastTransitionTime": now})
+
+
+def put_condition(status: dict[str, Any], kind: str, value: bool, reason: str, message: str, now: str) -> None:
+    """Set a condition as Trainer does: each type stands once (apimachinery: pkg/api/meta/conditions.go).
+
+    Args:
+        status: The object's status, altered in place.
+        kind: The condition's type.
+        value: Whether it holds.
+        reason: One CamelCase word.
+        message: One sentence.
+        now: The time as Kubernetes writes it.
+    """
+    new = {"type": kind, "status": "True" if value else "False", "reason": reason, "message": message}
+    conditions = status.setdefault("conditions", [])
+    current = next((condition for condition in conditions if condition["type"] == kind), None)
+    if current is None:
+        conditions.append(new | {"lastTransitionTime": now})
+    else:
+        current |= new | ({"lastTransitionTime": now} if current["status"] != new["status"] else {})
 
 
 def _without(conditions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -1,9 +1,12 @@
-"""Kinds of jobs that podium runs: a Job of Kubernetes, and those of the training operator.
+"""Kinds of jobs that podium runs: a Job of Kubernetes, those of the training operator, and Trainer's TrainJob.
 
-Source: kubeflow/trainer release-1.9, pkg/apis/kubeflow.org/v1/{pytorch,tensorflow,xgboost,jax}_{types,defaults}.go.
+Source: kubeflow/trainer release-1.9, pkg/apis/kubeflow.org/v1/{pytorch,tensorflow,xgboost,jax}_{types,defaults}.go;
+kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1.
 """
 
 from dataclasses import dataclass
+
+from podium.manifests.labels import TRAINER_API
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +52,17 @@ OPERATOR_KINDS = {
     "JAXJob": OperatorKind(replica_specs="jaxReplicaSpecs", container="jax", roles=("Worker",), restart_policy="Never"),
 }
 
-JOB_KINDS = {"Job": "batch/v1", **dict.fromkeys(OPERATOR_KINDS, "kubeflow.org/v1")}
+TRAINJOB = "TrainJob"
+
+JOB_KINDS = {
+    "Job": "batch/v1",
+    **dict.fromkeys(OPERATOR_KINDS, "kubeflow.org/v1"),
+    TRAINJOB: f"{TRAINER_API}/v1alpha1",
+}
 """Every kind of job, and its apiVersion."""
 
 INSTEAD = {
     "MPIJob": "an MPIJob's launcher starts processes inside other pods; write a Job whose container runs mpirun itself",
-    "TrainJob": "a TrainJob's pods come from a runtime in the cluster; write a PyTorchJob with the trainer's command",
 }
 """What to write instead of a kind that podium does not run."""
 

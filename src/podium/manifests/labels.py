@@ -20,6 +20,26 @@ OPERATOR_NAME = "training.kubeflow.org/operator-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 
+# Trainer and JobSet (kubeflow/trainer v2.3.0: pkg/apis/trainer/v1alpha1; jobset v0.12.0: api/jobset/v1alpha2)
+TRAINER_API = "trainer.kubeflow.org"
+"""API group of TrainJobs and their runtimes."""
+
+TRAINJOB_MANAGERS = ("trainer.kubeflow.org/trainjob-controller", "kueue.x-k8s.io/multikueue")
+"""Values of a TrainJob's managedBy; the first is Trainer itself."""
+
+PATCH_MANAGER = "podium.dev/podium"
+"""Manager of podium's own entry in a TrainJob's runtimePatches."""
+
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+"""On every pod of a TrainJob: its name."""
+
+REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+"""On every pod of a TrainJob: ``node``, or the name of an initializer."""
+
+# Kubernetes (pkg/apis/batch/types.go)
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+"""Label and annotation: index of a pod of an Indexed Job."""
+
 # Others
 KFP_RUN = "pipeline/runid"
 """Kubeflow Pipelines: run id of a step's pod."""

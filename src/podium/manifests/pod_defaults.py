@@ -31,7 +31,7 @@ def _set_defaults(draft: Draft, run: str | None) -> None:
         if run:  # also for the network policy in deploy/, which tells launched pods by it
             labels = mapping(mapping(template.get("metadata")).get("labels"))
             merge(template, ("metadata", "labels"), {RUN: run, **labels})
-        if not template["spec"].get("serviceAccountName"):
+        if not template["spec"].get("serviceAccountName") and draft.takes("automountServiceAccountToken"):
             template["spec"].setdefault("automountServiceAccountToken", False)
         secure(template["spec"])
     for _, container in draft.containers():

@@ -153,7 +153,7 @@ def as_pytorchjob(job: Workload, container: str) -> Workload:
     manifest = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": draft.manifest.get("metadata") or {},
+        "metadata": draft.body.get("metadata") or {},
         "spec": {
             "pytorchReplicaSpecs": {"Master": {"replicas": 1, "restartPolicy": policy, "template": template}},
             "runPolicy": _given(backoffLimit=job.backoff_limit),

@@ -56,6 +56,13 @@ def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
     return tuple(map(mapping, items(value)))
 
 
+def unshared(value: Any) -> Any:
+    """Return a copy that shares no object or list with a value, nor any two of its parts with each other."""
+    if isinstance(value, Mapping):
+        return {key: unshared(item) for key, item in value.items()}
+    return [unshared(item) for item in value] if isinstance(value, list) else value
+
+
 def true(value: Any) -> bool:
     """Return whether a value is true, not only truthy."""
     return value is True

@@ -1,13 +1,34 @@
-"""A Job, PyTorchJob, TFJob, XGBoostJob or JAXJob: replicas, their pod templates and containers."""
+"""A Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or TrainJob: replicas, their pod templates and containers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-from podium.manifests.kinds import LEADERS, OPERATOR_KINDS, OperatorKind
-from podium.manifests.labels import CPU_SHARE, JOB_ROLE, REPLICA_INDEX, REPLICA_TYPE
-from podium.manifests.resource import Attribute, Resource, integer, items, mapping, objects, strings, text, texts, true
+from podium.errors import require
+from podium.manifests import trainjob
+from podium.manifests.kinds import LEADERS, OPERATOR_KINDS, TRAINJOB, OperatorKind
+from podium.manifests.labels import (
+    COMPLETION_INDEX,
+    CPU_SHARE,
+    JOB_ROLE,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    REPLICATED_JOB,
+)
+from podium.manifests.resource import (
+    Attribute,
+    Resource,
+    integer,
+    items,
+    mapping,
+    objects,
+    strings,
+    text,
+    texts,
+    true,
+    unshared,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +188,9 @@ class Pod:
     path: str
     """Where it stands, for messages."""
 
+    main_path: str = ""
+    """Where its first container stands if not in the template, for messages."""
+
     labels = Attribute("manifest.metadata.labels", texts)
     annotations = Attribute("manifest.metadata.annotations", texts)
     spec = Attribute("manifest.spec", mapping)
@@ -198,9 +222,11 @@ class Pod:
         return next((container for container in self.containers if container.name == name), None)
 
     def _read(self, part: str) -> tuple[Container, ...]:
+        paths = {("containers", 0): self.main_path} if self.main_path else {}
         written = enumerate(items(self.spec.get(part)))
         return tuple(
-            Container(manifest=mapping(container), path=f"{self.path}.spec.{part}[{at}]") for at, container in written
+            Container(manifest=mapping(body), path=paths.get((part, at), f"{self.path}.spec.{part}[{at}]"))
+            for at, body in written
         )
 
 
@@ -209,7 +235,7 @@ class Replica:
     """Pods of one role, made of one template."""
 
     role: str
-    """``Master``, ``Worker``, ``PS`` …; empty for a Job."""
+    """``Master``, ``Worker``, ``PS`` …, ``Node`` of a TrainJob; empty for a Job."""
 
     count: int
     restart_policy: str
@@ -228,7 +254,9 @@ class Replica:
         return self.labels_of(0)
 
     def labels_of(self, index: int) -> dict[str, str]:
-        """Return the labels of a pod, those that the training operator adds included."""
+        """Return the labels of a pod, those that the training operator or JobSet adds included."""
+        if self.role == trainjob.ROLE:
+            return self.pod.labels | {REPLICATED_JOB: trainjob.NODE, COMPLETION_INDEX: str(index)}
         operator = {REPLICA_TYPE: self.role.lower(), REPLICA_INDEX: str(index)} if self.role else {}
         leader = {JOB_ROLE: "master"} if self.leads and (index == 0 or self.role in LEADERS) else {}
         return self.pod.labels | operator | leader
@@ -240,18 +268,46 @@ class Workload(Resource):
 
     @property
     def operator(self) -> OperatorKind | None:
-        """What the training operator knows of its kind; None for a Job, and for a kind that podium does not know."""
+        """What the training operator knows of its kind; None for a Job, a TrainJob, and a kind podium does not know."""
         return OPERATOR_KINDS.get(self.kind)
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether its pods are known by role and number before they run; a Job's are numbered as they come."""
+        return self.operator is not None or self.kind == TRAINJOB
 
     @cached_property
     def replicas(self) -> tuple[Replica, ...]:
-        """By role as written; one without a role for a Job."""
+        """By role as written; one without a role for a Job, the nodes of a TrainJob."""
+        if self.kind == TRAINJOB:
+            return (self._nodes(),)
         if self.kind == "Job":
             pod = Pod(manifest=mapping(self.spec.get("template")), path=f"{self.path}spec.template")
             count, policy = integer(self.spec.get("parallelism")), text(pod.spec.get("restartPolicy"))
             count = 1 if count is None else count
             return (Replica(role="", count=count, restart_policy=policy, pod=pod, path=f"{self.path}spec"),)
         return tuple(self._replica(str(role), mapping(replica)) for role, replica in self._replica_specs.items())
+
+    def _nodes(self) -> Replica:
+        pod = Pod(
+            manifest=trainjob.node_template(self.spec),
+            path=f"{self.path}spec.runtimePatches",
+            main_path=f"{self.path}spec.trainer",
+        )
+        count, path = self.nodes, f"{self.path}spec.trainer"
+        return Replica(role=trainjob.ROLE, leads=True, count=count, restart_policy="OnFailure", pod=pod, path=path)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
+        count = integer(mapping(self.spec.get("trainer")).get("numNodes"))
+        return 1 if count is None else count
+
+    runtime = Attribute("spec.runtimeRef.name", text)
+    """Name of a TrainJob's runtime."""
+
+    runtime_kind = Attribute("spec.runtimeRef.kind", text)
+    """``ClusterTrainingRuntime``, the default, or ``TrainingRuntime``; empty if absent."""
 
     @property
     def replicas_path(self) -> str:
@@ -300,19 +356,21 @@ class Workload(Resource):
 
     @property
     def workers(self) -> int:
-        """Worker replicas."""
+        """Worker replicas; of a TrainJob the nodes beside the first."""
+        if self.kind == TRAINJOB:
+            return max(self.nodes - 1, 0)
         worker = self.replica("Worker")
         return worker.count if worker else 0
 
     @cached_property
     def run_policy(self) -> Mapping[str, Any]:
-        """Where deadlines and limits stand: a Job's spec, another's runPolicy."""
-        return self.spec if self.kind == "Job" else mapping(self.spec.get("runPolicy"))
+        """Where deadlines and limits stand: the spec of a Job or TrainJob, another's runPolicy."""
+        return self.spec if self.kind in ("Job", TRAINJOB) else mapping(self.spec.get("runPolicy"))
 
     @property
     def run_policy_path(self) -> str:
         """Path of the run policy, for messages."""
-        return f"{self.path}spec" if self.kind == "Job" else f"{self.path}spec.runPolicy"
+        return f"{self.path}spec" if self.kind in ("Job", TRAINJOB) else f"{self.path}spec.runPolicy"
 
     active_deadline_seconds = Attribute("run_policy.activeDeadlineSeconds", integer)
     ttl_seconds_after_finished = Attribute("run_policy.ttlSecondsAfterFinished", integer)
@@ -372,7 +430,9 @@ class Workload(Resource):
 
     @property
     def processes(self) -> str:
-        """``nprocPerNode`` of a PyTorchJob: ``auto``, ``cpu``, ``gpu`` or a number."""
+        """``nprocPerNode`` of a PyTorchJob: ``auto``, ``cpu``, ``gpu`` or a number; a TrainJob's ``numProcPerNode``."""
+        if self.kind == TRAINJOB:
+            return str(integer(mapping(self.spec.get("trainer")).get("numProcPerNode")) or "auto")
         return (text(self.spec.get("nprocPerNode")) if self.kind == "PyTorchJob" else "") or "auto"
 
     @property
@@ -395,21 +455,39 @@ class Workload(Resource):
 class Draft:
     """A copy of a job's manifest to be altered; nothing in it is shared with the original."""
 
-    manifest: dict[str, Any]
+    body: dict[str, Any]
+    """The manifest; of a TrainJob without the changes to its pods."""
+
+    node_template: dict[str, Any]
+    """Pod template of a TrainJob's nodes; empty for another kind, whose templates stand in the manifest."""
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> "Draft":
         """Copy a manifest. YAML anchors make Master and Worker one object: here each gets its own."""
-        return cls(manifest=_unshared(manifest))
+        nodes = trainjob.node_template(mapping(manifest.get("spec"))) if manifest.get("kind") == TRAINJOB else {}
+        return cls(body=unshared(manifest), node_template=nodes)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest with all changes.
+
+        Raises:
+            InvalidInput: A pod has a field that a TrainJob leaves to its runtime.
+        """
+        if not self.node_template:
+            return self.body
+        return {**self.body, "spec": trainjob.with_node_template(mapping(self.body.get("spec")), self.node_template)}
 
     @property
     def templates(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Role and pod template of each replica that has one."""
-        spec = mapping(self.manifest.get("spec"))
-        if self.manifest.get("kind") == "Job":
+        spec, kind = mapping(self.body.get("spec")), self.body.get("kind")
+        if kind == "Job":
             templates = {"": spec.get("template")}
+        elif kind == TRAINJOB:
+            templates = {trainjob.ROLE: self.node_template}
         else:
-            operator = OPERATOR_KINDS.get(text(self.manifest.get("kind")))
+            operator = OPERATOR_KINDS.get(text(kind))
             replicas = mapping(spec.get(operator.replica_specs)) if operator else {}
             templates = {role: mapping(replica).get("template") for role, replica in replicas.items()}
         return (
@@ -418,34 +496,73 @@ class Draft:
             if isinstance(template, dict) and isinstance(template.get("spec"), dict)
         )
 
+    def takes(self, field: str) -> bool:
+        """Return whether the manifest may set a field of its pods' spec; a TrainJob's runtime sets some of them."""
+        return self.body.get("kind") != TRAINJOB or field in trainjob.PATCHED_POD
+
     @property
     def run_policy(self) -> dict[str, Any]:
         """Where deadlines and limits stand; made if it is missing."""
-        spec: dict[str, Any] = self.manifest["spec"]
-        if self.manifest.get("kind") == "Job":
+        spec: dict[str, Any] = self.body["spec"]
+        if self.body.get("kind") in ("Job", TRAINJOB):
             return spec
         policy: dict[str, Any] = spec.setdefault("runPolicy", {})
         return policy
 
     def set_restart_policy(self, policy: str) -> None:
-        """Set the restart policy of every replica that an operator runs."""
-        if operator := OPERATOR_KINDS.get(text(self.manifest.get("kind"))):
-            for replica in mapping(mapping(self.manifest.get("spec")).get(operator.replica_specs)).values():
+        """Set the restart policy of every replica that the training operator runs."""
+        if operator := OPERATOR_KINDS.get(text(self.body.get("kind"))):
+            for replica in mapping(mapping(self.body.get("spec")).get(operator.replica_specs)).values():
                 replica["restartPolicy"] = policy
+
+    def limit(self, *, deadline: int, kept: int, tries: int | None = None) -> None:
+        """Bound a job's time and tries; the tries of a TrainJob, and how long it is kept, are its runtime's.
+
+        Args:
+            deadline: Seconds from the start after which it fails.
+            kept: Seconds from the end after which it is deleted.
+            tries: Failures, or restarts, after which it fails; None leaves them as they are.
+        """
+        policy = self.run_policy
+        policy["activeDeadlineSeconds"] = deadline
+        if self.body.get("kind") != TRAINJOB:
+            policy["ttlSecondsAfterFinished"] = kept
+            policy |= {} if tries is None else {"backoffLimit": tries}
+
+    def set_workers(self, workers: int) -> None:
+        """Set how many pods a PyTorchJob or TrainJob has beside its first one.
+
+        Raises:
+            InvalidInput: It is another kind of job, and workers are asked for.
+        """
+        require(workers >= 0, "workers >= 0", workers=workers)
+        spec, kind = self.body.get("spec"), self.body.get("kind")
+        if kind == TRAINJOB and isinstance(spec, dict):
+            merge(spec, ("trainer",), {"numNodes": workers + 1})
+            return
+        replicas = spec.get("pytorchReplicaSpecs") if isinstance(spec, dict) else None
+        rule = "a trial with workers is a PyTorchJob or TrainJob"
+        require(replicas is not None or workers == 0, rule, workers=workers, kind=kind)
+        if isinstance(replicas, dict):
+            replicas.pop("Worker", None) if workers == 0 else self._set_worker(replicas, workers)
+
+    def _set_worker(self, replicas: dict[str, Any], workers: int) -> None:
+        like = replicas.get("Worker") or unshared(replicas.get("Master")) or {}
+        replicas["Worker"] = {**like, "replicas": workers}
 
     def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:
         """Give the object a name and an owner; its namespace is left to the cluster."""
-        metadata = mapping(self.manifest.get("metadata"))
+        metadata = mapping(self.body.get("metadata"))
         kept = {key: value for key, value in metadata.items() if key in ("labels", "annotations")}
-        self.manifest["metadata"] = {"name": name, **kept, **({"ownerReferences": [dict(owner)]} if owner else {})}
+        self.body["metadata"] = {"name": name, **kept, **({"ownerReferences": [dict(owner)]} if owner else {})}
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Add labels to the object."""
-        merge(self.manifest, ("metadata", "labels"), labels)
+        merge(self.body, ("metadata", "labels"), labels)
 
     def annotate(self, annotations: Mapping[str, str]) -> None:
         """Add annotations to the object."""
-        merge(self.manifest, ("metadata", "annotations"), annotations)
+        merge(self.body, ("metadata", "annotations"), annotations)
 
     def label_pods(self, labels: Mapping[str, str]) -> None:
         """Add labels to every pod template."""
@@ -458,6 +575,12 @@ class Draft:
             for container in items(template["spec"].get("containers")):
                 if isinstance(container, dict) and (name is None or container.get("name") == name):
                     yield role, container
+
+    def replace_texts(self, change: Callable[[str], str]) -> None:
+        """Replace every text of the manifest."""
+        for holder in (self.body, self.node_template):
+            for key, value in holder.items():
+                holder[key] = _with_texts(value, change)
 
     def default_commands(self, entrypoint: Callable[[str], Sequence[str]]) -> None:
         """Give each container without a command, init containers too, the entrypoint of its image if it is known."""
@@ -504,7 +627,9 @@ def set_env(container: dict[str, Any], entries: Iterator[Mapping[str, Any]] | li
         container["env"] = [*kept, *added.values()]
 
 
-def _unshared(value: Any) -> Any:
+def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: _unshared(item) for key, item in value.items()}
-    return [_unshared(item) for item in value] if isinstance(value, list) else value
+        return {key: _with_texts(item, change) for key, item in value.items()}
+    return [_with_texts(item, change) for item in value] if isinstance(value, list) else value

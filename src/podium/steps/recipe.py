@@ -9,8 +9,8 @@ from podium.documents import load_json, parse
 from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
-from podium.manifests.experiment.build import set_workers
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
+from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, as_pytorchjob, build
 from podium.manifests.workload import Draft, Workload
@@ -32,7 +32,7 @@ class Recipe:
     """A job with placeholders for data, output and name: enough to train the same way again."""
 
     workload: Workload
-    """A Job or PyTorchJob."""
+    """A Job, PyTorchJob or TrainJob."""
 
     container: str
     """Name of the container that trains."""
@@ -125,8 +125,8 @@ class Recipe:
         def change(draft: Draft) -> None:
             for _, body in draft.containers(container):
                 self._prepare(body, target, fixed)
-            if job.kind == "PyTorchJob":
-                set_workers(draft.manifest, workers)
+            if job.kind in ("PyTorchJob", TRAINJOB):
+                draft.set_workers(workers)
             give_gpus(draft, container, target.gpus_per_worker)
             _limit(draft, job.kind, workers, podiums=self.is_podiums)
             fill(draft, values)
@@ -154,12 +154,10 @@ class _Document:
 
 def _limit(draft: Draft, kind: str, workers: int, *, podiums: bool) -> None:
     """Bound a job's time; podium's trainer is started again where another attempt may succeed."""
-    policy = draft.run_policy
-    policy.update(activeDeadlineSeconds=DEADLINE, ttlSecondsAfterFinished=KEPT)
+    draft.limit(deadline=DEADLINE, kept=KEPT, tries=3 * (workers + 1) + 1 if podiums else None)
     if kind == "PyTorchJob":
-        policy["cleanPodPolicy"] = "Running"
+        draft.run_policy["cleanPodPolicy"] = "Running"
     if podiums:
-        policy["backoffLimit"] = 3 * (workers + 1) + 1
         # The trainer exits with 1 or 2 for good, and with more than 128 where another attempt may succeed.
         draft.set_restart_policy("ExitCode")
 

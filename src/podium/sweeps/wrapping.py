@@ -65,7 +65,7 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     draft.label_pods(labels)
     draft.annotate({CPU_SHARE: f"{share:g}"})
     draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
-    replicas = experiment.template.primary_pods(job) if job.operator else ()
+    replicas = experiment.template.primary_pods(job) if job.has_roles else ()
     reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
     metrics: tuple[Path, ...] = ()
     primary = list(draft.containers(experiment.template.primary_container))
@@ -107,7 +107,7 @@ def _redirect(container: dict[str, Any], job: Workload, directory: Path, replica
     """Let a shell write what a command prints into a file, one for each replica; return those files."""
     shell, script = join(_words(container))
     container.pop("args", None)
-    if job.pod_count == 1 or not job.operator:
+    if job.pod_count == 1 or not job.has_roles:
         file = directory / "metrics.log"
         container["command"] = [*shell, redirected(script, shlex.quote(str(file)))]
         return (file,)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from podium.errors import Failed
-from podium.manifests.experiment.build import customize, own_name, primary_containers
+from podium.manifests.experiment.build import change_primary_containers, customize, own_name
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import meta_key
 from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, runs_podium
@@ -81,9 +81,12 @@ def _connect(manifest: dict[str, Any], image: Callable[[str], str]) -> None:
     """Give the trials their images and what leads to data and output."""
     experiment = Experiment.parse(manifest)
     searched = [name for name, reference in experiment.template.parameters if meta_key(reference) is None]
-    for container, wrapped in primary_containers(manifest):
+
+    def connect(container: dict[str, Any], wrapped: bool) -> None:
         container["image"] = image(str(container.get("image") or ""))
         connect_trainer(container, searched, quoted=wrapped)
+
+    change_primary_containers(manifest, connect)
 
 
 def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podium.errors import require
@@ -51,7 +51,7 @@ def customize(
         goal: spec.objective.goal.
         seed: ``random_state`` of the algorithm.
         resume_policy: spec.resumePolicy.
-        workers: Replicas of a PyTorchJob trial beside the master; 0 removes the Worker.
+        workers: Pods of a PyTorchJob or TrainJob trial beside the first one.
         resources: ``limits`` and ``requests`` of the primary container in every replica.
         env: Entries as in a pod spec, added to the primary container of every replica; equal names are replaced.
         labels: Added to the Experiment's and to each trial's job.
@@ -62,16 +62,16 @@ def customize(
         InvalidInput: A value makes no sense here, or a field of the manifest is of another type than it must be.
     """
     changed = Draft.of(experiment.manifest).manifest
-    spec, trial = _part(changed, "spec"), _trial(changed)
+    spec = _part(changed, "spec")
     _set_metadata(changed, name, namespace, annotations, owner)
     _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
     _set_search(spec, goal, seed)
     if resume_policy is not None:
         spec["resumePolicy"] = resume_policy
-    for holder in (changed, trial) if labels else ():
+    for holder in (changed, _trial(changed)) if labels else ():
         _add(_part(holder, "metadata"), "labels", labels)
     if workers is not None:
-        set_workers(trial, workers)
+        change_trial(changed, lambda draft: draft.set_workers(workers))
     _set_containers(changed, image, resources, env or ())
     _set_all_flags(changed, flags or {})
     return Experiment.parse(changed)
@@ -98,12 +98,30 @@ def declare_own_name(template: dict[str, Any]) -> str:
     return "ownName"
 
 
-def primary_containers(experiment: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yield each replica's primary container, to be altered, and whether Katib hands its command to a shell."""
+def change_trial(experiment: dict[str, Any], change: Callable[[Draft], None]) -> None:
+    """Let a function alter the job of an Experiment's trials; nothing is put where there is none."""
+    trial = _trial(experiment)
+    draft = Draft.of(trial)
+    change(draft)
+    if trial:
+        experiment["spec"]["trialTemplate"]["trialSpec"] = draft.manifest
+
+
+def change_primary_containers(experiment: dict[str, Any], change: Callable[[dict[str, Any], bool], None]) -> None:
+    """Let a function alter each replica's primary container.
+
+    Args:
+        experiment: A manifest; is altered.
+        change: Gets the container, and whether Katib hands its command to a shell.
+    """
     parsed = Experiment.parse(experiment)
     wrapped = {replica.role for replica, _ in parsed.wrapped_containers()}
-    draft = Draft(manifest=_trial(experiment))
-    yield from ((container, role in wrapped) for role, container in draft.containers(parsed.template.primary_container))
+
+    def change_each(draft: Draft) -> None:
+        for role, container in draft.containers(parsed.template.primary_container):
+            change(container, role in wrapped)
+
+    change_trial(experiment, change_each)
 
 
 def _part(holder: dict[str, Any], field: str) -> dict[str, Any]:
@@ -146,19 +164,20 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
 def _set_containers(
     experiment: dict[str, Any], image: str | None, resources: Mapping[str, Any] | None, env: Sequence[Mapping[str, Any]]
 ) -> None:
-    for container, _ in primary_containers(experiment):
+    def change(container: dict[str, Any], _: bool) -> None:
         if image is not None:
             container["image"] = image
         if resources is not None:
             container["resources"] = copy.deepcopy(dict(resources))
         set_env(container, [dict(entry) for entry in env])
 
+    change_primary_containers(experiment, change)
+
 
 def _set_all_flags(experiment: dict[str, Any], flags: Mapping[str, str | None]) -> None:
     for flag in flags:
         require(flag.startswith("--"), "a flag begins with --", flag=flag)
-    for container, wrapped in primary_containers(experiment):
-        set_flags(container, flags, quoted=wrapped)
+    change_primary_containers(experiment, lambda container, wrapped: set_flags(container, flags, quoted=wrapped))
     if flags:
         _drop_unused(experiment["spec"], experiment["spec"].get("trialTemplate") or {})
 
@@ -186,28 +205,3 @@ def _drop_unused(spec: dict[str, Any], template: dict[str, Any]) -> None:
     gone = {parameter.get("reference") for parameter in before if parameter.get("name") not in used}
     template["trialParameters"] = [parameter for parameter in before if parameter.get("name") in used]
     spec["parameters"] = [parameter for parameter in spec.get("parameters") or [] if parameter.get("name") not in gone]
-
-
-def set_workers(trial: dict[str, Any], workers: int) -> None:
-    """Set the Worker replicas of a PyTorchJob beside its master; alters the manifest.
-
-    Raises:
-        InvalidInput: It is another kind of job, and workers are asked for.
-    """
-    replicas = (trial.get("spec") or {}).get("pytorchReplicaSpecs")
-    require(workers >= 0, "workers >= 0", workers=workers)
-    require(
-        replicas is not None or workers == 0,
-        "a trial with workers is a PyTorchJob",
-        workers=workers,
-        kind=trial.get("kind"),
-    )
-    if not replicas:
-        return
-    if workers == 0:
-        replicas.pop("Worker", None)
-    else:
-        replicas["Worker"] = {
-            **(replicas.get("Worker") or copy.deepcopy(replicas.get("Master")) or {}),
-            "replicas": workers,
-        }

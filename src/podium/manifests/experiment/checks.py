@@ -33,6 +33,7 @@ from podium.manifests.rules import (
     unsupported,
 )
 from podium.manifests.structure import Schema
+from podium.manifests.trainjob import NODE
 from podium.search.space import count_points, first_values
 
 stuck = rule(
@@ -160,10 +161,11 @@ def pods(experiment: Experiment) -> Iterator[Hit]:
             hint = f"call the container that trains {name}, or change primaryContainerName"
             what = f"the {replica.role or 'trial'}'s pod has no container {name!r}, only {names}"
             yield Hit(what=what, where=path, hint=hint)
-    if operator := job.operator:
-        if name != operator.container:
-            hint = "set primaryContainerName and the containers' names"
-            yield broken(path, f"must be {operator.container} for a {job.kind}", name, hint)
+    if job.has_roles:
+        container = job.operator.container if job.operator else NODE
+        if name != container:
+            hint = "set primaryContainerName and the containers' names" if job.operator else "set primaryContainerName"
+            yield broken(path, f"must be {container} for a {job.kind}", name, hint)
         if "." in experiment.name:
             yield broken("metadata.name", "must have no dot", experiment.name, "pods need DNS labels")
 

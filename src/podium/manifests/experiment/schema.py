@@ -1,7 +1,7 @@
 """The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib: pkg/apis/controller)."""
 
-from podium.manifests.kinds import OPERATOR_KINDS
-from podium.manifests.labels import JOB_ROLE
+from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
+from podium.manifests.labels import COMPLETION_INDEX, JOB_ROLE, REPLICATED_JOB
 from podium.manifests.structure import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
 
 _PAIR = {"name": TEXT, "value": TEXT}
@@ -34,6 +34,16 @@ _TRIAL = {
         "backoffLimit": INT,
         **{kind.replica_specs: dict.fromkeys(kind.roles, _REPLICA) for kind in OPERATOR_KINDS.values()},
         "runPolicy": OBJECT,
+        "runtimeRef": OBJECT,
+        "trainer": {
+            "numNodes": INT,
+            "image": TEXT,
+            "command": [TEXT],
+            "args": [TEXT],
+            "env": [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}],
+            "resourcesPerNode": {"limits": OBJECT, "requests": OBJECT},
+        },
+        "runtimePatches": [OBJECT],
     },
 }
 
@@ -90,7 +100,7 @@ _CONDITION = 'status.conditions.#(type=="{}")#|#(status=="True")#'
 
 def default_conditions(kind: str) -> tuple[str, str] | None:
     """Return Katib's success and failure condition for a kind of job; None for a kind it does not know."""
-    if kind in ("Job", "TrainJob"):
+    if kind in ("Job", TRAINJOB):
         return _CONDITION.format("Complete"), _CONDITION.format("Failed")
     if kind in _KUBEFLOW_KINDS:
         return _CONDITION.format("Succeeded"), _CONDITION.format("Failed")
@@ -99,4 +109,6 @@ def default_conditions(kind: str) -> tuple[str, str] | None:
 
 def default_primary_labels(kind: str) -> dict[str, str] | None:
     """Return the labels by which Katib knows the pod that reports metrics; None: every pod does."""
+    if kind == TRAINJOB:
+        return {REPLICATED_JOB: "node", COMPLETION_INDEX: "0"}
     return {JOB_ROLE: "master"} if kind in _KUBEFLOW_KINDS else None

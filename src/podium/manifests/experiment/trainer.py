@@ -117,23 +117,18 @@ def fill(draft: Draft, values: Mapping[str, str], *, wrapped: Iterable[str] = ()
             quoted = {name: value if _is_plain(value) else shlex.quote(value) for name, value in values.items()}
             for field in ("command", "args"):
                 if container.get(field):
-                    container[field] = _replaced(container[field], quoted)
-    for key, value in draft.manifest.items():
-        draft.manifest[key] = _replaced(value, values)
+                    container[field] = [_replaced(word, quoted) for word in container[field]]
+    draft.replace_texts(lambda written: _replaced(written, values))
 
 
 def _is_plain(value: str) -> bool:
     return bool(_PLAIN.fullmatch(_GIVEN.sub("", value)))
 
 
-def _replaced(value: Any, values: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        for name, text in values.items():
-            value = value.replace(name, text)
-        return value
-    if isinstance(value, Mapping):
-        return {key: _replaced(item, values) for key, item in value.items()}
-    return [_replaced(item, values) for item in value] if isinstance(value, list) else value
+def _replaced(written: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        written = written.replace(name, value)
+    return written
 
 
 def _value(words: Sequence[str], flag: str) -> str:
