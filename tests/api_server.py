@@ -33,7 +33,7 @@ class World:
         self.oldest = 0
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.history: list[tuple[int, str, str, dict[str, Any]]] = []
-        self.plurals = {"pytorchjobs", "jobs", "experiments", "trials", "pods", "workflows", "events"}
+        self.plurals = {"pytorchjobs", "trainjobs", "jobs", "experiments", "trials", "pods", "workflows", "events"}
         self.logs: dict[str, list[str]] = {}
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []

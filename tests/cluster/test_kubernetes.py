@@ -120,7 +120,7 @@ def test_a_missing_object_is_told_from_a_missing_kind(cluster: KubernetesCluster
     with pytest.raises(NotFound):
         cluster.get("PyTorchJob", "nothing")
     with pytest.raises(InvalidInput, match="kind is one of Job, PyTorchJob"):
-        cluster.get("TrainJob", "nothing")
+        cluster.get("MPIJob", "nothing")
 
 
 def test_nobody_at_the_address_is_said_in_seconds(server: ApiServer, cluster: KubernetesCluster) -> None:

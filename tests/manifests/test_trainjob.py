@@ -13,6 +13,7 @@ from podium.manifests.experiment.build import customize
 from podium.manifests.experiment.checks import check
 from podium.manifests.placement import Pods, place
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+from podium.manifests.pod_security import violations
 from podium.manifests.workload import Draft, Workload
 
 
@@ -152,7 +153,10 @@ def test_what_only_the_runtime_may_set_is_refused() -> None:
 def test_defaults_of_a_cluster_fit_a_trainjob() -> None:
     launched = with_pod_deadlines(with_pod_defaults(Workload.parse(trainjob())))
     assert launched.manifest["spec"]["trainer"]["resourcesPerNode"]["requests"] == {"cpu": "250m", "memory": "512Mi"}
-    assert "runtimePatches" not in launched.manifest["spec"]
+    pod = own_pod(launched)
+    assert pod.keys() == {"securityContext", "containers"}
+    assert pod["containers"][0].keys() == {"name", "securityContext"}
+    assert list(violations(launched.replicas[0].pod)) == []
     admit(launched.manifest)
 
 
@@ -164,7 +168,7 @@ def test_workers_are_the_nodes_beside_the_first() -> None:
     )
 
 
-def test_a_trainjob_has_a_deadline_and_no_tries_of_its_own() -> None:
+def test_a_trainjob_gets_a_deadline_and_no_tries() -> None:
     limited = Workload.parse(trainjob()).changed(lambda draft: draft.limit(deadline=9, kept=7, tries=3))
     assert limited.manifest["spec"]["activeDeadlineSeconds"] == 9
     assert not {"backoffLimit", "ttlSecondsAfterFinished"} & set(limited.manifest["spec"])

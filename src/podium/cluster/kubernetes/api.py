@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from podium.cluster.base import KINDS, Manifest
 from podium.documents import load_json
 from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind, require
-from podium.manifests.kinds import OPERATOR_KINDS
+from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
+from podium.manifests.labels import TRAINER_API
 from podium.pod import pod_namespace
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ class Resource:
 
 _KATIB = "install Katib 0.19 in this cluster, or run the experiment on one machine with `podium experiment run`"
 _OPERATOR = "install the Kubeflow training operator 1.9 in this cluster"
+_TRAINER = "install Kubeflow Trainer 2.2 or later in this cluster, or run a PyTorchJob"
 RESOURCES = {
     **{kind: Resource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR) for kind in OPERATOR_KINDS},
+    TRAINJOB: Resource(TRAINER_API, "v1alpha1", "trainjobs", _TRAINER),
     "Experiment": Resource("kubeflow.org", "v1beta1", "experiments", _KATIB),
     "Trial": Resource("kubeflow.org", "v1beta1", "trials", _KATIB),
     "Job": Resource("batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"),

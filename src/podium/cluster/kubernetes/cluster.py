@@ -12,7 +12,7 @@ from podium.cluster.kubernetes.api import Api, resource
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.kubeconfig import load_configuration
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.kinds import OPERATOR_KINDS
+from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.workload import Workload
@@ -21,13 +21,13 @@ DELETE_WAIT = 30.0
 
 _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
     **dict.fromkeys(OPERATOR_KINDS, lambda value: {"spec": {"runPolicy": {"suspend": value}}}),
-    "Job": lambda value: {"spec": {"suspend": value}},
+    **dict.fromkeys(("Job", TRAINJOB), lambda value: {"spec": {"suspend": value}}),
 }
 """What to merge into a job to stop it and to let it go on."""
 
 
 class KubernetesCluster(Cluster):
-    """A namespace of a Kubernetes cluster with the training operator and, for experiments, Katib.
+    """A namespace of a Kubernetes cluster with the training operator or Trainer and, for experiments, Katib.
 
     Args:
         url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or of the pod this

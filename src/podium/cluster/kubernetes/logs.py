@@ -25,6 +25,7 @@ def reporting(pods: list[Any]) -> list[Any]:
         [pod for pod in pods if any(c.name in COLLECTORS for c in pod.spec.containers)],
         [pod for name, pod in by_replica(pods) if name == "master-0"],
         [pod for name, pod in by_replica(pods) if name == "worker-0"],
+        [pod for name, pod in by_replica(pods) if name == "node-0"],
     ):
         if chosen:
             return chosen
@@ -34,7 +35,7 @@ def reporting(pods: list[Any]) -> list[Any]:
 def container_of(pod: Any) -> str:
     """Return the container whose log holds what the program printed."""
     names = [container.name for container in pod.spec.containers]
-    return next((name for name in (*COLLECTORS, "pytorch") if name in names), str(names[0]))
+    return next((name for name in (*COLLECTORS, "pytorch", "node") if name in names), str(names[0]))
 
 
 def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:

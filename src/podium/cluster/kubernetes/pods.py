@@ -13,8 +13,17 @@ from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.kinds import OPERATOR_KINDS
-from podium.manifests.labels import EXPERIMENT, JOB_NAME, REPLICA_INDEX, REPLICA_TYPE, TRIAL
+from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
+from podium.manifests.labels import (
+    COMPLETION_INDEX,
+    EXPERIMENT,
+    JOB_NAME,
+    JOBSET_NAME,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    REPLICATED_JOB,
+    TRIAL,
+)
 from podium.manifests.pod_security import INIT_CONTAINER
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -42,6 +51,7 @@ INTERNAL = "Internal error occurred"
 JOB_SELECTOR = {
     **dict.fromkeys(OPERATOR_KINDS, JOB_NAME),
     "Job": "job-name",
+    TRAINJOB: JOBSET_NAME,
     "Trial": TRIAL,
 }
 
@@ -102,16 +112,20 @@ class Trouble:
 
 
 def by_replica(pods: list[Any]) -> list[tuple[str, Any]]:
-    """Return each pod with its replica, for example ``master-0``; a Job's are ``pod-0``, ``pod-1`` … by their age.
+    """Return each pod with its replica: ``master-0``, ``node-1`` …; a Job's are ``pod-0``, ``pod-1`` … by their age.
 
     Args:
         pods: All pods of one job, oldest first.
     """
-    labels = [pod.metadata.labels or {} for pod in pods]
-    return [
-        (f"{own[REPLICA_TYPE].lower()}-{own.get(REPLICA_INDEX, '0')}" if REPLICA_TYPE in own else f"pod-{number}", pod)
-        for number, (own, pod) in enumerate(zip(labels, pods, strict=True))
-    ]
+    return [(_replica_of(pod.metadata.labels or {}, number), pod) for number, pod in enumerate(pods)]
+
+
+def _replica_of(labels: dict[str, str], number: int) -> str:
+    if REPLICA_TYPE in labels:
+        return f"{labels[REPLICA_TYPE].lower()}-{labels.get(REPLICA_INDEX, '0')}"
+    if REPLICATED_JOB in labels:
+        return f"{labels[REPLICATED_JOB]}-{labels.get(COMPLETION_INDEX, '0')}"
+    return f"pod-{number}"
 
 
 def replica_statuses(pods: list[Any]) -> list[ReplicaStatus]:

@@ -12,10 +12,11 @@ from typing import NoReturn
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError, UnknownKind
+from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import KFP_RUN, RUN
 from podium.manifests.resource import Resource
 
-KINDS = ("Experiment", "PyTorchJob", "Job")
+KINDS = ("Experiment", "PyTorchJob", TRAINJOB, "Job")
 """Looked at in this order: an Experiment takes its trials along."""
 
 

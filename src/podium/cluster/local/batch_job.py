@@ -10,6 +10,7 @@ from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.running_pod import PodSetting, RunningPod, backoff
 from podium.errors import InvalidInput
 from podium.manifests.conditions import add_condition
+from podium.manifests.labels import COMPLETION_INDEX
 from podium.manifests.workload import Workload
 
 _KNOWN = {
@@ -22,7 +23,6 @@ _KNOWN = {
     "suspend",
     "template",
 }
-_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class JobController(Controller):
@@ -124,7 +124,7 @@ class JobController(Controller):
         template, job, indexed = self.replica.pod, self.job, self.job.is_indexed
         name = f"pod-{len(self.pods)}"
         names = {"batch.kubernetes.io/job-name": job.name, "job-name": job.name}
-        numbers = {_INDEX: str(index)} if indexed else {}
+        numbers = {COMPLETION_INDEX: str(index)} if indexed else {}
         setting = PodSetting(
             replica=name,
             identity=PodIdentity(
