@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from podium.manifests.labels import TRAINER_API
+
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.pods import Trouble
 
 RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),
+    (TRAINER_API, "trainjobs", ("create", "get", "list", "watch", "delete")),
     ("kubeflow.org", "experiments", ("create", "get", "list", "watch", "delete")),
     ("kubeflow.org", "trials", ("get", "list", "watch")),
     ("batch", "jobs", ("create", "get", "list", "watch", "delete")),
