@@ -20,6 +20,7 @@ BASE = {
     "documents",
     "yaml_loader",
     "settings",
+    "tables",
     "interrupts",
     "kubeconfig",
     "machine",

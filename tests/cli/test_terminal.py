@@ -9,7 +9,7 @@ import pytest
 import yaml
 from terminals import on_terminal
 
-from podium.cli.tables import paint, table
+from podium.tables import paint, table
 from podium.terminal import harmless
 
 SRC = Path(__file__).parents[2] / "src/podium"

@@ -29,11 +29,14 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
     console(file=screen, width=width, force_terminal=True, color_system=None).print(view)
     shown = screen.getvalue().splitlines()
     assert all(len(line) <= width for line in shown)
-    heads = [line for line in shown if line[0] != " "]
+    title, heading, *rows = shown
+    assert title.startswith("run r of tune_and_promote")
+    assert heading.split() == ["STEP", "TOOK"]
+    heads = [line for line in rows if line[0] != " "]
     assert [line[0] for line in heads] == ["✓", "▸", "✗", "·"]
     assert [line.rstrip().rpartition("  ")[2] for line in heads[:3]] == ["3.4 s", "12 min 34 s", "99.9 s"]
-    assert len(shown) == len(heads) + 3
-    assert all("trial sweep" in line for line in shown if line not in heads)
+    assert len(rows) == len(heads) + 3
+    assert all("trial sweep" in line for line in rows if line not in heads)
 
 
 def test_a_log_file_hears_of_a_step_that_says_nothing(

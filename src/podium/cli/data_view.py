@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from podium.cli.tables import table
+from podium.tables import table
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 FACTS = ("min", "max", "mean", "std")

@@ -26,16 +26,19 @@ def list_(url: str, as_json: bool) -> None:
       podium experiment list --json
       podium experiment list --cluster kubernetes://team
     """
-    from podium.cli.tables import table
     from podium.manifests.experiment import Experiment
+    from podium.tables import Row, screen_width, table
 
     with open_cluster(url) as cluster:
         rows = [summary_of(Experiment.parse(manifest)) for manifest in cluster.list("Experiment")]
     if as_json:
         echo(json.dumps(rows, indent=1))
         return
-    cells = [[str(row[field]) for field in ("name", "state", "trials", "algorithm", "created")] for row in rows]
-    echo(table(("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)"), cells))
+    fields = ("name", "state", "trials", "algorithm", "created")
+    listed = [Row(phase=row["state"], cells=[str(row[field]) for field in fields]) for row in rows]
+    heads = ("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)")
+    drop = ("ALGORITHM", "CREATED (UTC)", "STATE")
+    echo(table(heads, listed, width=screen_width(), drop=drop, shorten="NAME"))
 
 
 @click.command()
@@ -140,8 +143,8 @@ def keep(name: str, best: int, deleting: bool, url: str, as_json: bool) -> None:
       podium experiment keep random --best 3
       podium experiment keep random --best 3 --delete
     """
-    from podium.cli.tables import size
     from podium.steps.retention import plan_retention, remove
+    from podium.tables import size
 
     with open_cluster(url) as cluster:
         plan = plan_retention(cluster, name, best)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from podium.cli.live import View
-from podium.cli.tables import Row, table
 from podium.cluster.base import Cluster
 from podium.errors import NotFound
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
 from podium.sweeps.resume import has_ended
+from podium.tables import Row, screen_width, table
 from podium.terminal import Styled, styled
 
 _SHOWN = 24
@@ -42,8 +42,25 @@ def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
 
 def draw(trials: Sequence[Trial], experiment: Experiment) -> str:
     """Draw trials as aligned text."""
+    return _draw(trials, trials, experiment, width=screen_width())
+
+
+def _draw(
+    trials: Sequence[Trial],
+    shown: Sequence[Trial],
+    experiment: Experiment,
+    *,
+    width: int | None,
+    title: str = "",
+    best: Trial | None = None,
+) -> Styled:
+    """Draw some of the trials; where it is narrow without the last parameters, lesser metrics and the state."""
     names, metrics = _columns(trials), experiment.objective.metrics
-    return table(_heads(names, metrics), [_cells(trial, names, experiment) for trial in trials])
+    rows = [Row(phase=trial.phase, cells=_cells(trial, names, experiment), bold=trial is best) for trial in shown]
+    trial_head, state, *heads, _ = _heads(names, metrics)
+    parameters, lesser = heads[: len(names)], heads[len(names) + 1 :]
+    drop = [*reversed(lesser), *reversed(parameters), state]  # the mark shows the state
+    return table(_heads(names, metrics), rows, title=title, width=width, drop=drop, shorten=trial_head)
 
 
 def _heads(names: Sequence[str], metrics: Sequence[str]) -> list[str]:
@@ -118,25 +135,17 @@ class ExperimentView(View):
                     yield _line(trial, phase, experiment)
 
     def table(self, width: int) -> Styled:
-        """Draw the latest trials and the best; where it is narrow without the last parameters and lesser metrics."""
+        """Draw the latest trials and the best."""
         if not self._seen:
             return styled("starting …")
         experiment, trials = self._seen
-        names, metrics = _columns(trials), experiment.objective.metrics
         best = best_trial(trials)
         hidden = {trial.name for trial in trials[:-_SHOWN]} - {best.name if best else ""}
         title = f"{self._name}: {len(trials)} trials, {self.seconds:.0f} s"
         if hidden:
             title += f" ({len(hidden)} earlier ones not shown)"
-        rows = [
-            Row(phase=trial.phase, cells=_cells(trial, names, experiment), bold=best is not None and trial is best)
-            for trial in trials
-            if trial.name not in hidden
-        ]
-        _, state, *heads, seconds = _heads(names, metrics)
-        parameters, lesser = heads[: len(names)], heads[len(names) + 1 :]
-        drop = [seconds, *reversed(lesser), *reversed(parameters), state]  # the mark shows the state
-        return table(_heads(names, metrics), rows, title=title, width=width, drop=drop)
+        shown = [trial for trial in trials if trial.name not in hidden]
+        return _draw(trials, shown, experiment, width=width, title=title, best=best)
 
 
 def _line(trial: Trial, phase: str, experiment: Experiment) -> str:

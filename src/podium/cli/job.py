@@ -132,15 +132,16 @@ def list_(url: str, as_json: bool) -> None:
       podium job list
       podium job list --cluster kubernetes://team --json
     """
-    from podium.cli.tables import table
+    from podium.tables import Row, screen_width, table
 
     with open_cluster(url) as cluster:
         rows = [_summary(cluster, job) for job in _all(cluster)]
     if as_json:
         echo(json.dumps(rows, indent=1))
         return
-    cells = [[row["name"], row["kind"], row["state"], row["created"]] for row in rows]
-    echo(table(("NAME", "KIND", "STATE", "CREATED"), cells))
+    listed = [Row(phase=row["state"], cells=[row["name"], row["kind"], row["state"], row["created"]]) for row in rows]
+    drop = ("CREATED", "KIND", "STATE")
+    echo(table(("NAME", "KIND", "STATE", "CREATED"), listed, width=screen_width(), drop=drop, shorten="NAME"))
 
 
 @job.command()

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from podium.cli.live import ObjectKey, View
-from podium.cli.tables import Row, table
 from podium.cluster.base import Cluster, ReplicaStatus
 from podium.errors import PodiumError
+from podium.tables import Row, screen_width, table
 from podium.terminal import Styled, echo
 
 _HEADS = {"name": "REPLICA", "phase": "STATE", "restarts": ">RESTARTS", "exit_code": ">EXIT CODE", "reason": "REASON",
@@ -24,7 +24,12 @@ def draw_replicas(replicas: Sequence[ReplicaStatus]) -> str:
         for name, head in _HEADS.items()
     }
     shown = {head: cells for head, cells in columns.items() if head in _ALWAYS or any(cells)}
-    return table(list(shown), list(zip(*shown.values(), strict=True)))
+    rows = [
+        Row(phase=replica.phase, cells=cells)
+        for replica, cells in zip(replicas, zip(*shown.values(), strict=True), strict=True)
+    ]
+    drop = (">PID", "NODE", "STARTED", ">RESTARTS", "STATE")  # the mark shows the state
+    return table(list(shown), rows, width=screen_width(), drop=drop, shorten="REASON")
 
 
 def document(replica: ReplicaStatus) -> dict[str, Any]:

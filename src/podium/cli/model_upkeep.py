@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli import tables as draw
+from podium import tables as draw
 from podium.cli.registry_options import open_registry, output, registry_options, select_models
 from podium.errors import require
 from podium.heartbeat import doing
@@ -210,7 +210,8 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
         return
     rows = [(item.why, draw.size(item.size), draw.when(item.modified), item.where) for item in garbage]
     if rows:
-        echo(draw.table(("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), rows))
+        heads, drop = ("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), ("WRITTEN (UTC)",)
+        echo(draw.table(heads, rows, width=draw.screen_width(), drop=drop, shorten="WHERE"))
     total = draw.size(sum(item.size for item in garbage))
     ending = " deleted" if delete else "; nothing deleted, add --delete"
     echo(f"{draw.counted(len(garbage), 'thing')}, {total}{ending}")

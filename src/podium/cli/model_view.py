@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from podium.cli.tables import columns, size, table, when
+from podium.tables import columns, screen_width, size, table, when
 from podium.terminal import figure, p_words
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) ->
         )
         for summary in summaries
     ]
-    return table(("VERSION", ">VALUE", "METRIC", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES"), rows)
+    heads = ("VERSION", ">VALUE", "METRIC", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES")
+    drop = ("DATASET", ">SIZE", "METRIC", "CREATED (UTC)")
+    return table(heads, rows, width=screen_width(), drop=drop, shorten="VERSION")
 
 
 def history(records: "Iterable[Record]") -> list[str]:
@@ -83,8 +85,10 @@ def facts(pairs: Mapping[str, str | None]) -> list[str]:
     return lines
 
 
-def version(of: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
+def version(of: "Version", aliases: Mapping[str, "Record"]) -> "list[Text | str]":
     """Describe a version: its origin, metrics and files."""
+    from rich.text import Text
+
     metadata, held = of.metadata, {alias: record for alias, record in aliases.items() if record.version == of.version}
     dataset, origin, environment = (_mapping(metadata.get(key)) for key in ("dataset", "origin", "environment"))
     since = [f"[bold green]{alias}[/] since {when(record.time)}" for alias, record in held.items()]
@@ -104,17 +108,14 @@ def version(of: "Version", aliases: Mapping[str, "Record"]) -> list[str]:
                         "torch": environment.get("torch"), "image": metadata.get("image"),
                         "digest": str(_mapping(metadata.get("code")).get("digest") or "")[:12] or None}),
     }  # fmt: skip
-    files = [("FILE", "SIZE", "SHA256")]
-    files += [(file, size(record.size), record.sha256[:16]) for file, record in sorted(of.files.items())]
-    width = max(len(file) for file, *_ in files)
-    listed = [f"  {file:<{width}}  {length:>8}  {digest}" for file, length, digest in files]
+    files = [(file, size(record.size), record.sha256[:16]) for file, record in sorted(of.files.items())]
+    listed = table(("FILE", ">SIZE", "SHA256"), files, width=screen_width(), drop=("SHA256",), shorten="FILE")
     return [
         f"[bold]{of.name} {of.version}[/]  {', '.join(since)}".rstrip(),
         "",
         *facts({name: value for name, value in pairs.items() if value}),
         "",
-        f"[dim]{listed[0]}[/]",
-        *listed[1:],
+        *(Text.from_ansi(line) for line in listed.splitlines()),
     ]
 
 

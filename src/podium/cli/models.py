@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium import tables
 from podium.cli import model_view as view
-from podium.cli import tables
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.registry_options import open_registry, output, registry_options, select_models
 from podium.heartbeat import doing
@@ -71,7 +71,12 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
         for row in rows
     ]
     head = ("MODEL", ">VERSIONS", "CHAMPION", ">VALUE", "METRIC", "SINCE (UTC)")
-    output(as_json, rows, lambda: tables.table(head, text))
+    drop = ("METRIC", "SINCE (UTC)", ">VERSIONS")
+    output(
+        as_json,
+        rows,
+        lambda: tables.table(head, text, width=tables.screen_width(), drop=drop, shorten="MODEL"),
+    )
 
 
 @models.command()

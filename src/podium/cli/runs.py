@@ -39,19 +39,21 @@ def list_(as_json: bool) -> None:
       podium runs list
       podium runs list --json
     """
-    from podium.cli.tables import size, table, when
     from podium.run.runs import bytes_of
+    from podium.tables import Row, duration, screen_width, size, table, when
 
     rows = [(run, bytes_of(run.directory), _result(run)) for run in _runs()]
     if as_json:
         echo(json.dumps([{**_summary(run), "bytes": count, "result": result} for run, count, result in rows], indent=1))
         return
     head = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
-    cells = [
-        (run.id, run.pipeline, run.state, when(run.began), _clock(run.seconds), size(count), result)
+    listed = [
+        Row(phase=run.state.capitalize(),
+            cells=(run.id, run.pipeline, run.state, when(run.began), duration(run.seconds), size(count), result))
         for run, count, result in rows
-    ]
-    echo(table(head, cells))
+    ]  # fmt: skip
+    drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE")
+    echo(table(head, listed, width=screen_width(), drop=drop, shorten="RUN"))
 
 
 @runs.command()
@@ -66,9 +68,9 @@ def show(name: str, as_json: bool) -> None:
     Example:
       podium runs show latest
     """
-    from podium.cli.tables import table
     from podium.run.outcome import outcome_of
     from podium.run.outcome import show as show_outcome
+    from podium.tables import Row, duration, screen_width, table
     from podium.terminal import Styled
 
     run = _runs()[name]
@@ -81,8 +83,12 @@ def show(name: str, as_json: bool) -> None:
     echo(f"run {run.id} of {run.pipeline}: {run.state}")
     for parameter, value in run.parameters.items():
         echo(f"  {parameter}={value if isinstance(value, str) else json.dumps(value)}")
-    steps = [(step.title, step.state, _clock(step.elapsed)) for step in run.steps.values()]
-    echo(Styled(f"\n{table(('STEP', 'STATE', '>TOOK'), steps)}\n"))
+    steps = [
+        Row(phase=step.state.capitalize(), cells=(step.title, step.state, duration(step.elapsed)))
+        for step in run.steps.values()
+    ]
+    drawn = table(("STEP", "STATE", ">TOOK"), steps, width=screen_width(), drop=("STATE",), shorten="STEP")
+    echo(Styled(f"\n{drawn}\n"))
     echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
     if run.state not in ("succeeded", "running"):
         echo(f"go on with: podium run --resume {run.id}")
@@ -137,7 +143,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     Example:
       podium runs compare 20261122-0916 latest
     """
-    from podium.cli.tables import table
+    from podium.tables import screen_width, table
 
     known = _runs()
     chosen = [known[name] for name in names]
@@ -153,7 +159,8 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
         return
     shown = [name for name in differing if name != "cluster"]  # every run has a local cluster of its own
     rows_of_text = [(run.id, run.state, *(_text(run, name) for name in shown), _result(run)) for run in chosen]
-    echo(table(("RUN", "STATE", *shown, "RESULT"), rows_of_text))
+    drop = (*reversed(shown), "STATE")
+    echo(table(("RUN", "STATE", *shown, "RESULT"), rows_of_text, width=screen_width(), drop=drop, shorten="RUN"))
 
 
 @runs.command()
@@ -250,10 +257,6 @@ def _text(run: "Run", name: str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _clock(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-
-
 def _print(log: Path) -> None:
     with log.open(errors="replace") as lines:
         for line in lines:
@@ -301,6 +304,7 @@ def _stored(storage: str | None) -> "StoredRuns":
 
 def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool) -> None:
     from podium.run.runs import bytes_of
+    from podium.tables import size
 
     rows = []
     for run in chosen:

@@ -1,7 +1,7 @@
 """The outcome of a finished run: leaderboard, champion, and paths of model, report and run."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from podium.run.runs import Run
 from podium.steps.handover import read_evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of
-from podium.terminal import figure
+from podium.tables import screen_width, table
+from podium.terminal import Styled, figure, harmless
 
 
 def outcome_of(run: Run) -> dict[str, Any]:
@@ -45,15 +46,15 @@ def _steps(run: Run) -> dict[str, Any]:
     return {"run": run.id, "pipeline": run.pipeline, "steps": steps}
 
 
-def show(outcome: Mapping[str, Any]) -> str:
-    """Format an outcome as text."""
+def show(outcome: Mapping[str, Any]) -> Styled:
+    """Format an outcome as text, no wider than the terminal."""
     if "decision" not in outcome:
         outputs = [[name, str(value)] for name, value in outcome["outputs"].items()]
-        return _columns([*outputs, ["run", relative(outcome["directory"])]])
+        return Styled(harmless(_columns([*outputs, ["run", relative(outcome["directory"])]])))
     sweep, decision = outcome["sweep"], outcome["decision"]
-    parts = [_leaderboard(sweep)] if sweep else []
+    parts: list[str] = [_leaderboard(sweep)] if sweep else []
     parts += [_candidates(outcome), _verdict(outcome, decision), _paths(outcome, decision)]
-    return "\n\n".join(parts)
+    return Styled("\n\n".join(part if isinstance(part, Styled) else harmless(part) for part in parts))
 
 
 def _artifact(run: Run, step: str, name: str) -> Path:
@@ -63,25 +64,33 @@ def _artifact(run: Run, step: str, name: str) -> Path:
     return files[-1]
 
 
-def _leaderboard(sweep: Mapping[str, Any]) -> str:
+def _leaderboard(sweep: Mapping[str, Any]) -> Styled:
     names = [parameter["name"] for parameter in sweep["parameters"]]
     head = ["", "trial", sweep["objective"]["metric"], *names, "seconds", "state"]
-    rows = [head]
+    rows = []
     for rank, trial in enumerate(sweep["trials"], 1):
         value = "–" if trial["value"] is None else figure(trial["value"])
         seconds = "–" if trial["seconds"] is None else f"{trial['seconds']:.1f}"
         values = [brief(trial["parameters"][name]) for name in names]
         rows.append([str(rank), trial["name"], value, *values, seconds, trial["state"].lower()])
-    return f"Leaderboard of {sweep['algorithm']} search\n{_columns(rows)}"
+    title = harmless(f"Leaderboard of {sweep['algorithm']} search")
+    return Styled(f"{title}\n{_table(head, rows, drop=[*reversed(names), 'state'], shorten='trial')}")
 
 
-def _candidates(outcome: Mapping[str, Any]) -> str:
+def _candidates(outcome: Mapping[str, Any]) -> Styled:
     metric = outcome["metric"]["name"]
-    rows = [["candidate", f"validation {metric}", "epochs"]]
+    rows = []
     for candidate in outcome["candidates"]:
         value = figure(candidate["validation"]["metrics"][metric])
         rows.append([f"{candidate['kind']} {candidate['name']}", value, str(len(candidate["epochs"]))])
-    return f"Candidates\n{_columns(rows)}"
+    head = ["candidate", f"validation {metric}", "epochs"]
+    return Styled(f"Candidates\n{_table(head, rows, drop=['epochs'], shorten='candidate')}")
+
+
+def _table(head: list[str], rows: list[list[str]], *, drop: Sequence[str], shorten: str) -> Styled:
+    width = screen_width()
+    drawn = table(head, rows, width=width and width - 2, drop=drop, shorten=shorten)
+    return Styled("\n".join(f"  {line}" for line in drawn.splitlines()))
 
 
 def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:

@@ -10,19 +10,14 @@ from podium.run.outcome import relative
 from podium.run.run import Watcher
 from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
-from podium.terminal import echo, live
+from podium.tables import Row, duration, table
+from podium.terminal import Styled, echo, live, styled
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 LINES = 8
 """Number of the running step's last lines shown on a terminal."""
-
-MARKS = {
-    "pending": "[dim]·[/]", "running": "[cyan]▸[/]", "succeeded": "[green]✓[/]", "cached": "[green]✓[/]",
-    "failed": "[red]✗[/]", "stopped": "[yellow]■[/]",
-}  # fmt: skip
 
 
 @contextmanager
@@ -64,8 +59,7 @@ class Lines:
 def _clock(step: StepRecord) -> str:
     if step.started is None:
         return "0.0 s" if step.state == "cached" else ""
-    seconds = step.seconds if step.seconds is not None else time.time() - step.started
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return duration(step.seconds if step.seconds is not None else time.time() - step.started)
 
 
 class View:
@@ -82,22 +76,19 @@ class View:
             self.said.setdefault(name, []).append(said.removeprefix(SAID))
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
-        yield self._table(self.run, options.max_width) if self.run else "starting …"
+        from rich.text import Text
 
-    def _table(self, run: Run, width: int) -> "Table":
-        from rich.markup import escape
-        from rich.table import Table
+        drawn = self.table(self.run, options.max_width) if self.run else styled("starting …")
+        yield Text.from_ansi(drawn, no_wrap=True)
 
-        table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
-        clocks = max((len(_clock(step)) for step in run.steps.values()), default=0)
-        table.add_column(width=1)
-        # Rich narrows all columns equally if one does not fit, so the text's width is what mark and time leave.
-        table.add_column(overflow="ellipsis", no_wrap=True, max_width=max(1, width - clocks - 5))
-        table.add_column(justify="right", no_wrap=True)
-        for name, step in run.steps.items():
-            table.add_row(MARKS[step.state], step.title, _clock(step))
-            lines = self.said.get(name, [])
-            shown = lines[-LINES:] if step.state == "running" else lines[-1:]
-            for line in shown:
-                table.add_row("", f"[dim]  {escape(line)}[/]", "")
-        return table
+    def table(self, run: Run, width: int) -> Styled:
+        """Draw a row for each step, with what it said last."""
+        rows = [
+            Row(phase=step.state.capitalize(), cells=(step.title, _clock(step)), below=self._lines(name, step))
+            for name, step in run.steps.items()
+        ]
+        return table(("STEP", ">TOOK"), rows, title=f"run {run.id} of {run.pipeline}", width=width, shorten="STEP")
+
+    def _lines(self, name: str, step: StepRecord) -> list[str]:
+        lines = self.said.get(name, [])
+        return lines[-LINES:] if step.state == "running" else lines[-1:]

@@ -1,6 +1,7 @@
 """Tables, figures and pictures for the terminal, readable without color."""
 
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,8 +24,12 @@ MARKS = {
     "MetricsUnavailable": ("?", "red"),
     "Killed": ("■", "yellow"),
     "Stopped": ("■", "yellow"),
+    "Cached": ("✓", "green"),
 }
 """Mark and color of a row, by the phase of what it shows; a dot for all others."""
+
+SHORTEST = 8
+"""Columns that a cell keeps of a name that is cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +38,14 @@ class Row:
 
     cells: Sequence[str]
     phase: str | None = None
-    """Chooses the mark before the cells; None for no mark."""
+    """Chooses the mark before the cells, where there is a width; None for no mark."""
 
     rest: str = ""
     """A log line, cut to what the cells leave of the width."""
 
     bold: bool = False
+    below: Sequence[str] = ()
+    """Lines under the row, cut to the width."""
 
 
 def table(
@@ -48,8 +55,9 @@ def table(
     title: str = "",
     width: int | None = None,
     drop: Sequence[str] = (),
+    shorten: str = "",
 ) -> Styled:
-    """Align columns. No cell is cut: where the width does not suffice, columns are left out, marks never.
+    """Align columns. Where the width does not suffice columns are left out, and one is cut at last; marks never.
 
     Rich's own table takes 80 times as long, too long for 10,000 versions of a model.
 
@@ -57,25 +65,30 @@ def table(
         heads: A head that begins with > is of numbers and goes to the right.
         rows: A cell for each head.
         title: Above the table.
-        width: Of the terminal; None for what the cells need.
+        width: Of the terminal (see screen_width); None for what the cells need.
         drop: Heads of columns that may be left out, in this order.
+        shorten: Head of the column whose cells lose their middle if that is not enough.
     """
     from rich.cells import cell_len
 
     lines = [row if isinstance(row, Row) else Row(cells=row) for row in rows]
     texts = [[head.lstrip(">") for head in heads], *([one_line(cell) for cell in row.cells] for row in lines)]
-    columns = {head: _align(column, head) for head, *column in zip(heads, *texts, strict=True)}
-    margin = 3 if any(row.phase for row in lines) else 0
+    columns = {head: [*column] for head, *column in zip(heads, *texts, strict=True)}
+    margin = 3 if width and any(row.phase for row in lines) else 0
 
     def room() -> int:
-        return (width or 0) - margin - sum(cell_len(column[0]) + 2 for column in columns.values())
+        return (width or 0) - margin - sum(max(map(cell_len, column)) + 2 for column in columns.values())
 
     dropped = []
     for head in drop:
         if width and room() < -2 and columns.pop(head, None):
             dropped.append(head)
+    if width and shorten in columns and (missing := -2 - room()) > 0:
+        most = max(SHORTEST, max(map(cell_len, columns[shorten])) - missing)
+        columns[shorten] = [_middle(cell, most) for cell in columns[shorten]]
+    columns = {head: _align(column, head) for head, column in columns.items()}
     if dropped:
-        title += f" (too narrow for {', '.join(head.lstrip('>') for head in heads if head in dropped)})"
+        title = f"{title} (too narrow for {', '.join(head.lstrip('>') for head in heads if head in dropped)})".lstrip()
     rest = room() if room() >= NARROWEST_REST and any(row.rest for row in lines) else 0
     first, *others = map("  ".join, zip(*columns.values(), strict=True))
     above = [*wrap(title, width or len(title) + 1), f"{'':{margin}}{first}{'  LAST LINE' if rest else ''}".rstrip()]
@@ -86,6 +99,7 @@ def table(
         after = f"  {styled(_cut(row.rest, rest), dim=True)}" if rest and row.rest else ""
         text = text if after else text.rstrip()
         drawn.append(Styled(before + (styled(text, bold=True) if row.bold else text) + after))
+        drawn += [styled(_cut(f"{'':{margin + 2}}{line}", width or len(line) + 5), dim=True) for line in row.below]
     return Styled("\n".join(drawn))
 
 
@@ -96,6 +110,16 @@ def _align(cells: Sequence[str], head: str) -> list[str]:
     spaces = [" " * (widest - cell_len(cell)) for cell in cells]
     right = head.startswith(">")
     return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]
+
+
+def _middle(text: str, width: int) -> str:
+    """Cut the middle out: names of trials differ in their ends, titles in their beginnings."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    end = text[-(width // 2) :] if cell_len(text) == len(text) else ""
+    return f"{set_cell_size(text, width - 1 - len(end)).rstrip()}…{end.lstrip()}"
 
 
 def _cut(text: str, width: int) -> str:
@@ -124,6 +148,16 @@ def counted(number: int, what: str) -> str:
 def columns() -> int:
     """Return the width of the terminal; 80 if there is none."""
     return shutil.get_terminal_size().columns
+
+
+def screen_width() -> int | None:
+    """Return the width of the terminal that stdout is; None for a file or a pipe, where nothing is left out."""
+    return columns() if sys.stdout.isatty() else None
+
+
+def duration(seconds: float) -> str:
+    """Format a duration."""
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
 
 
 def paint(lines: "Iterable[Text | str]") -> Styled:
