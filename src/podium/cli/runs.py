@@ -304,7 +304,6 @@ def _stored(storage: str | None) -> "StoredRuns":
 
 def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool) -> None:
     from podium.run.runs import bytes_of
-    from podium.tables import size
 
     rows = []
     for run in chosen:
@@ -331,7 +330,7 @@ def _delete_stored(stored: "StoredRuns", chosen: "list[StoredRun]", *, dry_run: 
 
 
 def _show_deleted(rows: list[dict[str, Any]], *, dry_run: bool, as_json: bool) -> None:
-    from podium.cli.tables import size
+    from podium.tables import size
 
     if as_json:
         echo(json.dumps(rows, indent=1))
