@@ -41,6 +41,8 @@ class World:
         self.labels: dict[str, str] = {}
         self.watches = True
         self.lost_answers = 0
+        self.missing_versions: set[str] = set()
+        self.forbidden: set[str] = set()
         self.admit: Callable[[dict[str, Any]], Any] = lambda item: item
 
     def put(self, plural: str, item: dict[str, Any], event: str = "MODIFIED") -> dict[str, Any]:
@@ -163,7 +165,11 @@ class Handler(BaseHTTPRequestHandler):
             code, body = self.world.refusals.pop(0)
             self.answer(code, body)
             return True
-        if match is None or match["plural"] not in self.world.plurals:
+        if match and match["plural"] in self.world.forbidden:
+            self.refuse(403, f'{match["plural"]} is forbidden: User "x" cannot list resource', "Forbidden")
+            return True
+        unknown = match is None or match["plural"] not in self.world.plurals
+        if unknown or (match and f"{match['group']}/{match['version']}" in self.world.missing_versions):
             self.answer(404, "404 page not found\n")
             return True
         return False

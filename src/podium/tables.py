@@ -18,6 +18,7 @@ NARROWEST_REST = 12
 
 MARKS = {
     "Running": ("▸", "cyan"),
+    "Waiting": ("…", "yellow"),
     "Succeeded": ("✓", "green"),
     "EarlyStopped": ("◂", "yellow"),
     "Failed": ("✗", "red"),

@@ -20,6 +20,7 @@ GIVEN: dict[str, Any] = {
     "secret_env": {"WANDB_API_KEY": "tracking/key"},
     "claims": {"/data": "mnist"},
     "queue": "team",
+    "queue_priority": "urgent",
     "priority_class": "high",
     "service_account": "trainer",
     "image_pull_secrets": ["registry"],
@@ -52,6 +53,7 @@ def test_every_replica_gets_all_settings_and_keeps_its_gpus() -> None:
     job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1))
     placed = place(Workload.parse(job), Pods.read(GIVEN)).manifest
     assert placed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert placed["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
     for replica in placed["spec"]["pytorchReplicaSpecs"].values():
         check(replica["template"])
         resources = replica["template"]["spec"]["containers"][0]["resources"]
@@ -67,6 +69,7 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
     for one in replicas.values() if replicas else [trial["spec"]]:
         check(one["template"])
     assert trial["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert trial["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
     check_experiment(placed)
 
 
@@ -105,6 +108,7 @@ def test_nothing_said_changes_nothing() -> None:
         ({"security": "privileged"}, "security is one of restricted, baseline"),
         ({"run_as_user": -1}, "run_as_user >= 0"),
         ({"claims": {"data": "mnist"}}, "a mount path is absolute"),
+        ({"queue_priority": "urgent"}, "queue_priority goes with queue"),
     ],
 )
 def test_a_wrong_setting_is_refused_and_no_secret_is_shown(given: dict[str, Any], said: str) -> None:

@@ -123,6 +123,20 @@ def _words(image: str, command: str) -> tuple[str, ...]:
         raise InvalidInput(f"--entrypoint of {image} is not a command line: {command!r} ({error})") from None
 
 
+def queue_options(command: F) -> F:
+    """Add --queue and --queue-priority; the command gets both as ``queue``, settings of pods."""
+
+    @click.option("--queue", "local_queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster.")
+    @click.option("--queue-priority", metavar="NAME", default="", help="Kueue's WorkloadPriorityClass, with --queue.")
+    @functools.wraps(command)
+    def with_queue(*args: Any, local_queue: str, queue_priority: str, **options: Any) -> Any:
+        from podium.manifests.placement import Pods
+
+        return command(*args, queue=Pods(queue=local_queue, queue_priority=queue_priority), **options)
+
+    return with_queue  # type: ignore[return-value]
+
+
 def open_cluster(url: str, processes: ProcessOptions | None = None) -> "Cluster":
     """Open the cluster the options name.
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from podium.cli.cluster_options import queue_options
 from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
+    from podium.manifests.placement import Pods
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +47,7 @@ _OPTIONS = [
 
 def manifest_options(function: F) -> F:
     """Add the options that change a manifest."""
+    function = queue_options(function)
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -59,6 +62,7 @@ def changed(
     flags: tuple[str, ...],
     warm_start: tuple[str, ...],
     config_maps: tuple[Path, ...],
+    queue: "Pods",
     **changes: Any,
 ) -> "Experiment":
     """Load an Experiment and change it as the options say.
@@ -70,6 +74,7 @@ def changed(
     from podium.manifests.experiment.build import own_name
     from podium.manifests.kinds import JOB_KINDS
     from podium.manifests.labels import WARM_START
+    from podium.manifests.placement import place
 
     networks = [text.partition("=")[2] for text in flags if text.lstrip("-").startswith("model=")]
     manifest = load(source, networks[-1] if networks else "", config_maps)
@@ -91,7 +96,7 @@ def changed(
         experiment, own = own_name(experiment)
         given["--output"] = f"{_uri(output)}/{own}"
     annotations = {WARM_START: ", ".join(warm_start)} if warm_start else None
-    return customize(experiment, name=name, flags=given, annotations=annotations, **changes)
+    return place(customize(experiment, name=name, flags=given, annotations=annotations, **changes), queue)
 
 
 def at_home(experiment: "Experiment", home: Path, data: str | None, output: str | None) -> "Experiment":

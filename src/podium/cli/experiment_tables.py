@@ -52,6 +52,7 @@ def status(name: str, url: str, as_json: bool) -> None:
     """
     with open_cluster(url) as cluster:
         experiment = cluster.experiment(name)
+        waiting = [cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
     summary = {**summary_of(experiment), "status": experiment.status}
     if as_json:
         echo(json.dumps(summary, indent=1))
@@ -60,6 +61,8 @@ def status(name: str, url: str, as_json: bool) -> None:
     echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
     if summary["message"]:
         echo(summary["message"])
+    for trial in waiting:
+        echo(f"{trial.name} waits. {trial.message}")
 
 
 @click.command()

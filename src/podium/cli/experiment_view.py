@@ -72,7 +72,7 @@ def _columns(trials: Sequence[Trial]) -> list[str]:
 
 
 def _cells(trial: Trial, names: Sequence[str], experiment: Experiment) -> list[str]:
-    objective, ended = experiment.objective, trial.phase not in ("Running", "Pending")
+    objective, ended = experiment.objective, trial.phase not in ("Running", "Waiting", "Pending")
     shown = [
         trial.metrics.get(name, {}).get(objective.strategies.get(name, "latest") if ended else "latest", "")
         for name in objective.metrics
@@ -152,6 +152,8 @@ def _line(trial: Trial, phase: str, experiment: Experiment) -> str:
     words = " ".join(f"{name}={_short(value)}" for name, value in trial.assignments.items())
     if phase == "Running":
         return f"{trial.name} Running {words}"
+    if phase == "Waiting":
+        return f"{trial.name} waits. {trial.message}"
     cells = zip(experiment.objective.metrics, _cells(trial, [], experiment)[2:-1], strict=True)
     metrics = " ".join(f"{name}={cell}" for name, cell in cells if cell)
     return f"{trial.name} {phase} {metrics if trial.is_good else trial.message} {words}".rstrip()

@@ -16,6 +16,7 @@ from podium.cli.cluster_options import (
     next_command,
     open_cluster,
     process_options,
+    queue_options,
     with_store,
 )
 from podium.documents import MAX_YAML, load_yaml
@@ -27,6 +28,7 @@ from podium.terminal import echo, echo_log
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster
+    from podium.manifests.placement import Pods
     from podium.manifests.workload import Workload
 
 
@@ -39,6 +41,7 @@ def job() -> None:
 @click.argument("file", type=click.File("rb"))
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
 @click.option("--logs/--no-logs", default=True, help="Print what the rank that reports metrics prints.")
+@queue_options
 @process_options("--image")
 @cluster_options
 @as_json_option
@@ -47,6 +50,7 @@ def run(
     name: str | None,
     processes: ProcessOptions,
     logs: bool,
+    queue: "Pods",
     url: str,
     as_json: bool,
 ) -> None:
@@ -60,13 +64,17 @@ def run(
       podium job run examples/spirals-pytorchjob.yaml
       podium job run train.yaml --image-dir example/trainer=. --no-logs --json
       podium job run train.yaml --cluster kubernetes://team
+      podium job run train.yaml --cluster kubernetes://team --queue vision --queue-priority urgent
     """
     from podium.cli.job_view import JobView
     from podium.cli.live import follow
+    from podium.manifests.placement import place
 
-    jobs = _read(file, name)
+    jobs = [place(job, queue) for job in _read(file, name)]
     shown = logs and not as_json
     with open_cluster(url, processes) as cluster:
+        for job in jobs:
+            _check_suspended(job, cluster)
         if cluster.remote:
             jobs = [with_store(job, cluster.url) for job in jobs]
         started = [job.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
@@ -212,10 +220,13 @@ def _check_document(document: Any, number: int, file: str) -> "Workload":
         raise InvalidInput(
             f"`kind is {or_list([*JOB_KINDS])}` must hold, but document {number} has kind={kind!r}", hint
         )
-    job = Workload.parse(document)
-    if job.suspended:
-        raise InvalidInput(f"document {number} is suspended: it would wait forever", "remove suspend: true")
-    return job
+    return Workload.parse(document)
+
+
+def _check_suspended(job: "Workload", cluster: "Cluster") -> None:
+    """Refuse a job that nobody would start; Kueue starts those in its queues."""
+    if job.suspended and not (cluster.remote and job.queue):
+        raise InvalidInput(f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true")
 
 
 def _with_free_name(cluster: "Cluster", job: "Workload") -> "Workload":

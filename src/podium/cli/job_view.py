@@ -43,6 +43,7 @@ class _Seen:
     """A job as of the last look."""
 
     state: str
+    message: str
     replicas: Sequence[ReplicaStatus]
 
     def __str__(self) -> str:
@@ -52,6 +53,8 @@ class _Seen:
             + (f" (restart {replica.restarts})" if replica.restarts else "")
             for replica in self.replicas
         )
+        if self.state == "Waiting":
+            return f"waits. {self.message}"
         return f"{self.state}: {', '.join(words) or 'starting'}"
 
 
@@ -95,7 +98,7 @@ class JobView(View):
         """Read the state and the replicas of each job."""
         for kind, name in self._jobs:
             state, replicas = self.cluster.resource(kind, name).state, self.cluster.replicas(kind, name)
-            self._seen[kind, name] = _Seen(state=state.phase, replicas=replicas)
+            self._seen[kind, name] = _Seen(state=state.phase, message=state.message, replicas=replicas)
 
     def news(self) -> Iterator[str]:
         """Describe each job whose state or replicas changed."""
@@ -119,6 +122,9 @@ class JobView(View):
         restarted = any(replica.restarts for seen in self._seen.values() for replica in seen.replicas)
         rows, states = [], [f"{name} ({seen.state})" for (_, name), seen in self._seen.items()]
         for (job, seen), state in zip(self._seen.items(), states, strict=True):
+            if seen.state == "Waiting":
+                cells = [state] * several + ["", seen.state] + [""] * restarted
+                rows.append(Row(phase=seen.state, cells=cells, rest=seen.message))
             for at, replica in enumerate(seen.replicas):
                 cells = [state if at == 0 else ""] * several + [replica.name, replica.phase]
                 cells += [str(replica.restarts or "")] * restarted

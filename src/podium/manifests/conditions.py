@@ -9,12 +9,15 @@ Manifest = dict[str, Any]
 
 _ORDER = {
     # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
-    **dict.fromkeys(OPERATOR_KINDS, ("Failed", "Succeeded", "Suspended", "Restarting", "Running", "Created")),
-    "Job": ("Failed", "FailureTarget", "Complete", "Suspended"),
-    TRAINJOB: ("Failed", "Complete", "Suspended"),
+    # Waiting is ours: a queue of Kueue holds the job, or the trial's job, back.
+    **dict.fromkeys(
+        OPERATOR_KINDS, ("Failed", "Succeeded", "Waiting", "Suspended", "Restarting", "Running", "Created")
+    ),
+    "Job": ("Failed", "FailureTarget", "Complete", "Waiting", "Suspended"),
+    TRAINJOB: ("Failed", "Complete", "Waiting", "Suspended"),
     # Stopped is ours: podium experiment resume removes it.
     "Experiment": ("Failed", "Succeeded", "Stopped", "Restarting", "Running", "Created"),
-    "Trial": ("EarlyStopped", "MetricsUnavailable", "Killed", "Failed", "Succeeded", "Running", "Created"),
+    "Trial": ("EarlyStopped", "MetricsUnavailable", "Killed", "Failed", "Succeeded", "Waiting", "Running", "Created"),
 }
 _LAST = {"Succeeded", "Failed", "Stopped", "Killed", "EarlyStopped", "MetricsUnavailable"}
 
@@ -23,8 +26,8 @@ class State(NamedTuple):
     """Where an object stands, in one word, with the reason and message of its writer."""
 
     phase: str
-    """Created, Running, Restarting, Suspended, Succeeded, Failed; of an Experiment also Stopped, of a trial Killed,
-    EarlyStopped or MetricsUnavailable."""
+    """Created, Waiting (for its queue), Running, Restarting, Suspended, Succeeded, Failed; of an Experiment also
+    Stopped, of a trial Killed, EarlyStopped or MetricsUnavailable."""
 
     reason: str
     message: str

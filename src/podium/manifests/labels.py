@@ -49,8 +49,15 @@ ARGO_NODE = "workflows.argoproj.io/node-name"
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
+# Kueue (kueue 0.15: pkg/controller/constants/constants.go)
 QUEUE = "kueue.x-k8s.io/queue-name"
-"""Kueue's local queue."""
+"""Local queue of a job."""
+
+QUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+"""WorkloadPriorityClass of a job: its place in the queue, without meaning for its pods."""
+
+JOB_UID = "kueue.x-k8s.io/job-uid"
+"""Uid of the job, on Kueue's own record of it."""
 
 ISTIO_INJECT = "sidecar.istio.io/inject"
 """``false`` keeps Istio's proxy out of a pod; current Istio reads the label only (kubeflow/katib#2527)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from podium.errors import InvalidInput, require
-from podium.manifests.labels import QUEUE
+from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Draft, merge
 
@@ -40,7 +40,12 @@ class Pods:
     queue: str = ""
     """Kueue's local queue; the job waits suspended until it is admitted."""
 
+    queue_priority: str = ""
+    """Kueue's WorkloadPriorityClass: who is admitted first, and who makes room. Without one, the pods' priority."""
+
     priority_class: str = ""
+    """PriorityClass of the pods: which pod the scheduler places first, and which it evicts."""
+
     service_account: str = ""
     """Service account of the pods, for workload identity: they get its token. Without one they get none."""
 
@@ -70,6 +75,8 @@ class Pods:
             require(fits, f"secret_env {name} is secret-name/key", "the value itself never goes here", parts=len(parts))
         require(self.security in SECURITY, f"security is one of {', '.join(SECURITY)}", security=self.security)
         require(self.run_as_user >= 0, "run_as_user >= 0", run_as_user=self.run_as_user)
+        require(bool(self.queue) or not self.queue_priority, "queue_priority goes with queue",
+                "name the local queue", queue_priority=self.queue_priority, queue=self.queue)  # fmt: skip
         for path in self.claims:
             require(path.startswith("/"), "a mount path is absolute", path=path)
 
@@ -109,8 +116,9 @@ def place(resource: T, pods: Pods) -> T:
 
 
 def _place(draft: Draft, pods: Pods) -> None:
-    if pods.queue:
-        draft.label({QUEUE: pods.queue})
+    queue = {QUEUE: pods.queue, QUEUE_PRIORITY: pods.queue_priority}
+    if labels := {name: value for name, value in queue.items() if value}:
+        draft.label(labels)
     draft.label_pods(pods.labels)
     for _, template in draft.templates:
         _place_pod(template["spec"], pods)

@@ -12,6 +12,7 @@ from podium.manifests.labels import (
     COMPLETION_INDEX,
     CPU_SHARE,
     JOB_ROLE,
+    QUEUE,
     REPLICA_INDEX,
     REPLICA_TYPE,
     REPLICATED_JOB,
@@ -424,6 +425,11 @@ class Workload(Resource):
 
     suspended = Attribute("run_policy.suspend", true)
     """Whether it waits: for Kueue, or until it is resumed."""
+
+    @property
+    def queue(self) -> str:
+        """Kueue's local queue; empty if it names none."""
+        return self.labels.get(QUEUE, "")
 
     clean_pod_policy = Attribute("run_policy.cleanPodPolicy", text)
     """What an operator's job stops once it has succeeded; empty if absent."""

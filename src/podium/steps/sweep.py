@@ -172,6 +172,8 @@ def describe(trial: Trial, phase: str) -> str:
     parameters = " ".join(f"{name}={brief(value)}" for name, value in trial.assignments.items())
     if phase == "Running":
         return f"trial {trial.name} started: {parameters}"
+    if phase == "Waiting":
+        return f"trial {trial.name} waits. {trial.message}"
     result = f"{trial.value:.4f}" if trial.value is not None else trial.message
     seconds = f" in {trial.seconds:.1f} s" if trial.seconds is not None else ""
     return f"trial {trial.name} {phase.lower()}{seconds}: {result} ({parameters})"

@@ -12,6 +12,7 @@ from podium.cluster.base import Cluster
 from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
 from podium.identity import current_run, object_name
 from podium.interrupts import Terminated
+from podium.manifests.conditions import State
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
 from podium.manifests.resource import Resource
@@ -191,14 +192,26 @@ def follow(
     reader = threading.Thread(target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True)
     reader.start()
     state = cluster.resource(kind, name).state
+    waited = ""
     for manifest in cluster.watch(kind, name):
         state = Resource.parse(manifest).state
+        waited = _say_waiting(f"{kind} {name}", state, waited)
     reader.join(timeout=10)
     if not state.finished:
         raise Failed(f"somebody deleted {kind} {name} while it ran", "run the step again")
     if not state.succeeded:
         raise cluster.failure(kind, name)
     return epochs
+
+
+def _say_waiting(job: str, state: State, said: str) -> str:
+    """Print why a job waits for its queue where that is new, and when it is admitted; return what was said last."""
+    why = state.message if state.phase == "Waiting" else ""
+    if why and why != said:
+        say(f"{job} waits. {why}")
+    elif said and not why:
+        say(f"{job} is admitted")
+    return why
 
 
 def show_log(

@@ -249,6 +249,9 @@ class Watchman:
             Failed: One has been hopeless for longer than its grace.
         """
         kind, name = resource.kind, resource.name
+        if resource.state.phase in ("Waiting", "Suspended"):  # it has no pods; refusals of earlier ones are over
+            self.since = {}
+            return
         now, seen = time.monotonic(), {}
         pods = self.api.pods(selector_of(self.api, kind, name))
         for trouble, key in (*self._starting(pods), *self._refused(resource, pods)):

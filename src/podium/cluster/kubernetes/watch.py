@@ -9,6 +9,8 @@ from typing import Any
 from podium.cluster.base import Manifest
 from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
 from podium.errors import Denied, Failed, PodiumError, Unavailable, UnknownKind
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.kueue import only_waits
 from podium.manifests.resource import Resource
 
 WINDOW = 5
@@ -68,8 +70,9 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
 
 
 def watch(
-    api: Api, kind: str, name: str, timeout: float | None, look: Callable[[Resource], None]
-) -> Iterator[Manifest]:
+    api: Api, kind: str, name: str, timeout: float | None, look: Callable[[Resource], None],
+    explain: Callable[[Manifest], Manifest],
+) -> Iterator[Manifest]:  # fmt: skip
     """Yield an object now and on every change of its status, until its last state or its end.
 
     Args:
@@ -78,28 +81,58 @@ def watch(
         name: The object's name.
         timeout: Seconds, None for as long as it takes.
         look: Called with the object after each change and each quiet window; may raise.
+        explain: Adds to the object why it waits for its queue; called with it as often.
 
     Raises:
         NotFound: There is none at the start.
         Failed: The timeout passed.
         Unavailable: Nothing was heard of the object for OUTAGE seconds.
     """
-    end = float("inf") if timeout is None else time.monotonic() + timeout
+    clock = _Clock(timeout)
     uid: str | None = None
     seen: Any = None
-    current = Resource.parse(api.get(kind, name))
-    for change in changes(api, kind, name, lambda: min(end - time.monotonic(), WINDOW)):
-        if change is not None:
-            new = Resource.parse(change)
-            if uid not in (None, new.uid):
-                return  # deleted and made again by somebody else: not ours
-            current = new
-            if uid is None or new.status != seen:
-                yield change
-            uid, seen = new.uid, new.status
-            if new.state.finished:
-                return
-        if time.monotonic() >= end:
-            raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout, or look at its pods")
+    stored = api.get(kind, name)
+    parse = Experiment.parse if kind == "Experiment" else Resource.parse
+    for change in changes(api, kind, name, lambda: min(clock.left(), WINDOW)):
+        stored = change or stored
+        shown = stored
         with suppress(Unavailable, Denied):  # how long to wait is decided in one place: the next change, or none, tells
+            shown = explain(stored)
+        current = parse(shown)
+        if uid not in (None, current.uid):
+            return  # deleted and made again by somebody else: not ours
+        clock.stop(only_waits(current))
+        if uid is None or current.status != seen:
+            uid, seen = current.uid, current.status
+            yield shown
+        if current.state.finished:
+            return
+        if clock.left() <= 0:
+            raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout, or look at its pods")
+        with suppress(Unavailable, Denied):
             look(current)
+
+
+class _Clock:
+    """What is left of a timeout.
+
+    Args:
+        timeout: Seconds, None for as long as it takes.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._left = float("inf") if timeout is None else timeout
+        self._at = time.monotonic()
+        self._stopped = False
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        now = time.monotonic()
+        self._left -= 0 if self._stopped else now - self._at
+        self._at = now
+        return self._left
+
+    def stop(self, stopped: bool) -> None:
+        """Stop the clock or let it go on, from now."""
+        self.left()
+        self._stopped = stopped

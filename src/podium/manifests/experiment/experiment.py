@@ -40,9 +40,10 @@ TRIAL_LISTS = {
     "EarlyStopped": ("earlyStoppedTrialList", "trialsEarlyStopped"),
     "MetricsUnavailable": ("metricsUnavailableTrialList", "trialMetricsUnavailable"),
     "Running": ("runningTrialList", "trialsRunning"),
+    "Waiting": ("waitingTrialList", "trialsWaiting"),
     "Created": ("pendingTrialList", "trialsPending"),
 }
-"""Where an Experiment's status names and counts its trials in each phase; those that ended first."""
+"""Where an Experiment's status names and counts its trials in each phase; those that ended first. Waiting is ours."""
 
 
 @dataclass(frozen=True, kw_only=True)

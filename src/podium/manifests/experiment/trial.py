@@ -49,7 +49,11 @@ class Trial(Resource):
 
     @property
     def phase(self) -> str:
-        """``Pending``, ``Running``, ``Succeeded``, ``Failed``, ``EarlyStopped``, ``MetricsUnavailable``, ``Killed``."""
+        """Where it stands.
+
+        ``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``, ``EarlyStopped``,
+        ``MetricsUnavailable`` or ``Killed``.
+        """
         return "Pending" if self.state.phase == "Created" else self.state.phase
 
     @property
@@ -150,7 +154,9 @@ def news(trial: Trial, before: str) -> list[str]:
     """
     if trial.phase in (before, "Pending"):
         return []
+    if trial.phase == "Waiting":  # Katib calls it running
+        return ["Waiting"]
     # A short trial may begin and end between two looks.
     began = any(condition.type == "Running" for condition in trial.conditions)
-    missed = before == "Pending" and trial.phase != "Running" and began
+    missed = before in ("Pending", "Waiting") and trial.phase != "Running" and began
     return [*(["Running"] if missed else []), trial.phase]

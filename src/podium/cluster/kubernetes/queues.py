@@ -1,0 +1,123 @@
+"""Kueue's queues: which suspended jobs wait, and why; jobs and trials are shown with the reason in their status."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from podium.cluster.base import Manifest
+from podium.cluster.kubernetes.api import Api
+from podium.errors import Denied, NotFound, PodiumError
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.kinds import JOB_KINDS
+from podium.manifests.kueue import WAITING, QueueEntry, is_held, unexplained, with_reason, with_waiting_trials
+from podium.manifests.labels import EXPERIMENT, JOB_UID
+from podium.manifests.resource import Condition, Resource
+from podium.manifests.workload import Workload
+
+GROUP = "kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1")
+"""Newest first; Kueue before 0.15 has the second only."""
+
+PATIENCE = 5.0
+"""Seconds that the reason is asked for: without it a job is shown as waiting all the same."""
+
+
+class Queues:
+    """What Kueue says about the jobs of one namespace. Nothing is asked about jobs that no queue holds back.
+
+    Args:
+        api: The API server.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.versions: Sequence[str] = VERSIONS
+
+    def explain(self, manifest: Manifest) -> Manifest:
+        """Return an object of any kind with the reason for its waiting in its status."""
+        return self.explain_all([manifest])[0]
+
+    def explain_all(self, manifests: Iterable[Manifest]) -> list[Manifest]:
+        """Return objects of one kind, each with the reason for its waiting in its status."""
+        given = list(manifests)
+        kind = str(given[0].get("kind")) if given else ""
+        if kind == "Experiment":
+            return [self._experiment(Experiment.parse(manifest)).manifest for manifest in given]
+        if kind == "Trial":
+            return [trial.manifest for trial in self._trials([Trial.parse(manifest) for manifest in given])]
+        reasons = self._reasons([Workload.parse(manifest) for manifest in given]) if kind in JOB_KINDS else {}
+        return [_explained(Workload.parse(manifest), reasons).manifest if reasons else manifest for manifest in given]
+
+    def set_active(self, job: Workload, active: bool) -> bool:
+        """Take a job out of its queue, or put it back; False where Kueue does not know it.
+
+        Kueue starts an admitted job again whose ``suspend`` was set by somebody else, and suspends one that was
+        started past it.
+        """
+        entry = self._entries([job.uid]).get(job.uid) if job.queue else None
+        if entry is None:
+            return False
+        doing = f"{'resume' if active else 'stop'} {job.kind} {job.name} in queue {job.queue}"
+        patch = self.api.custom.patch_namespaced_custom_object
+        self._call(doing, patch, entry.name, {"spec": {"active": active}})
+        return True
+
+    def _experiment(self, experiment: Experiment) -> Experiment:
+        if experiment.state.finished or not experiment.template.workload.queue:
+            return experiment
+        jobs = self._jobs(experiment.template.workload.kind, f"{EXPERIMENT}={experiment.name}")
+        waiting = {name for name, (_, why) in self._reasons(jobs).items() if why.type == WAITING}
+        return with_waiting_trials(experiment, waiting)
+
+    def _trials(self, trials: list[Trial]) -> list[Resource]:
+        open_ones = [trial for trial in trials if trial.workload.queue and not trial.state.finished]
+        if not open_ones:
+            return list(trials)
+        experiments = {trial.experiment for trial in open_ones}
+        reasons: dict[str, tuple[str, Condition]] = {}
+        for kind in {trial.workload.kind for trial in open_ones}:
+            reasons |= self._reasons(self._jobs(kind, f"{EXPERIMENT} in ({','.join(sorted(experiments))})"))
+        waiting = {trial.name for trial in open_ones}
+        return [_explained(trial, reasons) if trial.name in waiting else trial for trial in trials]
+
+    def _jobs(self, kind: str, selector: str) -> list[Workload]:
+        return [Workload.parse(manifest) for manifest in self.api.objects(kind, selector)]
+
+    def _reasons(self, jobs: Iterable[Workload]) -> dict[str, tuple[str, Condition]]:
+        """Return queue and reason of each job that a queue holds back, by its name."""
+        held = [job for job in jobs if is_held(job)]
+        if not held:
+            return {}
+        hint = "Kueue has no entry for it yet, or is not installed"
+        try:
+            entries = self._entries([job.uid for job in held])
+        except Denied:
+            entries, hint = {}, "Kueue's reason may not be read: apply deploy/"
+        except PodiumError as error:
+            entries, hint = {}, f"Kueue's reason cannot be read: {error.message}"
+        reasons = {uid: entry.why for uid, entry in entries.items()}
+        return {job.name: (job.queue, reasons.get(job.uid) or unexplained(job, hint)) for job in held}
+
+    def _entries(self, uids: Sequence[str]) -> dict[str, QueueEntry]:
+        """Return Kueue's entries by the uid of their job; none where Kueue is not installed."""
+        selector = f"{JOB_UID} in ({','.join(uids)})"
+        function = self.api.custom.list_namespaced_custom_object
+        listed = self._call("read Kueue's queue", function, label_selector=selector)
+        entries = [QueueEntry.parse(item) for item in (listed or {}).get("items", [])]
+        return {entry.job_uid: entry for entry in sorted(entries, key=lambda entry: entry.created)}
+
+    def _call(self, doing: str, function: Any, *args: Any, **options: Any) -> Any:
+        """Call a function of the API in the version that the server knows; None if it knows none."""
+        for version in self.versions:
+            try:
+                where = (GROUP, version, self.api.namespace, "workloads")
+                answer = self.api.call(doing, function, *where, *args, patience=PATIENCE, **options)
+            except NotFound:
+                continue
+            self.versions = (version,)
+            return answer
+        return None
+
+
+def _explained(resource: Resource, reasons: dict[str, tuple[str, Condition]]) -> Resource:
+    return with_reason(resource, *reasons[resource.name]) if resource.name in reasons else resource
