@@ -79,7 +79,7 @@ deploy: ## apply deploy/ to the cluster of KUBECONFIG and wait until the bucket 
 	kubectl --namespace kubeflow wait --for=condition=Complete --timeout=300s job/podium-bucket
 
 test-cluster: $(STAMP) images images-load deploy ## everything on the cluster of KUBECONFIG: images, deploy/, pipelines, schedules, faults
-	@$(BIN)/pytest --cluster -m cluster --timeout 1800
+	@$(BIN)/pytest --cluster -m cluster --timeout 1800 -rs
 
 golden: $(STAMP) ## write the compiled pipelines that tests compare with; review the diff before you commit it
 	@for name in tune_and_promote train_and_promote; do \
