@@ -33,8 +33,12 @@ BASE = {
 
 ALLOWED: dict[str, set[str]] = {
     "cli": {
-        "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "registry", "run",
+        "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "registry", "run",
         "steps", "storage", "sweeps", "scoring",
+    },
+    "api": {
+        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "registry", "report", "run", "scoring",
+        "search", "steps", "storage", "sweeps",
     },
     "run": {"cluster", "code", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
     "kfp": {
@@ -46,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
         "cluster", "code", "data", "identity", "manifests", "metrics", "registry", "report", "scoring", "storage",
         "sweeps",
     },
-    "code": {"manifests", "storage"},
+    "code": {"manifests", "metrics", "storage"},
     "doctor": {"cluster", "manifests", "metrics", "search", "storage"},
     "sweeps": {"cluster", "manifests", "metrics", "search"},
     "identity": {"cluster", "manifests"},
@@ -115,7 +119,7 @@ def test_imports_go_one_way() -> None:
         f"{file.relative_to(ROOT)}: {room} imports podium.{other}"
         for room, file in sources()
         for other in imported_rooms(ast.parse(file.read_text()))
-        if other not in (BASE if room in BASE else ALLOWED[room] | {room} | BASE)
+        if other not in (BASE if room in BASE else ALLOWED.get(room, {"api"}) | {room} | BASE)  # podium itself: api
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -58,10 +58,33 @@ def format_metrics(*, time: datetime | None = None, **values: float) -> str:
         InvalidInput: A value is not finite: Katib would store an empty string and might name the
             trial the best (kubeflow/katib#2723).
     """
+    return _line({name: _digits(value) for name, value in _finite(values).items()}, time or datetime.now(UTC))
+
+
+def metric_line(values: Mapping[str, float]) -> str:
+    """Format a metric line with all digits of the values, measured now.
+
+    Args:
+        values: Finite numbers by metric name.
+
+    Raises:
+        InvalidInput: A value is not finite, or Katib would not read a name.
+    """
+    for name in values:
+        rule = "a metric's name has letters, digits, _ and -"
+        require(bool(re.fullmatch(r"[\w-]+", name, re.ASCII)), rule, "val_accuracy", name=name)
+    return _line({name: repr(float(value)) for name, value in _finite(values).items()}, datetime.now(UTC))
+
+
+def _finite(values: Mapping[str, float]) -> Mapping[str, float]:
     for name, value in values.items():
         require(math.isfinite(value), f"{name} is finite", "stop the trial with an error instead", **{name: value})
-    moment = (time or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return " ".join([moment, *(f"{name}={_digits(value)}" for name, value in values.items())])
+    return values
+
+
+def _line(values: Mapping[str, str], time: datetime) -> str:
+    moment = time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return " ".join([moment, *(f"{name}={value}" for name, value in values.items())])
 
 
 def _digits(value: float) -> str:

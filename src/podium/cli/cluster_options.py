@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from podium.errors import InvalidInput, NotFound
-from podium.terminal import echo
+from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from podium.api.sweep import Place
     from podium.cluster.base import Cluster
-    from podium.manifests.experiment import Experiment
-    from podium.manifests.workload import Workload
 
 F = TypeVar("F", bound=Callable[..., Any])
-R = TypeVar("R", "Workload", "Experiment")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -63,6 +60,12 @@ class ProcessOptions:
 
     fork_server: bool = True
     """Whether ``python -m`` starts from a warm process."""
+
+    def place(self, url: str) -> "Place":
+        """Return the cluster of a URL with these options."""
+        from podium.api.sweep import Place
+
+        return Place(url=url, images=self.images, entrypoints=self.entrypoints, fork_server=self.fork_server)
 
 
 def named_object(command: F) -> F:
@@ -143,40 +146,7 @@ def open_cluster(url: str, processes: ProcessOptions | None = None) -> "Cluster"
     Raises:
         InvalidInput: There is no such kind of cluster, or one that pulls its images is given directories for them.
     """
-    from podium.sweeps import connect
-
-    given = processes or ProcessOptions()
-    return connect(url, given.images, given.entrypoints, given.fork_server)
-
-
-def with_store(resource: R, url: str) -> R:
-    """Return a job or Experiment whose pods reach the object store of the cluster they are launched on.
-
-    Args:
-        resource: Stays as it is; unchanged where its commands name no s3:// or minio:// URL.
-        url: Of the cluster; its namespace's ConfigMap names address and Secret.
-
-    Raises:
-        PodiumError: The ConfigMap cannot be read.
-    """
-    from podium.cluster.kubernetes.store_access import find_access, grant_access, opens_store
-
-    if not opens_store(resource):
-        return resource
-    access = find_access(url)
-    if access is None:
-        echo("notice: the namespace has no ConfigMap podium-storage, so the pods use the credentials of the manifest\n"
-             "  hint: kubectl apply -k deploy makes it", err=True)  # fmt: skip
-    return grant_access(resource, access)
-
-
-def free_name(cluster: "Cluster", kind: str, name: str) -> str:
-    """Return the name, with a number behind it if an object of the cluster has it."""
-    free, count = name, 1
-    while _exists(cluster, kind, free):
-        count += 1
-        free = f"{name[: 40 - len(str(count)) - 1]}-{count}"
-    return free
+    return (processes or ProcessOptions()).place(url).open()
 
 
 def next_command(words: str, cluster: "Cluster") -> str:
@@ -188,11 +158,3 @@ def _default_url() -> str:
     from podium.settings import Settings
 
     return f"local://{Settings.from_environment().cluster}"
-
-
-def _exists(cluster: "Cluster", kind: str, name: str) -> bool:
-    try:
-        cluster.get(kind, name)
-    except NotFound:
-        return False
-    return True

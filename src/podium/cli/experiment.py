@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,13 +11,11 @@ from podium.cli.cluster_options import (
     ProcessOptions,
     as_json_option,
     cluster_options,
-    free_name,
     next_command,
     open_cluster,
     process_options,
-    with_store,
 )
-from podium.cli.experiment_options import at_home, changed, manifest_options
+from podium.cli.experiment_options import changed, manifest_options
 from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
 from podium.errors import Failed, PodiumError
 from podium.terminal import echo
@@ -51,29 +49,12 @@ def run(source: str, url: str, processes: ProcessOptions, as_json: bool, **optio
       podium experiment run tpe --name second --warm-start tpe
       podium experiment run sweep.yaml --cluster kubernetes://team
     """
-    from podium.doctor.manifest import check_for_katib
-    from podium.doctor.shell_rules import shell_breaks_values
-    from podium.manifests.experiment import examine
-    from podium.settings import Settings
+    from podium.api.sweep import begin
 
-    experiment = changed(source, **options)
-    with open_cluster(url, processes) as cluster:
-        if cluster.remote:
-            experiment = with_store(check_for_katib(experiment), cluster.url)
-        else:
-            experiment = at_home(experiment, Settings.from_environment().home, options["data"], options["output"])
-        if options["name"] is None:
-            free = free_name(cluster, "Experiment", experiment.name)
-            experiment = experiment.with_metadata({**experiment.metadata, "name": free})
-        name = experiment.name
-        cluster.create(experiment.manifest)
-        for finding in shell_breaks_values.findings(experiment):
-            echo(f"warning: on a cluster {finding.what}\n  hint: {finding.hint}", err=True)
-        for finding in examine(experiment.manifest):
-            echo(f"warning: {finding.text}\n  hint: {finding.hint}", err=True)
-        warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
-        echo(f"Experiment {name}{warm}, at {cluster.url}", err=True)
-        _follow(cluster, name, as_json)
+    given = {name: options[name] for name in ("data", "output")}
+    begun = begin(changed(source, **options), processes.place(url), exact=options["name"] is not None, **given)
+    with closing(begun):
+        _follow(begun.cluster, begun.name, as_json)
 
 
 @experiment.command()
@@ -102,7 +83,7 @@ def resume(
       podium experiment resume random
       podium experiment resume random --max-trials 12
     """
-    from podium.cli.experiment_view import finished
+    from podium.api.trials import finished
 
     given = {
         "maxTrialCount": max_trials,
@@ -175,17 +156,15 @@ def _follow(cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str,
 
 
 def _failure(cluster: "Cluster", name: str, message: str) -> Failed:
-    from podium.cli.experiment_view import finished
+    from podium.api.trials import failed_trial
 
     text = f"Experiment {name} failed: {message}"
-    bad = next(
-        (trial.name for trial in finished(cluster, name) if trial.phase in ("Failed", "MetricsUnavailable")), None
-    )
+    bad = failed_trial(cluster, name)
     if bad is None:
         return Failed(text, next_command(f"experiment trials {name}", cluster))
     lines: list[str] = []
     with suppress(PodiumError):  # its pod may be gone
-        lines = list(cluster.logs("Trial", bad))[-8:]
-    said = "\n".join([f"trial {bad} said last", *(f"  | {line}" for line in lines)])
-    hint = f"{next_command(f'job logs {bad}', cluster)} prints all it said"
+        lines = list(cluster.logs("Trial", bad.name))[-8:]
+    said = "\n".join([f"trial {bad.name} said last", *(f"  | {line}" for line in lines)])
+    hint = f"{next_command(f'job logs {bad.name}', cluster)} prints all it said"
     return Failed(f"{text}\n{said}" if lines else text, hint)

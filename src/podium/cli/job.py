@@ -11,13 +11,11 @@ from podium.cli.cluster_options import (
     ProcessOptions,
     as_json_option,
     cluster_options,
-    free_name,
     named_object,
     next_command,
     open_cluster,
     process_options,
     queue_options,
-    with_store,
 )
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
@@ -66,6 +64,7 @@ def run(
       podium job run train.yaml --cluster kubernetes://team
       podium job run train.yaml --cluster kubernetes://team --queue vision --queue-priority urgent
     """
+    from podium.api.experiments import with_store
     from podium.cli.job_view import JobView
     from podium.cli.live import follow
     from podium.manifests.placement import place
@@ -76,7 +75,7 @@ def run(
         for job in jobs:
             _check_suspended(job, cluster)
         if cluster.remote:
-            jobs = [with_store(job, cluster.url) for job in jobs]
+            jobs = [with_store(job, cluster.url, lambda line: echo(line, err=True)) for job in jobs]
         started = [job.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
         for job in started:
             _say_where(cluster, job)
@@ -230,6 +229,8 @@ def _check_suspended(job: "Workload", cluster: "Cluster") -> None:
 
 
 def _with_free_name(cluster: "Cluster", job: "Workload") -> "Workload":
+    from podium.api.experiments import free_name
+
     if not job.name or "/" in job.name:
         return job  # for create to refuse
     return job.with_metadata({**job.metadata, "name": free_name(cluster, job.kind, job.name)})

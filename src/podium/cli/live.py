@@ -1,32 +1,20 @@
 """Following objects to their end: a live table on a terminal, a line at each change everywhere else."""
 
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from podium.api import watching
+from podium.api.watching import ObjectKey
 from podium.cli.cluster_options import next_command
 from podium.cluster.base import Cluster
-from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
 from podium.heartbeat import doing
-from podium.interrupts import Background
-from podium.manifests.resource import Resource
 from podium.terminal import Styled, echo, echo_log, live
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
-
-LOOK = 0.2
-"""Seconds between looks at least; a cluster that answers slowly is asked less often."""
-
-LONGEST_PAUSE = 2.0
-"""Seconds between looks at most."""
-
-ObjectKey = tuple[str, str]
-"""Kind and name."""
 
 
 class View(ABC):
@@ -81,25 +69,12 @@ def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
         Failed: One can never start, or was deleted.
         Unavailable: The cluster does not answer.
     """
-    woken = threading.Event()
-    watches = [_Watch(cluster, key, woken) for key in objects]
     try:
         with doing(view.doing), live(view) as screen:
-            while True:
-                ended, started = all(watch.thread.join(0) for watch in watches), time.monotonic()
-                if ended:
-                    view.finish()
-                with suppress(NotFound, Unavailable, Denied):  # the watch decides what that means
-                    _show(view, screen)
-                if ended:
-                    break
-                woken.wait(min(LONGEST_PAUSE, max(LOOK, 20 * (time.monotonic() - started))))
-                woken.clear()
+            watching.follow(cluster, objects, lambda: _show(view, screen), view.finish)
     except KeyboardInterrupt:
         _say_what_becomes_of(cluster, objects)
         raise
-    for watch in watches:
-        watch.check()
 
 
 def _show(view: View, screen: "Console | None") -> None:
@@ -124,31 +99,3 @@ def _say_what_becomes_of(cluster: Cluster, objects: Sequence[ObjectKey]) -> None
         elif kind == "Experiment":
             resume = next_command(f"experiment resume {name}", cluster)
             echo(f"Experiment {name} is stopped; resume it with: {resume}", err=True)
-
-
-class _Watch:
-    """Waits for the end of an object in a thread: the cluster may have to tell that it can never start."""
-
-    def __init__(self, cluster: Cluster, key: ObjectKey, woken: threading.Event) -> None:
-        self._cluster, self._key, self._woken = cluster, key, woken
-        self._finished = False
-        self._error: PodiumError | None = None
-        self.thread = Background(self._run, f"podium-watch-{key[1]}")
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            for manifest in self._cluster.watch(*self._key):
-                self._finished = Resource.parse(manifest).state.finished
-            if self._key[0] == "Experiment":  # trials may end after it; a job's Workers may never
-                self._cluster.join(*self._key)
-        except PodiumError as error:
-            self._error = error
-        self._woken.set()
-
-    def check(self) -> None:
-        """Raise what ended the watch before the object ended."""
-        if self._error:
-            raise self._error
-        if not self._finished:
-            raise Failed(f"{' '.join(self._key)} was deleted while it ran", "another command or user deleted it")

@@ -5,7 +5,7 @@ import io
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from hashlib import sha256
@@ -42,12 +42,30 @@ class Bundle:
     """How many files are in it."""
 
 
-def pack(directory: Path) -> Bundle:
+def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bundle:
     """Pack the files of a directory, without those that git ignores.
+
+    Args:
+        directory: None packs the other files only.
+        files: Content of other files by name; they take the place of the directory's own of these names.
 
     Raises:
         InvalidInput: There is no such directory, it holds nothing or more than LIMIT, or a link leads out of it.
     """
+    given, raw = files or {}, io.BytesIO()
+    root, names = _listed(directory) if directory else (Path(), [])
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted({*names, *given}):
+            if name in given:
+                _add_content(archive, name, given[name])
+            else:
+                _add(archive, root, name)
+    content = gzip.compress(raw.getvalue(), 6, mtime=0)
+    return Bundle(digest=sha256(content).hexdigest(), content=content, files=len({*names, *given}))
+
+
+def _listed(directory: Path) -> tuple[Path, list[str]]:
+    """Return the root of a directory and the names of its files to pack."""
     if not directory.is_dir():
         raise InvalidInput(f"code is a directory, but there is no directory {directory}", "for example code=.")
     root = directory.resolve()
@@ -55,12 +73,7 @@ def pack(directory: Path) -> Bundle:
     if not names:
         raise InvalidInput(f"{directory} holds no code: it is empty, or git ignores all of it", "see .gitignore")
     _check_size(root, names, str(directory))
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name in names:
-            _add(archive, root, name)
-    content = gzip.compress(raw.getvalue(), 6, mtime=0)
-    return Bundle(digest=sha256(content).hexdigest(), content=content, files=len(names))
+    return root, names
 
 
 def store(bundle: Bundle, storage: str) -> Code:
@@ -136,19 +149,23 @@ def _check_size(root: Path, names: list[str], shown: str) -> None:
 def _add(archive: tarfile.TarFile, root: Path, name: str) -> None:
     """Add a file with nothing of this machine but its name, its bytes and whether it can be executed."""
     path = root / name
-    entry = tarfile.TarInfo(name)
     if path.is_symlink():
+        entry = tarfile.TarInfo(name)
         entry.type, entry.linkname = tarfile.SYMTYPE, _inside(root, path)
         archive.addfile(entry)
         return
     if not path.is_file():
         raise InvalidInput(f"{path} is neither a file nor a directory", "name it in .gitignore, or remove it")
     try:
-        content = path.read_bytes()
-        entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+        content, mode = path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}", "name it in .gitignore, or remove it") from None
-    entry.size = len(content)
+    _add_content(archive, name, content, mode)
+
+
+def _add_content(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.mode, entry.size = mode, len(content)
     archive.addfile(entry, io.BytesIO(content))
 
 

@@ -1,4 +1,4 @@
-"""The figures of the report, as plotly JSON."""
+"""The figures of the report."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ BLUE, GOLD, GRAY = "#2563a8", "#d99a1c", "#9aa3ad"
 
 
 def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures of a sweep: history, coordinates and, with enough trials, importance."""
+    """Return the figures of a sweep as plotly JSON: history, coordinates and, with enough trials, importance."""
     figures = {"history": history(sweep), "coordinates": coordinates(sweep)}
     shares = importance(sweep)
     if shares:
-        figures["importance"] = _bars(shares)
-    return figures
+        figures["importance"] = bars(shares)
+    return {name: str(figure.to_json()) for name, figure in figures.items()}
 
 
 def searched(sweep: Mapping[str, Any]) -> list[str]:
@@ -27,7 +27,7 @@ def searched(sweep: Mapping[str, Any]) -> list[str]:
     return [parameter["name"] for parameter in sweep["parameters"]]
 
 
-def history(sweep: Mapping[str, Any]) -> str:
+def history(sweep: Mapping[str, Any]) -> "Figure":
     """Return the objective of each trial in start order, and the best so far."""
     import plotly.graph_objects as go
 
@@ -45,10 +45,10 @@ def history(sweep: Mapping[str, Any]) -> str:
     ])  # fmt: skip
     figure.update_xaxes(title="trial, in start order", dtick=1 if len(rows) <= 20 else None)
     figure.update_yaxes(title=metric)
-    return _json(figure)
+    return _styled(figure)
 
 
-def coordinates(sweep: Mapping[str, Any]) -> str:
+def coordinates(sweep: Mapping[str, Any]) -> "Figure":
     """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
     import plotly.graph_objects as go
 
@@ -60,7 +60,7 @@ def coordinates(sweep: Mapping[str, Any]) -> str:
     color = {"color": values, "colorscale": "Viridis", "showscale": False,
              "reversescale": not sweep["objective"]["maximize"]}  # fmt: skip
     figure = go.Figure(go.Parcoords(dimensions=[*axes, {"label": metric, "values": values}], line=color))
-    return _json(figure, height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
+    return _styled(figure, height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
@@ -116,7 +116,8 @@ def _value(distribution: Any, text: str) -> Any:
     return float(text) if hasattr(distribution, "low") else text
 
 
-def _bars(shares: Mapping[str, float]) -> str:
+def bars(shares: Mapping[str, float]) -> "Figure":
+    """Return the importance of each parameter as bars."""
     import plotly.graph_objects as go
 
     ordered = sorted(shares.items(), key=lambda item: item[1])
@@ -125,7 +126,7 @@ def _bars(shares: Mapping[str, float]) -> str:
                marker={"color": BLUE})
     )  # fmt: skip
     figure.update_xaxes(title="importance for the best trials (PED-ANOVA)")
-    return _json(figure, height=260)
+    return _styled(figure, height=260)
 
 
 def learning_curves(evaluation: Mapping[str, Any]) -> str:
@@ -220,9 +221,13 @@ def _assignment(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in row["parameters"].items())
 
 
-def _json(figure: "Figure", height: int = 320, margin: Mapping[str, int] | None = None) -> str:
+def _json(figure: "Figure", height: int = 320) -> str:
+    return str(_styled(figure, height).to_json())
+
+
+def _styled(figure: "Figure", height: int = 320, margin: Mapping[str, int] | None = None) -> "Figure":
     figure.update_layout(
         template="plotly_white", height=height, margin=dict(margin or {"l": 60, "r": 20, "t": 30, "b": 50}),
         font={"family": "system-ui, sans-serif"}, legend={"orientation": "h", "y": 1.15},
     )  # fmt: skip
-    return str(figure.to_json())
+    return figure

@@ -1,7 +1,7 @@
 """Search hyperparameters with a Katib Experiment; every trial keeps its own model."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +138,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         _watch(cluster, name, logs)
         ended, ended_trials = cluster.experiment(name), cluster.trials(name)
         best = _best(cluster, ended, ended_trials)
-        table = _table(ended, ended_trials, root, best)
+        table = table_of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name)
     if note := other_choice(ended, ended_trials, best):
         say(note)
         table["note"] = note
@@ -209,24 +209,29 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
     return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {why}"
 
 
-def _table(experiment: Experiment, trials: Sequence[Trial], root: str, best: Trial) -> dict[str, Any]:
-    """Describe all trials, best first, each with the metrics of its epochs."""
+def table_of(
+    experiment: Experiment, trials: Sequence[Trial], model_of: Callable[[Trial], str], best: str
+) -> dict[str, Any]:
+    """Describe all trials, best first, each with the metrics of its epochs.
+
+    Args:
+        experiment: The Experiment.
+        trials: Its trials, oldest first.
+        model_of: Returns the URI of a trial's model directory; empty for none.
+        best: Name of the best trial; empty if there is none.
+    """
     numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
     rows = [
-        {
-            **trial.summary(),
-            "number": numbers[trial.name],
-            "model": f"{root}/{trial.name}",
-            "epochs": _curve(f"{root}/{trial.name}"),
-        }
+        {**trial.summary(), "number": numbers[trial.name], "model": url, "epochs": _curve(url) if url else []}
         for trial in leaderboard(trials)
+        for url in [model_of(trial)]
     ]
     return {
         "experiment": experiment.name,
         "algorithm": experiment.algorithm.name,
         "objective": {"metric": experiment.objective.metric, "maximize": experiment.objective.maximize},
         "parameters": experiment.spec.get("parameters") or [],
-        "best": best.name,
+        "best": best,
         "trials": rows,
     }
 

@@ -1,0 +1,190 @@
+"""Experiments from files, objects and SDK objects, made ready for the cluster that runs them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from podium.cluster.base import Cluster
+from podium.errors import InvalidInput, NotFound
+from podium.manifests.experiment import Experiment, customize, load
+from podium.manifests.experiment.build import own_name
+from podium.manifests.experiment.config_maps import with_template
+from podium.manifests.experiment.trainer import is_podium
+from podium.manifests.kinds import JOB_KINDS
+from podium.manifests.labels import WARM_START
+from podium.manifests.sdk import from_sdk
+from podium.manifests.workload import Workload
+
+R = TypeVar("R", Workload, Experiment)
+
+Say = Callable[[str], None]
+"""Prints a line for people."""
+
+PLACEHOLDER_URLS = ("s3://podium/",)
+"""Where bundled Experiments read and write unless somebody says otherwise."""
+
+
+def read(source: Any, network: str = "", config_maps: Sequence[Path] = ()) -> Experiment:
+    """Return the Experiment that a user means.
+
+    Args:
+        source: A file, the name of a bundled Experiment, YAML text, a manifest as a dict, an Experiment, or a
+            ``V1beta1Experiment`` of Katib's SDK.
+        network: The trainer's ``--model``; a bundled Experiment chooses its learning rates by it.
+        config_maps: Files of ConfigMaps that may hold the trial template.
+
+    Raises:
+        InvalidInput: There is no such file or bundled Experiment, or it is something else than one Experiment.
+    """
+    if isinstance(source, Experiment):
+        return source
+    if isinstance(source, str | Path):
+        manifest: Mapping[str, Any] = load(str(source), network, config_maps)
+    elif isinstance(source, Mapping):
+        manifest = with_template(dict(source), [], "the given manifest")
+    else:
+        manifest = from_sdk(source)
+    if (kind := manifest.get("kind")) in JOB_KINDS:
+        named = source if isinstance(source, str | Path) and Path(source).is_file() else None
+        hint = f"podium job run {named or 'FILE'}"
+        raise InvalidInput(f"{named or 'the manifest'} must hold an Experiment, but holds a {kind}", hint)
+    return Experiment.parse(manifest)
+
+
+def changed(
+    source: Any,
+    *,
+    name: str | None = None,
+    data: str | Path | None = None,
+    output: str | Path | None = None,
+    flags: Mapping[str, str | None] | None = None,
+    warm_start: Sequence[str] = (),
+    config_maps: Sequence[Path] = (),
+    **changes: Any,
+) -> Experiment:
+    """Read an Experiment and change it.
+
+    Args:
+        source: As read takes it.
+        name: metadata.name.
+        data: Directory or URI of the dataset: the trainer's ``--data``.
+        output: Where trials put their models, each below its own name.
+        flags: Flags of the trials' program (``--epochs``) and their values.
+        warm_start: Names of Experiments whose trials the search learns from first.
+        config_maps: Files of ConfigMaps that may hold the trial template.
+        **changes: As customize takes them.
+
+    Raises:
+        InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for it.
+    """
+    given = dict(flags or {})
+    experiment = read(source, given.get("--model") or "", config_maps)
+    if data:
+        given["--data"] = uri(data)
+    if output:
+        if not experiment.template.parameters and not experiment.template.workload.manifest:
+            raise InvalidInput("an output needs a spec.trialTemplate, but there is none", "write one")
+        experiment, own = own_name(experiment)
+        given["--output"] = f"{uri(output)}/{own}"
+    annotations = {WARM_START: ", ".join(warm_start)} if warm_start else None
+    return customize(experiment, name=name, flags=given, annotations=annotations, **changes)
+
+
+def ready(
+    experiment: Experiment, cluster: Cluster, home: Path, *, data: object, output: object, say: Say
+) -> Experiment:
+    """Return an Experiment as the cluster can run it.
+
+    On Kubernetes its pods get the access to the object store; on this machine podium's own trainer reads and writes
+    below ``home`` where the user named no place.
+
+    Args:
+        experiment: Stays as it is.
+        cluster: Will run it.
+        home: Holds ``data/mnist`` and ``trials`` on this machine.
+        data: What the user gave.
+        output: What the user gave.
+        say: Gets a notice about missing access.
+
+    Raises:
+        BrokenRules: Katib would refuse it or never end it.
+        InvalidInput: There is no dataset where it would be.
+    """
+    from podium.doctor.manifest import check_for_katib
+
+    if cluster.remote:
+        return with_store(check_for_katib(experiment), cluster.url, say)
+    return at_home(experiment, home, data, output)
+
+
+def at_home(experiment: Experiment, home: Path, data: object, output: object) -> Experiment:
+    """Point podium's own trainer at this machine's directories instead of S3 defaults, where the user named none."""
+    containers = [container for _, container in experiment.template.primary_containers()]
+    if not any(is_podium(container.words) for container in containers):
+        return experiment
+    words = [word for container in containers for word in container.words]
+    flags: dict[str, str] = {}
+    if not data and any(word.startswith(tuple(f"--data={url}" for url in PLACEHOLDER_URLS)) for word in words):
+        flags["--data"] = str(home / "data" / "mnist")
+        if not Path(flags["--data"], "dataset.json").exists():
+            raise InvalidInput(f"no dataset at {flags['--data']}", "podium data prepare")
+    if not output and any(word.startswith(tuple(f"--output={url}" for url in PLACEHOLDER_URLS)) for word in words):
+        experiment, own = own_name(experiment)
+        flags["--output"] = f"{home / 'trials'}/{own}"
+    return customize(experiment, flags=flags)
+
+
+def with_store(resource: R, url: str, say: Say) -> R:
+    """Return a job or Experiment whose pods reach the object store of the cluster they are launched on.
+
+    Args:
+        resource: Stays as it is; unchanged where its commands name no s3:// or minio:// URL.
+        url: Of the cluster; its namespace's ConfigMap names address and Secret.
+        say: Gets a notice where there is no ConfigMap.
+
+    Raises:
+        PodiumError: The ConfigMap cannot be read.
+    """
+    from podium.cluster.kubernetes.store_access import find_access, grant_access, opens_store
+
+    if not opens_store(resource):
+        return resource
+    access = find_access(url)
+    if access is None:
+        say("notice: the namespace has no ConfigMap podium-storage, so the pods use the credentials of the manifest\n"
+            "  hint: kubectl apply -k deploy makes it")  # fmt: skip
+    return grant_access(resource, access)
+
+
+def warnings_of(experiment: Experiment) -> list[str]:
+    """Return what works on this machine and may not on another cluster, each with a hint."""
+    from podium.doctor.shell_rules import shell_breaks_values
+    from podium.manifests.experiment import examine
+
+    shell = [(f"on a cluster {finding.what}", finding.hint) for finding in shell_breaks_values.findings(experiment)]
+    others = [(finding.text, finding.hint) for finding in examine(experiment.manifest)]
+    return [f"warning: {text}\n  hint: {hint}" for text, hint in [*shell, *others]]
+
+
+def free_name(cluster: Cluster, kind: str, name: str) -> str:
+    """Return the name, with a number behind it if an object of the cluster has it."""
+    free, count = name, 1
+    while exists(cluster, kind, free):
+        count += 1
+        free = f"{name[: 40 - len(str(count)) - 1]}-{count}"
+    return free
+
+
+def exists(cluster: Cluster, kind: str, name: str) -> bool:
+    """Tell whether a cluster has an object."""
+    try:
+        cluster.get(kind, name)
+    except NotFound:
+        return False
+    return True
+
+
+def uri(place: str | Path) -> str:
+    """Return a URI, or the absolute path of a directory, without a slash at its end."""
+    text = str(place)
+    return text.rstrip("/") if "://" in text else str(Path(text).absolute())

@@ -1,0 +1,159 @@
+"""The source of a function that was typed into a notebook or a script, with all that it uses of its module.
+
+A process of its own cannot import such a function: importing the script would run it, and a notebook is no module. So
+its source is collected together with the imports, functions, classes and constants that it names. Functions of any
+other module are imported by their name.
+"""
+
+import ast
+import builtins
+import dis
+import inspect
+import site
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from podium.errors import InvalidInput
+
+MODULE = "podium_function"
+"""Module that the collected source becomes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a process of its own gets a function from."""
+
+    module: str
+    function: str
+
+    text: str = ""
+    """Content of the module; empty for one that is imported from where it is."""
+
+    roots: tuple[Path, ...] = ()
+    """Directories with modules of the user's own that it imports."""
+
+
+def source_of(function: Callable[..., Any]) -> Source:
+    """Return where a process of its own gets a function from.
+
+    Raises:
+        InvalidInput: It cannot be imported there: a lambda, a nested function, a method, or one that uses a value
+            which has no source.
+    """
+    name = getattr(function, "__qualname__", repr(function))
+    if not isinstance(function, FunctionType) or name != function.__name__ or not name.isidentifier():
+        hint = "define it with def at the top of a module, a script or a notebook's cell"
+        raise InvalidInput(f"{name} is not a plain function, so a process of its own cannot import it", hint)
+    module = sys.modules.get(function.__module__)
+    if function.__module__ != "__main__" and module is not None:
+        return Source(module=function.__module__, function=name, roots=tuple(_root(module)))
+    collected = _Collected()
+    collected.add_definition(name, function, function.__globals__)
+    return Source(module=MODULE, function=name, text=collected.text(), roots=tuple(dict.fromkeys(collected.roots)))
+
+
+@dataclass
+class _Collected:
+    """Source code, in the order in which it must run."""
+
+    imports: dict[str, None] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)
+    roots: list[Path] = field(default_factory=list)
+
+    def text(self) -> str:
+        return "\n".join([*self.imports, "", "", *(f"{definition}\n" for definition in self.definitions.values())])
+
+    def add_definition(self, name: str, value: Any, scope: dict[str, Any]) -> None:
+        """Add a function or class, what it needs first."""
+        if name in self.definitions:
+            return
+        try:
+            source = textwrap.dedent(inspect.getsource(value))
+        except (OSError, TypeError):
+            hint = "write it into a file, or into a cell of a notebook"
+            raise InvalidInput(f"the source of {name} is not known", hint) from None
+        self.definitions[name] = ""  # it may call itself
+        for used in sorted(_globals_of(value, source)):
+            if used in scope:
+                self._add(used, scope[used], scope, name)
+        self.definitions[name] = self.definitions.pop(name) or source
+
+    def _add(self, name: str, value: Any, scope: dict[str, Any], user: str) -> None:
+        if name in self.definitions or getattr(builtins, name, None) is value:
+            return
+        if isinstance(value, ModuleType):
+            self._add_import(f"import {value.__name__} as {name}", value)
+        elif isinstance(value, FunctionType | type) and value.__module__ == "__main__":
+            self.add_definition(name, value, scope)
+        elif module := _importable(value):
+            qualified = value.__qualname__
+            self._add_import(f"from {module.__name__} import {qualified} as {name}", module)
+        elif _is_constant(value):
+            self.definitions[name] = f"{name} = {value!r}"
+        else:
+            hint = f"make {name} inside {user}, or keep it in a module that {user} imports"
+            raise InvalidInput(f"{user} uses {name}, a {type(value).__name__} that only this process has", hint)
+
+    def _add_import(self, statement: str, module: ModuleType) -> None:
+        self.imports[statement] = None
+        self.roots.extend(_root(module))
+
+
+def _importable(value: Any) -> ModuleType | None:
+    """Return the module from which a function or class can be imported by its name."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    name = getattr(value, "__qualname__", "")
+    if module is None or module.__name__ == "__main__" or not name.isidentifier():
+        return None
+    return module if getattr(module, name, None) is value else None
+
+
+def _is_constant(value: Any) -> bool:
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+
+
+def _globals_of(value: Any, source: str) -> set[str]:
+    """Return the global names that a function or class reads, also in decorators, defaults and annotations."""
+    tree = ast.parse(source).body[0]
+    if not isinstance(value, FunctionType):
+        return _names(tree)
+    assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+    head = [*tree.decorator_list, tree.args, *([tree.returns] if tree.returns else [])]
+    return set(_loads(inspect.unwrap(value).__code__)).union(*map(_names, head))
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def _loads(code: CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield str(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _loads(constant)
+
+
+def _root(module: ModuleType) -> Iterator[Path]:
+    """Yield the directory from which a module of the user's own is imported; nothing for an installed one."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return
+    path = Path(file).resolve()
+    root = path.parents[module.__name__.count(".") + (path.name == "__init__.py")]
+    paths = sysconfig.get_paths()
+    installed = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    installed += [*site.getsitepackages(), site.getusersitepackages()]
+    inside = any(path.is_relative_to(Path(folder).resolve()) for folder in installed)
+    if not inside and module.__name__.partition(".")[0] != "podium":
+        yield root

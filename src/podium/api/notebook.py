@@ -1,0 +1,96 @@
+"""What a notebook shows: tables as HTML, and a cell's output that changes while something runs."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from html import escape
+from typing import Any, Self
+
+
+def in_notebook() -> bool:
+    """Tell whether this process is a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class Html:
+    """HTML that a notebook shows.
+
+    Args:
+        html: As it is; texts in it are escaped already.
+        text: What is shown where there is no notebook.
+    """
+
+    def __init__(self, html: str, text: str = "") -> None:
+        self.html, self.text = html, text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+class Log(str):
+    """Lines of a log, which show themselves as they are, not as one quoted string."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
+
+
+class LiveCell:
+    """Part of a cell's output that is replaced whenever its content changes."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown = ""
+
+    def show(self, html: str) -> None:
+        """Show HTML instead of what was there."""
+        if html == self._shown:
+            return
+        self._shown = html
+        if self._handle is None:
+            from IPython.display import display
+
+            self._handle = display(Html(html), display_id=True)
+        else:
+            self._handle.update(Html(html))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove it: the object that the cell returns shows itself."""
+        if self._handle is not None:
+            with suppress(Exception):  # the kernel may be gone
+                self._handle.update(Html(""))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bold: int | None = None, title: str = "") -> str:
+    """Return a table as HTML.
+
+    Args:
+        heads: A head that begins with > is of numbers and goes to the right.
+        rows: A cell for each head.
+        bold: Number of the row to stress, counted from 0.
+        title: Above the table.
+    """
+    sides = ["right" if head.startswith(">") else "left" for head in heads]
+    above = "".join(
+        f'<th style="text-align:{side}">{escape(head.lstrip(">").lower())}</th>'
+        for side, head in zip(sides, heads, strict=True)
+    )
+    lines = []
+    for number, row in enumerate(rows):
+        cells = "".join(
+            f'<td style="text-align:{side}">{f"<b>{escape(cell)}</b>" if number == bold else escape(cell)}</td>'
+            for side, cell in zip(sides, row, strict=True)
+        )
+        lines.append(f"<tr>{cells}</tr>")
+    caption = f"<p>{escape(title)}</p>" if title else ""
+    return f"{caption}<table><thead><tr>{above}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

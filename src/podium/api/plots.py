@@ -1,0 +1,49 @@
+"""Figures of a sweep, as plotly figures: a notebook shows them, and each can be changed or saved."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import InvalidInput
+from podium.report import plots
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+class Plots:
+    """``sweep.plot.history()``, ``.importance()`` and ``.parallel()``.
+
+    Args:
+        table: Returns the sweep as the report's figures read it.
+    """
+
+    def __init__(self, table: Callable[[], Mapping[str, Any]]) -> None:
+        self._table = table
+
+    def history(self) -> "Figure":
+        """Return the objective of each trial in start order, and the best so far."""
+        return plots.history(self._with_results(1))
+
+    def parallel(self) -> "Figure":
+        """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
+        return plots.coordinates(self._with_results(1))
+
+    def importance(self) -> "Figure":
+        """Return how much each parameter mattered for being among the best trials (PED-ANOVA).
+
+        Raises:
+            InvalidInput: There are too few trials, or there is one parameter only.
+        """
+        table = self._with_results(plots.ENOUGH)
+        if not (shares := plots.importance(table)):
+            name = table["parameters"][0]["name"] if table["parameters"] else "none"
+            raise InvalidInput(f"importance compares parameters, but the sweep has one: {name}", "plot.history()")
+        return plots.bars(shares)
+
+    def _with_results(self, least: int) -> Mapping[str, Any]:
+        table = self._table()
+        count = sum(row["value"] is not None for row in table["trials"])
+        if count < least:
+            hint = "wait for more trials, or resume the sweep with more"
+            raise InvalidInput(f"this figure needs {least} trials with a result, but there are {count}", hint)
+        return table

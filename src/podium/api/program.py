@@ -1,0 +1,205 @@
+"""What the trials of ``podium.tune`` run: a Python function, a script or a command."""
+
+import inspect
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from podium.api.function_source import MODULE, source_of
+from podium.api.space import Choice, Dimension, Float, Value
+from podium.code.bundle import pack, store
+from podium.code.call import Call
+from podium.code.reference import Code
+from podium.errors import InvalidInput
+
+CALL = "podium_call.json"
+
+FROM_RUN = {"data": "PODIUM_DATA", "output": "PODIUM_OUTPUT"}
+"""Variable by parameter of a function: what the sweep gives it if it takes it."""
+
+Train = Callable[..., Any] | str | Path | Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A command, and the code that it needs."""
+
+    name: str
+    """For the Experiment's name."""
+
+    words: tuple[str, ...]
+    """The command without its parameters."""
+
+    takes_data: bool = True
+    """Whether the dataset is given to it as ``--data``."""
+
+    call: Call | None = None
+    """The call of a function; None for a script or a command."""
+
+    text: str = ""
+    """Source of a module that is made for the call; empty where the function is imported from where it is."""
+
+    root: Path | None = None
+    """Directory of the code it imports or is in; None for none."""
+
+    folder: str = ""
+    """Working directory on this machine; empty for one of the trial's own that sees the files of this one."""
+
+    code: Code | None = None
+    """The code, stored; None where the command runs as it is."""
+
+    def files(self, path: Sequence[str] = ()) -> dict[str, bytes]:
+        """Return the files that are made for it, by name; the command names them without a directory.
+
+        Args:
+            path: Directories from which a function's modules are imported.
+        """
+        if self.call is None:
+            return {}
+        files = {CALL: replace(self.call, path=list(path)).to_json()}
+        return files | ({f"{MODULE}.py": self.text.encode()} if self.text else {})
+
+    def here(self, home: Path) -> "Program":
+        """Return the program as it runs on this machine, the files made for it under ``home``."""
+        files = self.files([str(self.root)] if self.root else [])
+        if not files:
+            return self
+        digest = sha256(b"\0".join(files.values())).hexdigest()[:16]
+        folder = home / "functions" / digest
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            draft = folder / f".{name}.{os.getpid()}"
+            draft.write_bytes(content)
+            draft.replace(folder / name)
+        words = tuple(str(folder / word) if word in files else word for word in self.words)
+        return replace(self, words=words, folder=os.getcwd())
+
+    def packed(self, storage: str) -> "Program":
+        """Return the program as it runs anywhere: its code packed and stored.
+
+        Args:
+            storage: URL of the storage that keeps the code.
+
+        Raises:
+            InvalidInput: The code is too large, or cannot be packed.
+        """
+        files = self.files()
+        return replace(self, code=store(pack(self.root, files), storage)) if files or self.root else self
+
+
+def program_of(train: Train, searched: Mapping[str, Dimension], fixed: Mapping[str, Value], metric: str) -> Program:
+    """Return what runs in each trial.
+
+    Args:
+        train: A function, the path of a script, or a command.
+        searched: What is searched.
+        fixed: Other arguments, the same in all trials.
+        metric: Of which a number is the value that a function returns.
+
+    Raises:
+        InvalidInput: There is no such script, or the function does not take these parameters.
+    """
+    if callable(train):
+        return _function(train, searched, fixed, metric)
+    words = _script(Path(train)) if isinstance(train, str | Path) else [str(word) for word in train]
+    if not words:
+        raise InvalidInput("the command has no words", '["python", "train.py"]')
+    given = [f"--{name}={value}" for name, value in fixed.items()]
+    return Program(
+        name=_name_of(words), words=(*words, *given), root=_root_of(words),
+        takes_data=not any(mark in word for word in words for mark in ("${podium.", "PODIUM_")),
+    )  # fmt: skip
+
+
+def _function(
+    train: Callable[..., Any], searched: Mapping[str, Dimension], fixed: Mapping[str, Value], metric: str
+) -> Program:
+    source = source_of(train)
+    names = {name.replace("-", "_") for name in (*searched, *fixed)}
+    passed = {name: FROM_RUN[name] for name in FROM_RUN if name in _parameters(train) and name not in names}
+    _check_signature(train, [*names, *passed])
+    if len(source.roots) > 1:
+        hint = "keep the modules it imports in one directory"
+        listed = ", ".join(map(str, source.roots))
+        raise InvalidInput(f"{source.function} imports modules of its own from {len(source.roots)}: {listed}", hint)
+    call = Call(
+        module=source.module, function=source.function, metric=metric,
+        kinds={name: _kind(dimension) for name, dimension in searched.items()},
+        choices={name: dict(zip(dimension.texts, dimension.values, strict=True))
+                 for name, dimension in searched.items() if isinstance(dimension, Choice)},
+        fixed={name.replace("-", "_"): value for name, value in fixed.items()}, environment=passed,
+    )  # fmt: skip
+    root = source.roots[0] if source.roots else None
+    return Program(name=source.function, words=("python", "-m", "podium.code.call", CALL), takes_data=False, call=call,
+                   text=source.text, root=root)  # fmt: skip
+
+
+def _kind(dimension: Dimension) -> str:
+    if isinstance(dimension, Choice):
+        return "choice"
+    return "float" if isinstance(dimension, Float) else "int"
+
+
+def _parameters(train: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(train).parameters
+
+
+def _check_signature(train: Callable[..., Any], names: Sequence[str]) -> None:
+    try:
+        inspect.signature(train).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        takes = f"{getattr(train, '__name__', train)}{inspect.signature(train)}"
+        hint = "each name of the space is a parameter of the function, and all others have defaults"
+        raise InvalidInput(f"{takes} cannot be called with {', '.join(sorted(names))}: {error}", hint) from None
+
+
+def _script(path: Path) -> list[str]:
+    if not path.is_file():
+        hint = "a path, a function, or a command as a list of words"
+        raise InvalidInput(f"there is no script {path}", hint)
+    if path.suffix == ".py":
+        return ["python", str(path)]
+    if not os.access(path, os.X_OK):
+        raise InvalidInput(f"{path} is neither a Python file nor executable", f"chmod +x {path}")
+    return [str(path) if "/" in str(path) else f"./{path}"]
+
+
+def _name_of(words: Sequence[str]) -> str:
+    """Return the script or the module that a command runs, else its program."""
+    scripts = [word for word in words if word.endswith((".py", ".sh"))]
+    modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
+    named = Path(scripts[0]).stem if scripts else modules[0].rpartition(".")[2] if modules else Path(words[0]).name
+    return named
+
+
+def _root_of(words: Sequence[str]) -> Path | None:
+    """Return the working directory if a command names a file or a module below it."""
+    here = Path.cwd()
+    modules = [words[at + 1].replace(".", "/") for at, word in enumerate(words[:-1]) if word == "-m"]
+    named = [*words, *modules, *(f"{module}.py" for module in modules)]
+    return here if any((here / name).exists() and name.strip("./") for name in named) else None
+
+
+def slug(name: str) -> str:
+    """Return a name as Kubernetes takes it, at most 30 characters."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30].strip("-")
+    return plain if plain[:1].isalpha() else f"sweep-{plain}".strip("-")
+
+
+def quoted(word: str, risky: bool = False) -> str:
+    """Return a word of a command that Katib hands to a shell: quoted unless it is plain.
+
+    Args:
+        word: May hold a placeholder.
+        risky: Whether what stands for the placeholder may have to be quoted.
+    """
+    bare = re.sub(r"\$\{[\w.-]+\}", "", word)
+    plain = bare == shlex.quote(bare)
+    if plain:
+        return f"'{word}'" if risky else word
+    return shlex.quote(word)

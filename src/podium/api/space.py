@@ -1,0 +1,188 @@
+"""Search spaces as Python writes them: ``{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podium.errors import InvalidInput, require
+
+DECADES = 100
+"""A range of positive floats whose ends differ by this factor or more is searched on a log scale."""
+
+Value = str | int | float | bool | None
+"""What a choice or a fixed argument may be."""
+
+
+@dataclass(frozen=True)
+class Float:
+    """A range of floats.
+
+    Args:
+        low: Smallest value.
+        high: Largest value, itself possible.
+        log: Whether to search on a log scale; None: where the range spans two decades or more.
+        step: Distance between neighboring values; None for any value.
+    """
+
+    low: float
+    high: float
+    log: bool | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self.low < self.high, "low < high", low=self.low, high=self.high)
+        require(not self.log or self.low > 0, "low > 0 on a log scale", "there is no logarithm of 0", low=self.low)
+        require(self.step is None or self.step > 0, "step > 0", step=self.step)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is searched on a log scale."""
+        if self.log is None:
+            return self.step is None and self.low > 0 and self.high / self.low >= DECADES
+        return self.log
+
+    def feasible(self) -> tuple[str, dict[str, Any]]:
+        """Return parameterType and feasibleSpace."""
+        space = {"min": repr(float(self.low)), "max": repr(float(self.high))}
+        space |= {"step": repr(float(self.step))} if self.step else {}
+        return "double", space | ({"distribution": "logUniform"} if self.is_log else {})
+
+    def read(self, text: str) -> float:
+        """Return the value that a trial was given as text."""
+        return float(text)
+
+    def __str__(self) -> str:
+        scale = " on a log scale" if self.is_log else f" in steps of {self.step:g}" if self.step else ""
+        return f"{self.low:g} to {self.high:g}{scale}"
+
+
+@dataclass(frozen=True)
+class Int:
+    """A range of whole numbers.
+
+    Args:
+        low: Smallest value.
+        high: Largest value, itself possible.
+        step: Distance between neighboring values.
+        log: Whether to search on a log scale.
+    """
+
+    low: int
+    high: int
+    step: int = 1
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.low <= self.high, "low <= high", low=self.low, high=self.high)
+        require(self.step >= 1, "step >= 1", step=self.step)
+        require(not self.log or self.low > 0, "low > 0 on a log scale", "there is no logarithm of 0", low=self.low)
+
+    def feasible(self) -> tuple[str, dict[str, Any]]:
+        """Return parameterType and feasibleSpace."""
+        space = {"min": str(self.low), "max": str(self.high)} | ({"step": str(self.step)} if self.step > 1 else {})
+        return "int", space | ({"distribution": "logUniform"} if self.log else {})
+
+    def read(self, text: str) -> int:
+        """Return the value that a trial was given as text."""
+        return int(text)
+
+    def __str__(self) -> str:
+        scale = " on a log scale" if self.log else f" in steps of {self.step}" if self.step > 1 else ""
+        return f"{self.low} to {self.high}{scale}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A list of values: words, numbers, booleans, None.
+
+    Args:
+        values: The values, each once. Numbers keep their order for the search, others have none.
+    """
+
+    values: Sequence[Value]
+
+    def __post_init__(self) -> None:
+        require(len(self.values) > 0, "a choice has values", "[32, 64, 128]", values=[])
+        for value in self.values:
+            if not isinstance(value, Value):
+                problem = f"a choice is a word, a number, a boolean or None, but got {value!r:.60}"
+                raise InvalidInput(problem, "give it a name, and look that up in the function")
+        texts = self.texts
+        require(len(set(texts)) == len(texts), "each value stands once", values=list(self.values))
+
+    @property
+    def texts(self) -> list[str]:
+        """The values as a trial is given them."""
+        return [str(value) for value in self.values]
+
+    def feasible(self) -> tuple[str, dict[str, Any]]:
+        """Return parameterType and feasibleSpace."""
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in self.values)
+        return "discrete" if numbers else "categorical", {"list": self.texts}
+
+    def read(self, text: str) -> Value:
+        """Return the value that a trial was given as text."""
+        return self.values[self.texts.index(text)]
+
+    def __str__(self) -> str:
+        return ", ".join(self.texts)
+
+
+Dimension = Float | Int | Choice
+
+
+def log(low: float, high: float) -> Float:
+    """Return a range of floats that is searched on a log scale.
+
+    >>> import podium
+    >>> str(podium.log(0.001, 0.01))
+    '0.001 to 0.01 on a log scale'
+    """
+    return Float(low, high, log=True)
+
+
+def dimension(name: str, given: Any) -> Dimension | None:
+    """Return what to search for a name; None for a single value, which is fixed.
+
+    Args:
+        name: Of the parameter.
+        given: Float, Int or Choice; a tuple of two numbers, a range or a list; or a value.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    if isinstance(given, Dimension):
+        return given
+    if isinstance(given, range):
+        require(len(given) > 0 and given.step > 0, "a range rises", "range(1, 5)", **{name: given})
+        return Int(given.start, given[-1], given.step)
+    if isinstance(given, list | set | frozenset):
+        return Choice(sorted(given, key=str) if isinstance(given, set | frozenset) else given)
+    if isinstance(given, tuple):
+        if len(given) != 2 or not all(isinstance(end, int | float) and not isinstance(end, bool) for end in given):
+            hint = "a range is (low, high); write a list for choices"
+            raise InvalidInput(f"{name} is searched between two numbers, but got {given!r:.60}", hint)
+        return Int(*given) if all(isinstance(end, int) for end in given) else Float(*given)
+    if isinstance(given, Value):
+        return None
+    hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
+    raise InvalidInput(f"{name} is neither a range nor a list of choices, but a {type(given).__name__}", hint)
+
+
+def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Value]]:
+    """Return what is searched, and the values that are fixed.
+
+    Raises:
+        InvalidInput: Nothing is searched, or a part of the space is neither.
+    """
+    searched = {name: found for name, given in space.items() if (found := dimension(name, given))}
+    if not searched:
+        hint = '{"lr": (1e-4, 1e-1)} searches lr between two numbers'
+        raise InvalidInput(f"there is nothing to search in {dict(space)!r:.80}", hint)
+    return searched, {name: given for name, given in space.items() if name not in searched}
+
+
+def parameter(name: str, searched: Dimension) -> dict[str, Any]:
+    """Return an entry of ``spec.parameters``."""
+    kind, feasible = searched.feasible()
+    return {"name": name, "parameterType": kind, "feasibleSpace": feasible}

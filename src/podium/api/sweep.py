@@ -1,0 +1,453 @@
+"""A sweep: an Experiment that runs on this machine or on a cluster, from its start to its best model."""
+
+import atexit
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
+
+from podium.api import experiments
+from podium.api.experiments import Say
+from podium.api.frames import data_frame, number
+from podium.api.notebook import LiveCell, Log, in_notebook, table
+from podium.api.plots import Plots
+from podium.api.trials import TrialNews, cells, failed_trial, finished, heads, measured, parameters, trials_of
+from podium.api.watching import follow
+from podium.cluster.base import Cluster
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError, suggestion
+from podium.heartbeat import doing
+from podium.interrupts import Background, signals_interrupt
+from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
+from podium.settings import Settings
+from podium.sweeps import connect
+from podium.sweeps.resume import is_stopped
+from podium.terminal import echo
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SHOWN = 50
+"""Rows of the table in a notebook at most; the best are shown."""
+
+
+def _say(line: str) -> None:
+    echo(line, err=not in_notebook())  # a notebook paints stderr red
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A cluster, and what only processes on this machine need."""
+
+    url: str
+    images: Mapping[str, str | Path] | None = None
+    entrypoints: Mapping[str, Sequence[str]] | None = None
+    fork_server: bool = True
+
+    @classmethod
+    def of(cls, cluster: str | Path | None, **processes: Any) -> "Place":
+        """Return the place that a user names: a URL, a directory, or None for the local cluster of PODIUM_HOME."""
+        text = str(cluster or Settings.from_environment().cluster)
+        url = text if "://" in text or text.startswith("local:") else f"local://{Path(text).absolute()}"
+        return cls(url=url, **processes)
+
+    def open(self) -> Cluster:
+        """Open the cluster.
+
+        Raises:
+            InvalidInput: There is no such kind of cluster, or one that pulls its images is given directories for them.
+        """
+        return connect(self.url, self.images, self.entrypoints, self.fork_server)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best trial of a sweep."""
+
+    name: str
+
+    parameters: dict[str, Any]
+    """Value by search parameter, numbers as numbers."""
+
+    metrics: dict[str, Any]
+    """Value by metric, by the Experiment's strategies: the best or the latest."""
+
+    value: float
+    """The objective."""
+
+    model: str | None
+    """URI of its model directory; None if the trial left none."""
+
+    def _repr_html_(self) -> str:
+        rows = [(key, str(value)) for key, value in {**self.parameters, **self.metrics}.items()]
+        return table(("NAME", ">VALUE"), [*rows, *([("model", self.model)] if self.model else [])], title=self.name)
+
+
+class Sweep:
+    """An Experiment that runs, or has run.
+
+    Args:
+        place: Where.
+        name: metadata.name.
+        cluster: The open cluster if this process has it open; it is opened when needed otherwise.
+    """
+
+    def __init__(self, place: Place, name: str, cluster: Cluster | None = None) -> None:
+        self.place, self.name = place, name
+        self._cluster = cluster
+        self._background: Background | None = None
+        self._lock = Lock()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, open."""
+        if self._cluster is None:
+            self._cluster = self.place.open()
+        return self._cluster
+
+    @property
+    def experiment(self) -> Experiment:
+        """The Experiment with its present status."""
+        return self.cluster.experiment(self.name)
+
+    @property
+    def status(self) -> str:
+        """``Created``, ``Running``, ``Stopped``, ``Succeeded`` or ``Failed``."""
+        experiment = self.experiment
+        return "Stopped" if is_stopped(experiment) else experiment.state.phase
+
+    @property
+    def results(self) -> list[Trial]:
+        """The trials, typed, oldest first; a running one has the metrics it printed so far."""
+        return trials_of(self.cluster, self.experiment)
+
+    @property
+    def trials(self) -> "DataFrame":
+        """The trials, best first: name, state, parameters, metrics, seconds and model.
+
+        Raises:
+            PodiumError: pandas is not installed.
+        """
+        experiment, trials = self.experiment, leaderboard(self.results)
+        names, metrics = [parameter.name for parameter in experiment.space], experiment.objective.metrics
+        rows = [
+            {
+                "trial": trial.name,
+                "state": trial.phase,
+                **{name: number(trial.assignments.get(name, "")) for name in names},
+                **{name: number(value) for name, value in measured(trial, experiment).items()},
+                "seconds": trial.seconds,
+                "model": model_of(trial),
+            }
+            for trial in trials
+        ]
+        return data_frame(rows, ["trial", "state", *dict.fromkeys([*names, *metrics]), "seconds", "model"])
+
+    @property
+    def best(self) -> Best:
+        """The best trial that ended with a result.
+
+        Raises:
+            NotFound: There is none yet.
+        """
+        trial = self.best_trial
+        values = {name: number(value) for name, value in trial.assignments.items()}
+        metrics = {name: number(value) for name, value in measured(trial, self.experiment).items() if value}
+        assert trial.value is not None
+        return Best(name=trial.name, parameters=values, metrics=metrics, value=trial.value, model=model_of(trial))
+
+    @property
+    def best_trial(self) -> Trial:
+        """The best trial, typed.
+
+        Raises:
+            NotFound: There is none yet.
+        """
+        best = best_trial(self.cluster.trials(self.name))
+        if best is None:
+            raise NotFound(f"no trial of {self.name} has a result", "sweep.logs(TRIAL) shows what a trial printed")
+        return best
+
+    @property
+    def plot(self) -> Plots:
+        """Figures: ``plot.history()``, ``plot.importance()``, ``plot.parallel()``."""
+        return Plots(self._table)
+
+    def _table(self) -> dict[str, Any]:
+        from podium.steps.sweep import table_of
+
+        trials = self.cluster.trials(self.name)
+        best = best_trial(trials)
+        return table_of(self.experiment, trials, lambda _: "", best.name if best else "")
+
+    def logs(self, trial: str | None = None) -> Log:
+        """Return what a trial printed.
+
+        Args:
+            trial: Its name; the best one's if None, or of a sweep without a result the first that failed.
+
+        Raises:
+            NotFound: There is no such trial.
+        """
+        if trial is None:
+            best = best_trial(self.cluster.trials(self.name)) or failed_trial(self.cluster, self.name)
+            if best is None:
+                raise NotFound(f"no trial of {self.name} has ended", "name one of sweep.trials")
+            trial = best.name
+        names = [known.name for known in self.cluster.trials(self.name)]
+        if trial not in names:
+            raise NotFound(f"{self.name} has no trial {trial!r}", suggestion(trial, names))
+        return Log("\n".join(self.cluster.logs("Trial", trial)))
+
+    def to_sdk(self) -> Any:
+        """Return the Experiment as a ``V1beta1Experiment`` of Katib's SDK."""
+        from podium.manifests.sdk import to_sdk
+
+        return to_sdk(self.experiment.manifest)
+
+    def stop(self) -> Self:
+        """Stop the trials that run; resume goes on. Katib cannot do that: on Kubernetes it is refused."""
+        self.cluster.stop("Experiment", self.name)
+        if self._background:
+            self._background.join()
+        return self
+
+    def resume(self, trials: int | None = None, *, parallel: int | None = None, wait: bool = True) -> Self:
+        """Go on after a stop, or with more trials; what finished is not repeated.
+
+        Args:
+            trials: New number of trials in all; a finished sweep needs one above the trials there are.
+            parallel: New number of trials at a time.
+            wait: Whether to return at the end.
+
+        Raises:
+            InvalidInput: It has ended for good, or the numbers break a rule.
+            Conflict: Another process runs it.
+        """
+        given = {"maxTrialCount": trials, "parallelTrialCount": parallel}
+        reported = {trial.name: trial.phase for trial in finished(self.cluster, self.name)}
+        self.cluster.resume("Experiment", self.name, {key: value for key, value in given.items() if value is not None})
+        self._stay_open()
+        return self.wait(reported=reported) if wait else self
+
+    def wait(self, *, reported: Mapping[str, str] | None = None) -> Self:
+        """Show progress until the sweep has ended: a table in a notebook's cell, lines anywhere else.
+
+        Ctrl-C, or the stop button of a notebook, stops the trials on this machine; ``podium.open_sweep(name).resume()``
+        goes on. On Kubernetes they go on by themselves.
+
+        Args:
+            reported: Phases by trial that no line is printed for.
+
+        Raises:
+            Failed: The sweep failed.
+        """
+        news = TrialNews(self.cluster, self.name, reported or {})
+        try:
+            with signals_interrupt(), LiveCell() as cell:
+                if in_notebook():
+                    follow(self.cluster, [("Experiment", self.name)], lambda: cell.show(self._repr_html_()))
+                else:
+                    with doing(news.state):
+                        follow(self.cluster, [("Experiment", self.name)], lambda: _print(news))
+        except KeyboardInterrupt:
+            if not self.cluster.remote:
+                with suppress(PodiumError):
+                    self.stop()
+                _say(f"sweep {self.name} is stopped; go on with: podium.open_sweep({self.name!r}).resume()")
+            raise
+        self.close()
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Raise Failed if the sweep failed."""
+        state = self.experiment.state
+        if not state.finished or state.succeeded or is_stopped(self.experiment):
+            return
+        bad = failed_trial(self.cluster, self.name)
+        lines: list[str] = []
+        if bad:
+            with suppress(PodiumError):  # its pod may be gone
+                lines = list(self.cluster.logs("Trial", bad.name))[-8:]
+        said = [f"trial {bad.name} said last", *(f"  | {line}" for line in lines)] if bad and lines else []
+        hint = f"podium.open_sweep({self.name!r}).logs({bad.name!r}) has all it said" if bad else None
+        raise Failed("\n".join([f"sweep {self.name} failed: {state.message}", *said]), hint)
+
+    def delete(self) -> None:
+        """Stop the sweep and remove it with its trials and logs; models stay where trials put them."""
+        self.cluster.delete("Experiment", self.name)
+        self.close()
+
+    def close(self) -> None:
+        """Stop what still runs in this process and release the cluster; the object can be used on."""
+        with self._lock:
+            cluster, self._cluster = self._cluster, None
+        if cluster:
+            atexit.unregister(cluster.close)
+            cluster.close()
+        if self._background:
+            self._background.join()
+
+    def _stay_open(self) -> None:
+        """Keep the cluster of this process open until the sweep has ended; then, or when Python exits, close it."""
+        cluster = self.cluster
+        if cluster.remote:
+            return
+
+        def release() -> None:
+            cluster.join("Experiment", self.name)
+            with self._lock:
+                own, self._cluster = self._cluster is cluster, None if self._cluster is cluster else self._cluster
+            if own:
+                atexit.unregister(cluster.close)
+                cluster.close()
+
+        atexit.register(cluster.close)
+        self._background = Background(release, f"podium-sweep-{self.name}")
+        self._background.start()
+
+    def __repr__(self) -> str:
+        trials = self.cluster.trials(self.name)
+        best = best_trial(trials)
+        result = f", best {best.value:g}" if best and best.value is not None else ""
+        return f"<Sweep {self.name}: {self.status}, {len(trials)} trials{result}>"
+
+    def _repr_html_(self) -> str:
+        experiment, trials = self.experiment, self.results
+        ranked = leaderboard(trials)
+        names, metrics = parameters(trials), experiment.objective.metrics
+        best = best_trial(trials)
+        at = ranked.index(best) if best else None
+        title = f"{self.name}: {self.status}, {len(trials)} trials, {experiment.objective}"
+        rows = [cells(trial, names, experiment) for trial in ranked[:SHOWN]]
+        return table(heads(names, metrics), rows, bold=at, title=title)
+
+
+def _print(news: TrialNews) -> None:
+    for line in news.lines():
+        _say(line)
+
+
+def model_of(trial: Trial) -> str | None:
+    """Return the URI of what a trial left as its model; None if it left nothing."""
+    from podium.steps.retention import output_of
+    from podium.storage import connect
+
+    try:
+        url = output_of(trial)
+    except InvalidInput:
+        return None
+    with suppress(PodiumError, OSError):
+        return url if next(iter(connect(url).list()), None) else None
+    return None
+
+
+def sweep(
+    experiment: Any,
+    *,
+    data: str | Path | None = None,
+    cluster: str | Path | None = None,
+    storage: str | Path | None = None,
+    trials: int | None = None,
+    parallel: int | None = None,
+    name: str | None = None,
+    flags: Mapping[str, object] | None = None,
+    warm_start: Sequence[str] = (),
+    images: Mapping[str, str | Path] | None = None,
+    wait: bool = True,
+    **changes: Any,
+) -> Sweep:
+    """Run an Experiment, and show its trials as they come.
+
+    Args:
+        experiment: A file, the name of a bundled Experiment (``"tpe"``), YAML text, a manifest as a dict, an
+            Experiment, or a ``V1beta1Experiment`` of Katib's SDK.
+        data: Directory or URI of a dataset: the trainer's ``--data``.
+        cluster: ``kubernetes://NAMESPACE``, where Katib runs it, or a directory of this machine; the local cluster
+            of PODIUM_HOME if None.
+        storage: Directory or URI below which trials put their models, ``<storage>/trials/<trial>``.
+        trials: spec.maxTrialCount.
+        parallel: spec.parallelTrialCount.
+        name: metadata.name; the manifest's own if None, with a number behind it if that is taken.
+        flags: Other flags of the trials' program, ``{"epochs": 2}``.
+        warm_start: Names of earlier sweeps whose trials the search learns from first.
+        images: Directories that stand for images on this machine.
+        wait: Whether to return at the end, or at once while the trials run in the background of this process.
+        **changes: Other changes, as ``podium.manifests.experiment.customize`` takes them: ``seed``, ``goal``,
+            ``image``, ``workers``, ``resume_policy``.
+
+    Returns:
+        The sweep: ``.best``, ``.trials``, ``.plot.history()``.
+
+    Raises:
+        InvalidInput: The Experiment breaks a rule; nothing was started.
+        Failed: The sweep failed.
+
+    Example:
+        >>> import podium
+        >>> sweep = podium.sweep(experiment, trials=3)
+        >>> sweep.best.value
+        0.0
+    """
+    given = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
+    output = f"{experiments.uri(storage)}/trials" if storage else None
+    changed = experiments.changed(
+        experiment, name=name, data=data, output=output, flags=given, warm_start=warm_start, max_trials=trials,
+        parallel_trials=parallel, **changes,
+    )  # fmt: skip
+    begun = begin(changed, Place.of(cluster, images=images), exact=name is not None, data=data, output=output)
+    return begun.wait() if wait else begun
+
+
+def begin(
+    experiment: Experiment, place: Place, *, exact: bool, data: object = None, output: object = None, say: Say = _say
+) -> Sweep:
+    """Create an Experiment and return at once.
+
+    Args:
+        experiment: As changed.
+        place: Where to create it.
+        exact: Whether it must have its own name; else one that is taken gets a number.
+        data: What the user gave as data.
+        output: What the user gave for the trials' models.
+        say: Gets warnings, and the sweep's name and place.
+
+    Raises:
+        InvalidInput: It breaks a rule; nothing was started.
+        Conflict: There is one of this name.
+    """
+    cluster = place.open()
+    try:
+        home = Settings.from_environment().home
+        experiment = experiments.ready(experiment, cluster, home, data=data, output=output, say=say)
+        if not exact:
+            free = experiments.free_name(cluster, "Experiment", experiment.name)
+            experiment = experiment.with_metadata({**experiment.metadata, "name": free})
+        cluster.create(experiment.manifest)
+    except BaseException:
+        cluster.close()
+        raise
+    for warning in experiments.warnings_of(experiment):
+        say(warning)
+    warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
+    say(f"Experiment {experiment.name}{warm}, at {cluster.url}")
+    begun = Sweep(place, experiment.name, cluster)
+    begun._stay_open()
+    return begun
+
+
+def open_sweep(name: str, *, cluster: str | Path | None = None) -> Sweep:
+    """Return a sweep that runs or has run, also one of another process.
+
+    Args:
+        name: metadata.name of the Experiment.
+        cluster: Where it is, as podium.sweep takes it.
+
+    Raises:
+        NotFound: There is none.
+    """
+    found = Sweep(Place.of(cluster), name)
+    found.experiment  # noqa: B018  raises NotFound
+    return found

@@ -1,0 +1,124 @@
+"""Trials as people read them: cells of a table, a line at each change."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from podium.cluster.base import Cluster
+from podium.errors import NotFound
+from podium.manifests.experiment import Experiment, Trial, news
+from podium.manifests.experiment.trial import Metrics
+from podium.metrics import fold, read_text
+from podium.sweeps.resume import has_ended
+
+
+def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:
+    """Return the trials, oldest first; a running one has the last metrics it printed."""
+    trials = []
+    for trial in cluster.trials(experiment.name):
+        running = trial.phase == "Running" and not trial.metrics
+        trials.append(trial.with_metrics(_printed(cluster, trial, experiment)) if running else trial)
+    return trials
+
+
+def finished(cluster: Cluster, name: str) -> list[Trial]:
+    """Return the trials that ended, oldest first."""
+    return [trial for trial in cluster.trials(name) if has_ended(trial)]
+
+
+def failed_trial(cluster: Cluster, name: str) -> Trial | None:
+    """Return the first trial that failed or has no metrics."""
+    bad = ("Failed", "MetricsUnavailable")
+    return next((trial for trial in finished(cluster, name) if trial.phase in bad), None)
+
+
+def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
+    names, formats = experiment.objective.metrics, experiment.collector.filters or None
+    lines: deque[str] = deque(maxlen=200)
+    with suppress(NotFound):
+        lines.extend(cluster.logs("Trial", trial.name))
+    return {name: values for name, values in fold(read_text(lines, names, formats), names).items() if _known(values)}
+
+
+def heads(names: Sequence[str], metrics: Sequence[str]) -> list[str]:
+    """Return the heads of a table of trials; one that begins with > is of numbers."""
+    return ["TRIAL", "STATE", *(f">{name}" for name in (*names, *metrics)), ">SECONDS"]
+
+
+def parameters(trials: Sequence[Trial]) -> list[str]:
+    """Return the names of the search parameters."""
+    return list(dict.fromkeys(name for trial in trials for name in trial.assignments))
+
+
+def cells(trial: Trial, names: Sequence[str], experiment: Experiment) -> list[str]:
+    """Return a trial's row: name, state, values of the parameters, metrics, seconds."""
+    shown = map(short, measured(trial, experiment).values())
+    values = [short(trial.assignments.get(name, "")) for name in names]
+    return [trial.name, trial.phase, *values, *shown, "" if trial.seconds is None else f"{trial.seconds:.1f}"]
+
+
+def measured(trial: Trial, experiment: Experiment) -> dict[str, str]:
+    """Return a trial's metrics: of one that ended by the Experiment's strategies, else the latest values."""
+    objective, ended = experiment.objective, trial.phase not in ("Running", "Waiting", "Pending")
+    return {
+        name: trial.metrics.get(name, {}).get(objective.strategies.get(name, "latest") if ended else "latest", "")
+        for name in objective.metrics
+    }
+
+
+def short(value: str) -> str:
+    """Shorten a parameter's or a metric's value for a cell."""
+    try:
+        return value if len(value) <= 8 else f"{float(value):.5g}"
+    except ValueError:
+        return value if len(value) <= 20 else f"{value[:19]}…"
+
+
+def _known(values: Mapping[str, str]) -> bool:
+    return values["latest"] != "unavailable"
+
+
+class TrialNews:
+    """Describes each change of an Experiment's trials once.
+
+    Args:
+        cluster: Runs it.
+        name: Of the Experiment.
+        reported: Phases of trials that nobody need hear of again.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, reported: Mapping[str, str]) -> None:
+        self._cluster, self._name, self._phases = cluster, name, dict(reported)
+        self._counts = "starting"
+
+    def state(self) -> str:
+        """Count the trials by phase, as of the last lines."""
+        return f"{self._name}: {self._counts}"
+
+    def lines(self) -> Iterator[str]:
+        """Describe what changed; only trials of which the Experiment says so are read, for there may be thousands."""
+        experiment = self._cluster.experiment(self._name)
+        counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items() if names]
+        self._counts = ", ".join(counts) or self._counts
+        changed = [
+            name
+            for phase, names in experiment.trials.items()
+            for name in names
+            if phase != "Created" and self._phases.get(name) != phase
+        ]
+        for name in changed:
+            with suppress(NotFound):
+                trial = self._cluster.trial(name)
+                for phase in news(trial, self._phases.get(name, "Pending")):
+                    self._phases[name] = phase
+                    yield _line(trial, phase, experiment)
+
+
+def _line(trial: Trial, phase: str, experiment: Experiment) -> str:
+    words = " ".join(f"{name}={short(value)}" for name, value in trial.assignments.items())
+    if phase == "Running":
+        return f"{trial.name} Running {words}"
+    if phase == "Waiting":
+        return f"{trial.name} waits. {trial.message}"
+    metrics = " ".join(f"{name}={short(value)}" for name, value in measured(trial, experiment).items() if value)
+    return f"{trial.name} {phase} {metrics if trial.is_good else trial.message} {words}".rstrip()

@@ -1,0 +1,284 @@
+"""Tune any function, script or command: no YAML."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podium.api import experiments
+from podium.api.program import Program, Train, program_of, quoted, slug
+from podium.api.space import Dimension, parameter, split
+from podium.api.sweep import Place, Sweep, _say, begin
+from podium.code.wrap import with_code
+from podium.errors import InvalidInput, require
+from podium.manifests.experiment import Experiment, check
+from podium.manifests.experiment.build import OWN_NAME
+from podium.manifests.experiment.shell import takes_script
+from podium.manifests.labels import ISTIO_INJECT
+from podium.metrics import STRICT_FORMAT
+from podium.settings import Settings
+from podium.steps.target import TRAINER_IMAGE
+
+LESS = ("loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret")
+"""Words in the name of a metric of which less is better, where nobody says it."""
+
+CONTAINER = "training"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What is tuned for."""
+
+    metric: str
+    maximize: bool
+
+    @classmethod
+    def read(cls, text: str) -> "Goal":
+        """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
+
+        Raises:
+            InvalidInput: The name is empty, or has characters that no metric line can have.
+        """
+        prefix, colon, rest = text.partition(":")
+        name = rest if colon and prefix in ("min", "max") else text
+        if not name or not name.replace("_", "").replace("-", "").isalnum():
+            raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss")
+        if colon:
+            return cls(metric=name, maximize=prefix == "max")
+        words = set(name.lower().replace("-", "_").split("_"))
+        return cls(metric=name, maximize=not words & set(LESS))
+
+    def __str__(self) -> str:
+        return f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneSettings:
+    """How a program is tuned."""
+
+    goal: Goal
+    metrics: Sequence[str] = ()
+    """Other metrics to record."""
+
+    trials: int = 20
+    parallel: int = 2
+    """Trials at a time; lowered to the number of trials."""
+
+    algorithm: str = "tpe"
+    settings: Mapping[str, object] | None = None
+    """algorithmSettings by name."""
+
+    seed: int | None = None
+    image: str = TRAINER_IMAGE
+
+    def __post_init__(self) -> None:
+        require(self.trials >= 1, "trials >= 1", trials=self.trials)
+        require(self.parallel >= 1, "parallel >= 1", parallel=self.parallel)
+
+
+def experiment_of(
+    program: Program,
+    searched: Mapping[str, Dimension],
+    settings: TuneSettings,
+    *,
+    name: str | None = None,
+    data: str | None = None,
+    output: str,
+) -> Experiment:
+    """Return the Experiment that tunes a program.
+
+    Args:
+        program: What each trial runs.
+        searched: What is searched.
+        settings: How.
+        name: metadata.name; the program's if None.
+        data: Directory or URI of the dataset.
+        output: Where trials put their models, each below its own name.
+
+    Raises:
+        BrokenRules: A value breaks a rule.
+    """
+    goal, limits = settings.goal, {"maxTrialCount": settings.trials}
+    given = {**(settings.settings or {}), **({} if settings.seed is None else {"random_state": settings.seed})}
+    spec = {
+        "objective": {
+            "type": "maximize" if goal.maximize else "minimize",
+            "objectiveMetricName": goal.metric,
+            **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
+        },
+        "algorithm": {
+            "algorithmName": settings.algorithm,
+            "algorithmSettings": [{"name": key, "value": str(value)} for key, value in given.items()],
+        },
+        **limits,
+        "parallelTrialCount": min(settings.parallel, settings.trials),
+        "maxFailedTrialCount": min(settings.trials, max(3, settings.trials // 4)),
+        "resumePolicy": "LongRunning",
+        "metricsCollectorSpec": {
+            "collector": {"kind": "StdOut"}, "source": {"filter": {"metricsFormat": [STRICT_FORMAT]}},
+        },
+        "parameters": [parameter(name, dimension) for name, dimension in searched.items()],
+        "trialTemplate": {
+            "primaryContainerName": CONTAINER,
+            "trialParameters": [
+                *({"name": name, "reference": name} for name in searched),
+                {"name": "ownName", "reference": OWN_NAME},
+            ],
+            "trialSpec": _job(program, searched, settings.image, data, f"{output}/${{trialParameters.ownName}}"),
+        },
+    }  # fmt: skip
+    metadata = {"name": name or slug(program.name)}
+    manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
+    experiment = Experiment.parse(manifest)
+    return check(with_code(experiment, program.code.uri if program.code else "", container=CONTAINER))
+
+
+def _job(
+    program: Program, searched: Mapping[str, Dimension], image: str, data: str | None, output: str
+) -> dict[str, Any]:
+    flags = [
+        quoted(f"--{name}=${{trialParameters.{name}}}", _is_risky(dimension)) for name, dimension in searched.items()
+    ]
+    given = [f"--data={data}"] if data and program.takes_data else []
+    words = [*map(quoted, [*program.words, *given]), *flags]
+    if takes_script(program.words):  # else Katib would take all words behind the script for parts of it
+        words = ["sh", "-c", " ".join(words)]
+    variables = {"PODIUM_OUTPUT": output} | ({"PODIUM_DATA": data} if data else {})
+    container = {
+        "name": CONTAINER, "image": image, "command": words,
+        "env": [{"name": key, "value": value} for key, value in variables.items()],
+        **({"workingDir": program.folder} if program.folder else {}),
+    }  # fmt: skip
+    template = {
+        "metadata": {"labels": {ISTIO_INJECT: "false"}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": template}}
+
+
+def _is_risky(dimension: Dimension) -> bool:
+    """Return whether a shell might not read a value as one word."""
+    _, feasible = dimension.feasible()
+    return any(quoted(value) != value for value in feasible.get("list", ()))
+
+
+def tune(
+    train: Train,
+    space: Mapping[str, Any],
+    *,
+    objective: str = "accuracy",
+    metrics: Sequence[str] = (),
+    trials: int = 20,
+    parallel: int = 2,
+    algorithm: str = "tpe",
+    settings: Mapping[str, object] | None = None,
+    seed: int | None = None,
+    data: str | Path | None = None,
+    cluster: str | Path | None = None,
+    storage: str | Path | None = None,
+    image: str = TRAINER_IMAGE,
+    name: str | None = None,
+    wait: bool = True,
+) -> Sweep:
+    """Search the best arguments of a function, a script or a command.
+
+    Args:
+        train: A function, which each trial calls in a process of its own with the values as keyword arguments. It
+            returns its metrics (a number, or numbers by name) or prints metric lines (``accuracy=0.98``). Or the path
+            of a script, or a command as a list of words, which get ``--name=value``. A function that has a parameter
+            ``data`` or ``output`` is given the dataset and the place for its model; scripts find the place in the
+            variable PODIUM_OUTPUT.
+        space: What to search: ``(low, high)`` between two numbers, ``[…]`` for choices, ``range(1, 5)``, or Float,
+            Int, Choice; a single value is the same in all trials. Floats whose range spans two decades or more are
+            searched on a log scale.
+        objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides.
+        metrics: Other metrics to record.
+        trials: How many.
+        parallel: How many at a time.
+        algorithm: ``tpe``, ``random``, ``grid``, ``cmaes``, ``sobol`` … as Katib calls them.
+        settings: Settings of the algorithm.
+        seed: Seed of the algorithm.
+        data: Directory or URI of a dataset: a script gets it as ``--data``.
+        cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of PODIUM_HOME if None.
+            On Kubernetes the code is packed into the storage and runs in the image.
+        storage: Directory or URI below which trials put their models and code is kept.
+        image: Of the trials, on a cluster.
+        name: Name of the sweep; the function's or script's if None.
+        wait: Whether to return at the end, or at once while the trials run in the background of this process.
+
+    Raises:
+        InvalidInput: The function does not take these arguments, or a value breaks a rule; nothing was started.
+        Failed: Too many trials failed.
+
+    Example:
+        >>> import podium
+        >>> def train(x, shape):
+        ...     return {"score": (x - 1) ** 2 + (shape == "square")}
+        >>> sweep = podium.tune(train, {"x": (0.0, 2.0), "shape": ["round", "square"]}, objective="min:score", trials=5)
+        >>> len(sweep.results)
+        5
+    """
+    given = TuneSettings(
+        goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, algorithm=algorithm,
+        settings=settings, seed=seed, image=image,
+    )  # fmt: skip
+    begun = start(train, space, given, data=data, cluster=cluster, storage=storage, name=name)
+    return begun.wait() if wait else begun
+
+
+def start(
+    train: Train,
+    space: Mapping[str, Any],
+    settings: TuneSettings,
+    *,
+    data: str | Path | None = None,
+    cluster: str | Path | None = None,
+    storage: str | Path | None = None,
+    name: str | None = None,
+    say: Callable[[str], None] = _say,
+) -> Sweep:
+    """Begin to tune and return at once; see tune."""
+    place = Place.of(cluster)
+    experiment = planned(train, space, settings, data=data, place=place, storage=storage, name=name)
+    dimensions, _ = split(space)
+    searched = "; ".join(f"{name} {dimension}" for name, dimension in dimensions.items())
+    say(f"{settings.goal}: {searched}")
+    return begin(experiment, place, exact=name is not None, data=data, output=storage or "home", say=say)
+
+
+def planned(
+    train: Train,
+    space: Mapping[str, Any],
+    settings: TuneSettings,
+    *,
+    place: Place,
+    data: str | Path | None = None,
+    storage: str | Path | None = None,
+    name: str | None = None,
+) -> Experiment:
+    """Return the Experiment that tune runs; on Kubernetes its code is stored then.
+
+    Raises:
+        InvalidInput: As tune; or there is no storage that the cluster can reach.
+    """
+    searched, fixed = split(space)
+    program = program_of(train, searched, fixed, settings.goal.metric)
+    home = Settings.from_environment().home
+    if place.url.startswith("local:"):
+        program, root = program.here(home), experiments.uri(storage) if storage else str(home)
+    else:
+        root = _remote(storage)
+        program = program.packed(root)
+    return experiment_of(
+        program, searched, settings, name=name, data=experiments.uri(data) if data else None, output=f"{root}/trials"
+    )
+
+
+def _remote(storage: str | Path | None) -> str:
+    text = str(storage or "")
+    if not text.startswith(("s3://", "minio://")):
+        hint = "storage='s3://BUCKET/PREFIX'"
+        raise InvalidInput(
+            f"the code must be kept where the cluster's pods can read it, not in {text or 'nothing'}", hint
+        )
+    return text.rstrip("/")

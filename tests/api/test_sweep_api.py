@@ -1,0 +1,106 @@
+"""`podium.sweep` and the Sweep it returns, with real processes."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import podium
+from podium.api import sweep as module
+from podium.errors import Failed, InvalidInput, NotFound
+from podium.manifests.experiment import Experiment
+from podium.manifests.sdk import to_sdk
+
+
+@pytest.fixture(scope="module")
+def swept(parabola: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[podium.Sweep]:
+    """A finished sweep over x = 0, 0.5, 1."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PODIUM_HOME", str(tmp_path_factory.mktemp("home")))
+        yield podium.sweep(parabola)
+
+
+def with_seconds(manifest: dict[str, Any], seconds: str) -> dict[str, Any]:
+    """Let each trial take longer."""
+    changed = copy.deepcopy(manifest)
+    job = changed["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    job["template"]["spec"]["containers"][0]["command"][-1] = seconds
+    return changed
+
+
+def test_the_best_trial_has_its_values_and_model(swept: podium.Sweep) -> None:
+    best = swept.best
+    assert (best.parameters, best.metrics, best.value) == ({"x": 0.5}, {"loss": 0.0}, 0.0)
+    assert best.model is not None
+    assert Path(best.model, "model.onnx").read_text() == "weights"
+
+
+def test_trials_are_a_data_frame_best_first(swept: podium.Sweep) -> None:
+    frame = swept.trials
+    assert list(frame.columns) == ["trial", "state", "x", "loss", "seconds", "model"]
+    assert frame["loss"].tolist() == [0.0, 0.25, 0.25]
+    assert frame["x"].dtype == float
+
+
+def test_a_sweep_shows_itself_as_a_table(swept: podium.Sweep) -> None:
+    html = swept._repr_html_()
+    assert html.count("<tr>") == 4
+    assert f"<b>{swept.best.name}</b>" in html
+    assert repr(swept) == "<Sweep parabola: Succeeded, 3 trials, best 0>"
+
+
+def test_logs_are_those_of_the_best_trial(swept: podium.Sweep) -> None:
+    assert repr(swept.logs()) == "loss=0.0"
+    with pytest.raises(NotFound, match="parabola has no trial 'nothing'"):
+        swept.logs("nothing")
+
+
+def test_figures_show_every_trial(swept: podium.Sweep) -> None:
+    assert sorted(swept.plot.history().data[1].y) == [0.0, 0.25, 0.25]
+    assert [axis.label for axis in swept.plot.parallel().data[0].dimensions] == ["x", "loss"]
+    with pytest.raises(InvalidInput, match="needs 10 trials with a result, but there are 3"):
+        swept.plot.importance()
+
+
+def test_the_same_experiment_is_read_from_any_source(
+    parabola: dict[str, Any], tmp_path: Path, home: Path, swept: podium.Sweep
+) -> None:
+    file = tmp_path / "parabola.yaml"
+    file.write_text(yaml.safe_dump(parabola))
+    read = Experiment.parse(parabola)
+    for source in (file, str(file), file.read_text(), read, to_sdk(parabola)):
+        assert module.experiments.read(source).spec == read.spec
+    assert swept.to_sdk().spec.max_trial_count == 3
+
+
+def test_a_sweep_goes_on_with_more_trials(parabola: dict[str, Any], home: Path) -> None:
+    sweep = podium.sweep(parabola, trials=1)
+    (first,) = sweep.results
+    again = sweep.resume(trials=3).results
+    assert again[0].ended == first.ended
+    assert sorted(trial.assignments["x"] for trial in again) == ["0.0", "0.5", "1.0"]
+
+
+def test_a_stopped_sweep_goes_on_without_repeating_trials(parabola: dict[str, Any], home: Path) -> None:
+    sweep = podium.sweep(with_seconds(parabola, "0.3"), wait=False)
+    assert sweep.stop().status == "Stopped"
+    before = {trial.name: trial.ended for trial in sweep.results if trial.is_good}
+    again = podium.open_sweep("parabola").resume()
+    assert again.status == "Succeeded"
+    assert before.items() <= {trial.name: trial.ended for trial in again.results}.items()
+
+
+def test_a_failed_sweep_says_what_its_trial_said(parabola: dict[str, Any], home: Path) -> None:
+    with pytest.raises(Failed, match=r"could not convert string to float: 'soon'"):
+        podium.sweep(with_seconds(parabola, "soon"), max_failed_trials=1)
+    assert podium.open_sweep("parabola").status == "Failed"
+
+
+def test_a_broken_rule_leaves_nothing(parabola: dict[str, Any], home: Path) -> None:
+    with pytest.raises(InvalidInput, match="max_trials"):
+        podium.sweep(parabola, trials=0)
+    with pytest.raises(NotFound, match="parabola"):
+        podium.open_sweep("parabola")

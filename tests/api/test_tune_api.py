@@ -1,0 +1,176 @@
+"""`podium.tune` with functions, scripts and commands, in real processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podium
+from podium.api import space
+from podium.api.tune import Goal
+from podium.errors import Failed, InvalidInput
+
+SCRIPT = """
+import argparse, os, pathlib
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--batch-size", type=int)
+parser.add_argument("--note", default="")
+given = parser.parse_args()
+output = pathlib.Path(os.environ["PODIUM_OUTPUT"])
+output.mkdir(parents=True)
+(output / "note").write_text(given.note + pathlib.Path("data.txt").read_text())
+print(f"accuracy={1 - given.lr - given.batch_size / 1000}")
+"""
+
+MODULE = """
+import podium
+from helpers import double
+
+OFFSET = 1
+
+class Shift:
+    by = OFFSET
+
+def shifted(x):
+    return x - Shift.by
+
+def train(x, kind, epochs, output):
+    print(type(x).__name__, type(kind).__name__, type(epochs).__name__, output.rpartition("/")[2])
+    return {"score": double(shifted(x)) ** 2, "epochs": epochs}
+
+if __name__ == "__main__":
+    sweep = podium.tune(train, {"x": (0, 3), "kind": [1, True, None, "word"], "epochs": 2}, objective="min:score",
+                        metrics=["epochs"], trials=2, algorithm="random", seed=1)
+    print(sweep.logs())
+    print(sweep.best.metrics["epochs"], sweep.best.value in (0, 4, 16))
+"""
+
+
+def test_a_script_gets_its_values_as_flags(home: Path) -> None:
+    Path("train.py").write_text(SCRIPT)
+    Path("data.txt").write_text("beside")
+    searched = {"lr": (1e-4, 1e-1), "batch-size": [32, 64], "note": "a word's"}
+    sweep = podium.tune("train.py", searched, trials=2, seed=3)
+    frame, best = sweep.trials, sweep.best
+    assert frame["accuracy"].tolist() == [
+        pytest.approx(1 - row.lr - row["batch-size"] / 1000) for _, row in frame.iterrows()
+    ]
+    assert best.model == f"{home}/trials/{best.name}"
+    assert Path(best.model, "note").read_text() == "a word'sbeside"
+    assert sweep.name == "train"
+
+
+def test_a_command_may_name_its_output(home: Path) -> None:
+    command = ["sh", "-c", 'mkdir -p "$PODIUM_OUTPUT" && echo score=${1#--x=}', "sh"]
+    sweep = podium.tune(command, {"x": range(1, 4)}, objective="score", algorithm="grid", trials=3)
+    assert sweep.best.value == 3
+
+
+def test_a_script_may_tune_a_function_of_its_own(home: Path) -> None:
+    Path("mine.py").write_text(MODULE)
+    Path("helpers.py").write_text("def double(x):\n    return 2 * x\n")
+    done = subprocess.run([sys.executable, "mine.py"], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    first, _, last = done.stdout.splitlines()
+    kind, of_choice, of_fixed, name = first.split()
+    assert (kind, of_fixed) == ("int", "int")
+    assert of_choice in ("int", "bool", "NoneType", "str")
+    assert name.startswith("train-")
+    assert last == "2.0 True"
+
+
+def of_two(x: float, y: float = 0.0) -> float:
+    return x - y
+
+
+def test_a_function_of_a_module_may_return_a_number(home: Path) -> None:
+    sweep = podium.tune(of_two, {"x": [1.0, 2.5], "y": 0.5}, objective="gain", algorithm="grid", trials=2)
+    assert sweep.best.parameters == {"x": 2.5}
+    assert sweep.best.value == 2.0
+
+
+def test_a_function_that_raises_shows_its_error(home: Path) -> None:
+    with pytest.raises(Failed, match="ZeroDivisionError"):
+        podium.tune(divide, {"x": [0]}, objective="score", trials=1)
+
+
+def divide(x: int) -> float:
+    return 1 / x
+
+
+def needs_more(x: float, y: float) -> float:
+    return x + y
+
+
+@pytest.mark.parametrize(
+    ("train", "searched", "message"),
+    [
+        (lambda x: x, {"x": (0, 1)}, "is not a plain function"),
+        (needs_more, {"x": (0, 1)}, "missing a required argument: 'y'"),
+        (of_two, {"z": (0, 1), "x": 1}, "unexpected keyword argument 'z'"),
+        (of_two, {"x": 1}, "nothing to search"),
+        (of_two, {"x": (1, 2, 3)}, "between two numbers"),
+        (of_two, {"x": [object()]}, "a choice is a word, a number"),
+        (of_two, {"x": (1, 0)}, "low <= high"),
+        ("nothing.py", {"x": (0, 1)}, "there is no script nothing.py"),
+        ([], {"x": (0, 1)}, "the command has no words"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(train: Any, searched: Any, message: str, home: Path) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        podium.tune(train, searched)
+    assert not home.exists()
+
+
+def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
+    given = {"a": (1e-4, 1e-1), "b": (0.5, 2.0), "c": podium.log(1.0, 2.0), "d": podium.Float(1e-4, 1.0, log=False)}
+    searched, _ = space.split(given)
+    assert [name for name, one in searched.items() if one.feasible()[1].get("distribution") == "logUniform"] == [
+        "a",
+        "c",
+    ]
+    assert str(searched["a"]) == "0.0001 to 0.1 on a log scale"
+
+
+def test_every_way_to_write_a_space_becomes_a_parameter() -> None:
+    given = {"a": (1, 9), "b": range(2, 10, 3), "c": [8, 16], "d": ["x", "y"], "e": podium.Int(1, 64, log=True), "f": 3}
+    searched, fixed = space.split(given)
+    assert {name: one.feasible() for name, one in searched.items()} == {
+        "a": ("int", {"min": "1", "max": "9"}),
+        "b": ("int", {"min": "2", "max": "8", "step": "3"}),
+        "c": ("discrete", {"list": ["8", "16"]}),
+        "d": ("categorical", {"list": ["x", "y"]}),
+        "e": ("int", {"min": "1", "max": "64", "distribution": "logUniform"}),
+    }
+    assert fixed == {"f": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("accuracy", "maximize accuracy"),
+        ("val_loss", "minimize val_loss"),
+        ("max:loss", "maximize loss"),
+        ("min:score", "minimize score"),
+        ("rmse", "minimize rmse"),
+    ],
+)
+def test_the_name_of_an_objective_says_its_direction(text: str, shown: str) -> None:
+    assert str(Goal.read(text)) == shown
+
+
+def test_importing_podium_loads_nothing_heavy() -> None:
+    code = "import sys, podium; dir(podium); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"kfp", "torch", "kubernetes", "pandas", "optuna", "numpy", "plotly", "yaml", "click", "minio"}
+    assert {name for name in done.stdout.split() if name.startswith("podium")} == {"podium"}
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert {name for name in podium.__all__ if not hasattr(podium, name)} == set()
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        podium.nothing  # noqa: B018
