@@ -1,0 +1,87 @@
+"""`podium migrate`: a PyTorchJob, a Job or an Experiment's trials as TrainJobs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from podium.documents import MAX_YAML
+from podium.errors import InvalidInput, PodiumError
+from podium.manifests.migrate import KINDS, OWN_RUNTIME, migrate
+from podium.manifests.rules import Hit
+from podium.manifests.trainjob import TORCH
+from podium.manifests.workload import Workload
+from podium.terminal import echo
+
+
+@click.command("migrate")
+@click.argument("file", type=click.File("rb"))
+@click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
+@click.option("--runtime", default=TORCH, show_default=True, metavar="NAME", help="Runtime that the TrainJobs name.")
+def migrate_(file: Any, output: str, runtime: str) -> None:
+    """Write the PyTorchJobs of a YAML file as TrainJobs of Kubeflow Trainer 2.2 or later.
+
+    Jobs and Experiments whose trials are PyTorchJobs or Jobs are rewritten too; everything else in the file stays as it
+    is. What a TrainJob has no field for, and what is another than before, is said on stderr. Comments are not kept.
+
+    \b
+    Examples:
+      podium migrate train.yaml -o trainjob.yaml
+      podium migrate sweep.yaml | kubectl apply --dry-run=server -f -
+    """
+    import yaml
+
+    from podium.doctor.manifest import documents, with_templates
+
+    content = file.read(MAX_YAML + 1)
+    manifests = with_templates(documents(content.decode(errors="replace"), file.name), file.name)
+    if not any(manifest.get("kind") in (*KINDS, "Experiment") for manifest in manifests):
+        kinds = ", ".join(str(manifest.get("kind")) for manifest in manifests) or "nothing"
+        raise InvalidInput(f"{file.name} must hold a PyTorchJob, a Job or an Experiment, but holds {kinds}")
+    changed = [_migrate(manifest, file.name, runtime) for manifest in manifests]
+    written = yaml.safe_dump_all(changed, sort_keys=False)
+    if output == "-":
+        echo(written, nl=False)
+    else:
+        _write(Path(output), written)
+
+
+def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
+    """Return an object of the file as it is written; say what becomes of it."""
+    from podium.manifests.experiment.experiment import Experiment
+
+    kind, name = manifest.get("kind"), Workload.parse(manifest).name
+    subject = f"{origin}: {kind} {name}".rstrip()
+    if kind == "Experiment":
+        experiment = Experiment.parse(manifest)
+        migrated: Any = migrate(experiment, runtime)
+        subject = f"{subject}: its {experiment.template.workload.kind}s become TrainJobs"
+    elif kind in KINDS:
+        migrated = migrate(Workload.parse(manifest), runtime)
+        subject = f"{subject} becomes a TrainJob"
+    else:
+        echo(f"{subject} stays as it is", err=True)
+        return manifest
+    _say(subject, migrated.notes)
+    result: dict[str, Any] = migrated.resource.manifest
+    return result
+
+
+def _say(subject: str, notes: list[Hit]) -> None:
+    echo(f"{subject}{':' if notes else ''}", err=True)
+    for note in notes:
+        hint = f" ({note.hint})" if note.hint and note.hint != OWN_RUNTIME else ""
+        echo(f"  {note.where}: {note.what}{hint}", err=True)
+    if any(note.hint == OWN_RUNTIME for note in notes):
+        echo(f"  hint: to keep what a TrainJob has no field for, {OWN_RUNTIME}", err=True)
+
+
+def _write(output: Path, text: str) -> None:
+    draft = output.with_name(f".{output.name}.draft")
+    try:
+        draft.write_text(text)
+        draft.replace(output)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise PodiumError(f"{output} cannot be written: {error.strerror}") from None
+    echo(f"wrote {output}", err=True)

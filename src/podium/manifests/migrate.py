@@ -1,0 +1,363 @@
+"""A PyTorchJob or Job as a TrainJob of Kubeflow Trainer 2.2 or later, and an Experiment whose trials are such jobs.
+
+A TrainJob says less than its pods: what ``spec.trainer`` and ``spec.runtimePatches`` have no field for stands in the
+runtime. Each field is carried over, or there is a note of why not. Source: kubeflow/trainer v2.3.0,
+pkg/apis/trainer/v1alpha1/trainjob_types.go; release-1.9, pkg/apis/kubeflow.org/v1/{common,pytorch}_types.go.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+from podium.errors import InvalidInput
+from podium.manifests.admission import admit
+from podium.manifests.experiment.checks import check
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.schema import default_conditions, default_primary_labels
+from podium.manifests.kinds import JOB_KINDS, TRAINJOB, or_list
+from podium.manifests.labels import TRAINJOB_MANAGERS
+from podium.manifests.resource import Resource, mapping, unshared
+from podium.manifests.rules import Hit, shorten
+from podium.manifests.torchrun import launches, with_torchrun
+from podium.manifests.trainjob import (
+    BACKOFF_LIMIT,
+    NODE,
+    PATCHED_CONTAINER,
+    PATCHED_POD,
+    RESERVED,
+    TORCH,
+    TRAINER_FIELDS,
+    with_node_template,
+)
+from podium.manifests.workload import Container, Replica, Workload, fields_of
+
+KINDS = ("PyTorchJob", "Job")
+"""Kinds of jobs that become TrainJobs."""
+
+OWN_RUNTIME = "put it into a TrainingRuntime of your own, a copy of torch-distributed, and name that in spec.runtimeRef"
+
+_KEPT_METADATA = ("name", "generateName", "namespace", "labels", "annotations")
+_OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_OF_THE_OPERATOR = re.compile(r"\$[({]?(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)\b")
+_MULTIKUEUE = TRAINJOB_MANAGERS[1]
+_OF_A_JOB = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+"""Labels that the controller of Jobs gives their pods."""
+
+_DEFAULTS = {
+    "dnsPolicy": "ClusterFirst",
+    "enableServiceLinks": True,
+    "schedulerName": "default-scheduler",
+    "imagePullPolicy": "IfNotPresent",
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+"""Fields of pods and containers that mean nothing with these values: an API server adds them itself."""
+
+T = TypeVar("T", bound=Resource)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migration(Generic[T]):
+    """What became of a job or an Experiment."""
+
+    resource: T
+    notes: list[Hit]
+    """What was not carried over, or is another than before; each with the field of the source."""
+
+
+@overload
+def migrate(resource: Experiment, runtime: str = TORCH) -> Migration[Experiment]: ...
+@overload
+def migrate(resource: Workload, runtime: str = TORCH) -> Migration[Workload]: ...
+def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
+    """Write a job, or the job of an Experiment's trials, as a TrainJob.
+
+    Args:
+        resource: A Workload or an Experiment.
+        runtime: Name of the ClusterTrainingRuntime.
+
+    Raises:
+        BrokenRules: It is refused as it is, or would be as a TrainJob.
+        InvalidInput: It is of another kind, or a TrainJob cannot run its pods.
+    """
+    if isinstance(resource, Experiment):
+        check(resource)
+        experiment, notes = _experiment(resource, runtime)
+        check(experiment)
+        trial = f"{experiment.name}-{'x' * 8}"  # as Katib names it
+        admit({**experiment.template.workload.manifest, "metadata": {"name": trial}})
+        return Migration(resource=experiment, notes=notes)
+    if not isinstance(resource, Workload) or resource.kind not in KINDS:
+        raise _not_migrated(resource.kind)
+    admit(resource.manifest)
+    job, notes = _job(resource, runtime)
+    admit(job.manifest)
+    return Migration(resource=job, notes=notes)
+
+
+def _not_migrated(kind: str, path: str = "") -> InvalidInput:
+    hints = {
+        "TFJob": "Trainer has no runtime for TensorFlow",
+        "XGBoostJob": "write it anew for the runtime xgboost-distributed: its variables are DMLC_*",
+        "JAXJob": "write it anew for the runtime jax-distributed: its variables are JAX_*",
+    }
+    return InvalidInput(f"{path}kind: must be {or_list([*KINDS])} to become a TrainJob, but got {kind!r}",
+                        hints.get(kind))  # fmt: skip
+
+
+def _job(job: Workload, runtime: str, name: str = "") -> tuple[Workload, list[Hit]]:
+    """Return the TrainJob and the notes.
+
+    Args:
+        job: What it was.
+        runtime: Of the TrainJob.
+        name: Container that trains; the operator's, or the first, if empty.
+    """
+    if job.kind not in KINDS:
+        raise _not_migrated(job.kind, job.path)
+    nodes, first = _count(job), job.replica("Master") or job.replicas[0]
+    name = name or (job.operator.container if job.operator else first.pod.containers[0].name)
+    container = next(container for container in first.pod.containers if container.name == name)
+    notes = [*_metadata_notes(job), *_policy_notes(job), *_template_notes(job, first, container)]
+    command, said = _command(job, container, nodes)
+    notes += said
+    trainer = {"numNodes": nodes} | _processes(job, container, nodes, notes)
+    policy = job.run_policy
+    spec = {
+        "runtimeRef": {"name": runtime},
+        "trainer": trainer,
+        **({"suspend": True} if job.suspended else {}),
+        **({"activeDeadlineSeconds": seconds} if (seconds := job.active_deadline_seconds) else {}),
+        **({"managedBy": _MULTIKUEUE} if policy.get("managedBy") == _MULTIKUEUE else {}),
+    }
+    spec = with_node_template(spec, _node_template(first, container, command))
+    spec = {name: value for name, value in spec.items() if value != []}
+    metadata = {key: value for key, value in _metadata(job).items() if value}
+    manifest = {"apiVersion": JOB_KINDS[TRAINJOB], "kind": TRAINJOB, "metadata": metadata, "spec": spec}
+    return Workload(manifest=unshared({name: value for name, value in manifest.items() if value}), path=job.path), notes
+
+
+def _count(job: Workload) -> int:
+    """Return how many nodes a job has.
+
+    Raises:
+        InvalidInput: A TrainJob cannot run its pods.
+    """
+    if job.kind == "Job":
+        completions = 1 if job.completions is None and job.parallelism == 1 else job.completions
+        if completions != job.parallelism or (completions != 1 and not job.is_indexed):
+            rule = "completions == parallelism, and completionMode Indexed for several pods, must hold"
+            given = f"parallelism={job.parallelism}, completions={job.completions}"
+            raise InvalidInput(f"{job.path}spec: {rule}, but got {given}",
+                               "the nodes of a TrainJob run at once, each once; leave this one a Job")  # fmt: skip
+        return job.parallelism
+    return job.pod_count
+
+
+def _metadata(job: Workload) -> dict[str, Any]:
+    kept = {key: value for key, value in job.metadata.items() if key in _KEPT_METADATA}
+    annotations = {key: value for key, value in job.annotations.items() if key != _LAST_APPLIED}
+    return {**kept, "annotations": annotations}
+
+
+def _metadata_notes(job: Workload) -> Iterator[Hit]:
+    for name in job.metadata:
+        if name not in (*_KEPT_METADATA, *_OF_THE_SERVER):
+            yield Hit(what="is left out: it belongs to the stored object", where=f"{job.path}metadata.{name}")
+
+
+def _policy_notes(job: Workload) -> Iterator[Hit]:
+    path, policy = job.run_policy_path, job.run_policy
+    for name, (what, hint) in _POLICY.items():
+        if policy.get(name) is not None:
+            yield Hit(what=what, where=f"{path}.{name}", hint=hint)
+    if job.clean_pod_policy == "All":
+        what = "is left out: the pods stay, with their logs, until the TrainJob is deleted"
+        yield Hit(what=what, where=f"{path}.cleanPodPolicy")
+    policies = {replica.restart_policy: replica for replica in reversed(job.replicas)}
+    for given, replica in policies.items():
+        if given not in ("", "OnFailure"):
+            where = f"{replica.path}.restartPolicy" if job.operator else f"{replica.pod.path}.spec.restartPolicy"
+            what = f"{given} is left out: nodes restart OnFailure, {BACKOFF_LIMIT} times in all"
+            yield Hit(what=what, where=where, hint=OWN_RUNTIME)
+    if policy.get("managedBy") not in (None, _MULTIKUEUE, "kubeflow.org/training-operator"):
+        yield Hit(what=f"{policy['managedBy']} is left out", where=f"{path}.managedBy")
+    if job.elastic:
+        what = f"is left out: a TrainJob has a fixed number of nodes, here {job.pod_count}"
+        hint = "torchrun's --max-restarts, or PET_MAX_RESTARTS in spec.trainer.env, restarts processes within a node"
+        yield Hit(what=what, where=f"{job.path}spec.elasticPolicy", hint=hint)
+    if job.kind == "PyTorchJob" and job.replica("Master") and job.workers:
+        what = "a TrainJob is complete when every node is, a PyTorchJob when its Master was"
+        yield Hit(what=what, where=f"{job.replicas_path}.Master")
+
+
+_IN_JOBSET = "is left out: it stands in the runtime"
+_POLICY = {
+    "ttlSecondsAfterFinished": (_IN_JOBSET, "as spec.template.spec.ttlSecondsAfterFinished of a TrainingRuntime"),
+    "backoffLimit": (
+        f"{_IN_JOBSET}; torch-distributed leaves it at {BACKOFF_LIMIT}",
+        "as spec.template.spec.replicatedJobs[0].template.spec.backoffLimit of a TrainingRuntime",
+    ),
+    "schedulingPolicy": (f"{_IN_JOBSET}: pods that start together", "as spec.podGroupPolicy of a TrainingRuntime"),
+    "podFailurePolicy": (_IN_JOBSET, OWN_RUNTIME),
+    "successPolicy": (_IN_JOBSET, OWN_RUNTIME),
+    "backoffLimitPerIndex": (_IN_JOBSET, OWN_RUNTIME),
+    "maxFailedIndexes": (_IN_JOBSET, OWN_RUNTIME),
+}
+"""Fields of a run policy, or of a Job's spec, that a TrainJob has not."""
+
+
+def _template_notes(job: Workload, first: Replica, container: Container) -> Iterator[Hit]:
+    """Note what of the pods is not carried over."""
+    for replica in job.replicas:
+        if replica is not first and (paths := list(_differences(first.pod.manifest, replica.pod.manifest))):
+            what = f"differs in {', '.join(paths[:8])}: every node gets the {first.role}'s"
+            yield Hit(what=what, where=replica.pod.path)
+    pod = first.pod
+    for name in _own_fields(pod.spec, {*PATCHED_POD, "restartPolicy", "serviceAccount"}):
+        yield _not_patched(f"{pod.path}.spec.{name}")
+    for other in pod.init_containers:
+        yield _not_patched(other.path, f"the init container {other.name}")
+    for other in pod.containers:
+        if other is not container:
+            yield _not_patched(other.path, f"the container {other.name}")
+    for name in _own_fields(container.manifest, {*PATCHED_CONTAINER, *TRAINER_FIELDS}):
+        if name != "ports" or not _is_default_port(container):
+            yield _not_patched(f"{container.path}.{name}")
+    for name in container.env:
+        if name in RESERVED:
+            yield Hit(what=f"{name} is left out: Trainer sets it", where=f"{container.path}.env")
+
+
+def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
+    """Return the fields that say something and that a TrainJob does not carry."""
+    return [name for name in sorted(fields_of(manifest) - carried) if manifest[name] != _DEFAULTS.get(name)]
+
+
+def _not_patched(where: str, what: str = "") -> Hit:
+    return Hit(what=f"{what} is left out: a TrainJob has no such field".strip(), where=where, hint=OWN_RUNTIME)
+
+
+def _is_default_port(container: Container) -> bool:
+    """Return whether the only port is the one that the operator adds by itself."""
+    ports = container.manifest["ports"]
+    return isinstance(ports, list) and [mapping(port).get("name") for port in ports] == ["pytorchjob-port"]
+
+
+def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths at which two templates differ, down to the fields of containers."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in dict.fromkeys((*one, *other)):
+            yield from _differences(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))
+    elif path.endswith("ontainers") and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from _differences(left, right, f"{path}[{index}]")
+    elif one != other:
+        yield path
+
+
+def _command(job: Workload, container: Container, nodes: int) -> tuple[dict[str, Any], list[Hit]]:
+    """Return command and args of the node, with torchrun where several nodes need it."""
+    command, args = list(container.command), list(container.args)
+    notes = list(_variable_notes(container))
+    if nodes > 1 and not launches(container.words):
+        words = with_torchrun(container.words)
+        if words is None or not command:
+            what = "several nodes need torchrun, and this does not begin with one python: put torchrun there yourself"
+            notes.append(Hit(what=what, where=f"{container.path}.command",
+                             hint="Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE"))  # fmt: skip
+        else:
+            kept = _common_end(words, args)
+            command, args = list(words[: len(words) - kept]), list(words[len(words) - kept :])
+            before, after = (shorten(" ".join(line)) for line in (container.words, words))
+            what = f"{before} becomes {after}: Trainer sets neither RANK nor WORLD_SIZE"
+            notes.append(Hit(what=what, where=f"{container.path}.command"))
+    elif nodes == 1 and job.kind == "PyTorchJob" and not launches(container.words):
+        what = "neither RANK nor WORLD_SIZE is set any more: a script that insists on them needs torchrun before it"
+        notes.append(Hit(what=what, where=f"{container.path}.command"))
+    return {name: words for name, words in (("command", command), ("args", args)) if words}, notes
+
+
+def _common_end(words: tuple[str, ...], args: list[str]) -> int:
+    """Return how many of the last words are the last args still."""
+    count = 0
+    while count < min(len(args), len(words) - 1) and words[-1 - count] == args[-1 - count]:
+        count += 1
+    return count
+
+
+def _variable_notes(container: Container) -> Iterator[Hit]:
+    values = ((f"{container.path}.env", variable.value) for variable in container.variables)
+    for where, word in (*container.numbered_words, *values):
+        if name := _OF_THE_OPERATOR.search(word):
+            instead = {"RANK": "PET_NODE_RANK", "WORLD_SIZE": "PET_NNODES"}.get(name[1], f"PET_{name[1]}")
+            what = f"refers to {name[1]}, which Trainer does not set"
+            hint = f"{instead} is what it sets; within torchrun's processes {name[1]} is there as before"
+            yield Hit(what=what, where=where, hint=hint)
+
+
+def _processes(job: Workload, container: Container, nodes: int, notes: list[Hit]) -> dict[str, int]:
+    """Return ``numProcPerNode``: 1 unless the job asks for more, or leaves the number to torchrun."""
+    given = job.processes_per_replica or (job.elastic.processes if job.elastic else None)
+    if given is None and launches(container.words):
+        what = "is left out: Trainer starts as many processes on a node as it has GPUs, else CPUs in its request"
+        notes.append(Hit(what=what, where=f"{job.path}spec.nprocPerNode", hint="set spec.trainer.numProcPerNode"))
+        return {}
+    return {"numProcPerNode": given or 1}
+
+
+def _node_template(first: Replica, container: Container, command: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pod template of the nodes: what a TrainJob has fields for."""
+    labels = {name: value for name, value in first.pod.labels.items() if name not in _OF_A_JOB}
+    metadata = {name: values for name, values in (("labels", labels), ("annotations", first.pod.annotations)) if values}
+    spec = {name: value for name, value in first.pod.spec.items() if name in PATCHED_POD and value}
+    if account := first.pod.spec.get("serviceAccount"):
+        spec.setdefault("serviceAccountName", account)
+    spec.pop("initContainers", None)
+    fields = {*PATCHED_CONTAINER, *TRAINER_FIELDS} - {"command", "args", "env"}
+    body = {name: value for name, value in container.manifest.items() if name in fields and value}
+    env = [dict(entry) for name, entry in container.env.items() if name not in RESERVED]
+    body |= {"name": NODE, **command, **({"env": env} if env else {})}
+    return {**({"metadata": metadata} if metadata else {}), "spec": {**spec, "containers": [body]}}
+
+
+def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[Hit]]:
+    template = experiment.template
+    if template.in_config_map:
+        hint = "put the ConfigMap into the same file, or the job into spec.trialTemplate.trialSpec"
+        raise InvalidInput("spec.trialTemplate.configMap: must be a trialSpec, but got a ConfigMap", hint)
+    old = template.workload
+    job, notes = _job(old, runtime, template.primary_container)
+    success, failure = default_conditions(TRAINJOB) or ("", "")
+    notes += _trial_notes(experiment)
+
+    def change(manifest: dict[str, Any]) -> None:
+        trial = manifest["spec"]["trialTemplate"]
+        trial |= {"primaryContainerName": NODE, "primaryPodLabels": default_primary_labels(TRAINJOB),
+                  "successCondition": success, "failureCondition": failure}  # fmt: skip
+        del trial["trialSpec"]
+        trial["trialSpec"] = job.manifest  # last, as people write it
+        manifest.pop("status", None)
+        metadata = manifest["metadata"]
+        manifest["metadata"] = {key: metadata[key] for key in metadata if key not in _OF_THE_SERVER}
+
+    return experiment.changed(change), notes
+
+
+def _trial_notes(experiment: Experiment) -> Iterator[Hit]:
+    """Note conditions and labels of the user's own, which the TrainJob's replace."""
+    template, path = experiment.template, "spec.trialTemplate"
+    conditions = default_conditions(template.workload.kind) or ("", "")
+    for name, given, usual in zip(
+        ("successCondition", "failureCondition"),
+        (template.success_condition, template.failure_condition),
+        conditions,
+        strict=True,
+    ):
+        if given and given != usual:
+            yield Hit(what=f"{given} becomes the condition of a TrainJob", where=f"{path}.{name}")
+    usual_labels = default_primary_labels(template.workload.kind) or {}
+    if dict(template.primary_pod_labels) != usual_labels:
+        yield Hit(what="metrics are collected from the first node", where=f"{path}.primaryPodLabels")

@@ -1,0 +1,77 @@
+"""Commands that start several processes of one training, and how a plain ``python`` becomes one of them."""
+
+import re
+from collections.abc import Sequence
+
+_LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate|deepspeed|mpirun|horovodrun")
+_PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)?)?")
+_SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
+_IN_SCRIPT = re.compile(
+    rf"(?P<before>(?:^|[;&|(\n])\s*(?:(?:exec|then|do|else|time|env)\s+)*(?:\w+=\S*\s+)*)"
+    rf"(?P<python>{_PYTHON.pattern})(?P<options>(?:\s+-u)*)(?=\s)(?!\s+-m\s+(?:pip|venv|ensurepip)\b)"
+    rf"(?P<follows>\s+(?:-m\s|[^-\s])?)"
+)
+"""A Python that a script of a shell starts, with what follows if it is a file or ``-m``."""
+
+
+def launches(words: Sequence[str]) -> bool:
+    """Return whether a command starts the processes of a training through torchrun or another launcher."""
+    return bool(_LAUNCHER.search(" ".join(words)))
+
+
+def script_of(words: Sequence[str]) -> int | None:
+    """Return the index of the script in a command such as ``sh -ec SCRIPT``; None if it is another command."""
+    if not words or not _SHELL.fullmatch(words[0]):
+        return None
+    flags = next((at for at, word in enumerate(words) if at and re.fullmatch(r"-[a-z]*c", word)), None)
+    return flags + 1 if flags is not None and flags + 1 < len(words) else None
+
+
+def starts_python(words: Sequence[str]) -> bool:
+    """Return whether a command starts one plain Python, itself or in a shell."""
+    return with_torchrun(words) is not None
+
+
+def with_torchrun(words: Sequence[str]) -> tuple[str, ...] | None:
+    """Return a command with torchrun in place of the Python that it starts.
+
+    ``python train.py`` becomes ``torchrun train.py``, ``python -m x`` becomes ``torchrun -m x``. A Python with other
+    options is started by ``torchrun --no-python``; one with a path or a version keeps it, as torchrun may be another's.
+
+    Args:
+        words: Command and args.
+
+    Returns:
+        The words; None if they start no Python, several, or already a launcher.
+    """
+    if not words or launches(words):
+        return None
+    if _PYTHON.fullmatch(words[0]):
+        return _replaced(words[0], words[1:])
+    at = script_of(words)
+    if at is None:
+        return None
+    starts = list(_IN_SCRIPT.finditer(words[at]))
+    if len(starts) != 1:
+        return None
+    script = words[at]
+    (start,) = starts
+    python, follows = start["python"], start["follows"]
+    launcher = " ".join(_launcher(python))
+    rest = follows if follows.strip() else f" --no-python {python}{start['options']}{follows}"
+    changed = f"{script[: start.start()]}{start['before']}{launcher}{rest}{script[start.end() :]}"
+    return (*words[:at], changed, *words[at + 1 :])
+
+
+def _replaced(python: str, rest: Sequence[str]) -> tuple[str, ...]:
+    options = 0
+    while options < len(rest) and rest[options] == "-u":  # torchrun says so itself
+        options += 1
+    program = rest[options:]
+    if program and (program[0] == "-m" or not program[0].startswith("-")):
+        return (*_launcher(python), *program)
+    return (*_launcher(python), "--no-python", python, *rest)
+
+
+def _launcher(python: str) -> tuple[str, ...]:
+    return ("torchrun",) if python in ("python", "python3") else (python, "-m", "torch.distributed.run")
