@@ -15,12 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from podium.cluster.kubernetes.api import RESOURCES
 from podium.errors import InvalidInput
 
 COLLECTION = re.compile(
     r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<namespace>[^/]+)"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?P<log>/log)?$"
 )
+GROUP = re.compile(r"^/apis/(?P<group>[^/]+)/(?P<version>[^/]+)/?$")
 NAMESPACE = re.compile(r"^/api/v1/namespaces/(?P<name>[^/]+)$")
 
 
@@ -216,8 +218,11 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, item)
 
     def do_GET(self) -> None:
-        namespace = NAMESPACE.match(urlsplit(self.path).path)
+        namespace, group = (one.match(urlsplit(self.path).path) for one in (NAMESPACE, GROUP))
         match, query, _ = self.begin()
+        if group and not self.world.refusals:
+            self.answer(*self.kinds_of(group["group"], group["version"]))
+            return
         if namespace and not self.world.refusals:
             self.answer(200, {"metadata": {"name": namespace["name"], "labels": self.world.labels}})
         elif self.turned_away(match):
@@ -234,6 +239,13 @@ class Handler(BaseHTTPRequestHandler):
         elif match:
             found = [item for item in self.items(match["plural"]) if self.selected(item, query)]
             self.answer(200, {"metadata": {"resourceVersion": str(self.world.version)}, "items": found})
+
+    def kinds_of(self, group: str, version: str) -> tuple[int, Any]:
+        known = [one for one in RESOURCES.values() if (one.group, one.version) == (group, version)]
+        names = [one.plural for one in known if one.plural in self.world.plurals]
+        common = {"kind": "", "namespaced": True, "singularName": "", "verbs": ["get"]}
+        listed = {"groupVersion": f"{group}/{version}", "resources": [{"name": name, **common} for name in names]}
+        return (200, listed) if names else (404, "404 page not found\n")
 
     def items(self, plural: str) -> list[dict[str, Any]]:
         return [item for (kind, _), item in self.world.objects.items() if kind == plural]

@@ -11,10 +11,17 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.errors import NotFound
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition
-from podium.manifests.labels import JOB_NAME, REPLICA_INDEX, REPLICA_TYPE
+from podium.manifests.labels import (
+    COMPLETION_INDEX,
+    JOB_NAME,
+    JOBSET_NAME,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    REPLICATED_JOB,
+)
 from podium.manifests.workload import Draft, Workload
 
-PLURALS = {"pytorchjobs": "PyTorchJob", "jobs": "Job"}
+PLURALS = {"pytorchjobs": "PyTorchJob", "jobs": "Job", "trainjobs": "TrainJob"}
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -85,6 +92,8 @@ class JobOperator:
     def report_pod(self, job: Workload, replica: ReplicaStatus) -> None:
         name, (role, _, index) = f"{job.name}-{replica.name}", replica.name.rpartition("-")
         labels = {"job-name": job.name}
+        if job.kind == "TrainJob":
+            labels = {JOBSET_NAME: job.name, REPLICATED_JOB: role, COMPLETION_INDEX: index}
         if job.kind == "PyTorchJob":
             labels = {JOB_NAME: job.name, REPLICA_TYPE: role, REPLICA_INDEX: index}
         ended = replica.phase not in ("Pending", "Running")

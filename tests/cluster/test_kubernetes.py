@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from api_server import ApiServer, World
+from trainjobs import program
 
 from podium.cluster.kubernetes import api as kubernetes_api
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
 from podium.manifests.experiment import Experiment
 from podium.manifests.workload import Workload
 from podium.steps.launch import launched
@@ -121,6 +122,16 @@ def test_a_missing_object_is_told_from_a_missing_kind(cluster: KubernetesCluster
         cluster.get("PyTorchJob", "nothing")
     with pytest.raises(InvalidInput, match="kind is one of Job, PyTorchJob"):
         cluster.get("MPIJob", "nothing")
+
+
+def test_a_cluster_without_trainer_is_named_with_what_to_install(cluster: KubernetesCluster, world: World) -> None:
+    assert cluster.serves("TrainJob")
+    world.plurals.discard("trainjobs")
+    assert not cluster.serves("TrainJob")
+    assert cluster.serves("PyTorchJob")
+    with pytest.raises(UnknownKind, match="does not know the kind TrainJob") as raised:
+        cluster.create(program("pass"))
+    assert "Trainer 2.2" in (raised.value.hint or "")
 
 
 def test_nobody_at_the_address_is_said_in_seconds(server: ApiServer, cluster: KubernetesCluster) -> None:

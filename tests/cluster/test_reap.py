@@ -47,6 +47,14 @@ def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesClust
     }
 
 
+def test_a_trainjob_of_a_finished_run_is_an_orphan(cluster: KubernetesCluster, world: World) -> None:
+    for run in ("going", "cancelled"):
+        world.put("trainjobs", {"metadata": {"name": f"nodes-{run}", "labels": {"podium/run-id": run}}, "spec": {}})
+    assert [one.name for one in orphans(cluster) if one.kind == "TrainJob"] == ["nodes-cancelled"]
+    podium("--delete")
+    assert {name for plural, name in world.objects if plural == "trainjobs"} == {"nodes-going"}
+
+
 def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World) -> None:
     before = set(world.objects)
     assert "train-gone" in podium()

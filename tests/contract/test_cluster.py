@@ -8,16 +8,18 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from api_server import ApiServer
 from job_operator import JobOperator
+from trainjobs import program
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster, Manifest
-from podium.errors import Conflict, Failed, InvalidInput, NotFound
+from podium.errors import Conflict, Failed, InvalidInput, NotFound, UnknownKind
 from podium.manifests.conditions import status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
@@ -44,9 +46,20 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
     url = {"local": f"local://{tmp_path}/cluster", "kubernetes": "kubernetes://"}.get(request.param)
     with connect(url or request.getfixturevalue("in_memory")) as there:
         yield there
-        for kind in ("PyTorchJob", "Job"):
-            for one in there.list(kind, {"podium.dev/test": RUN}):
-                there.delete(kind, one["metadata"]["name"])
+        for kind in ("PyTorchJob", "Job", "TrainJob"):
+            with suppress(UnknownKind):
+                for one in there.list(kind, {"podium.dev/test": RUN}):
+                    there.delete(kind, one["metadata"]["name"])
+
+
+@pytest.fixture
+def with_trainer(cluster: Cluster) -> Cluster:
+    """The implementation, unless it is a live cluster without Kubeflow Trainer."""
+    try:
+        cluster.list("TrainJob")
+    except UnknownKind as error:
+        pytest.skip(error.message)
+    return cluster
 
 
 def is_quick(cluster: Cluster) -> bool:
@@ -76,6 +89,14 @@ def job(script: str, **changes: Any) -> Manifest:
         "metadata": metadata,
         "spec": {"backoffLimit": 0, "activeDeadlineSeconds": 300, "template": template} | changes,
     }
+
+
+def nodes(script: str, count: int = 1, **spec: Any) -> Manifest:
+    """Write a TrainJob whose nodes run a line of Python."""
+    manifest = program(script, count, name(), **{"activeDeadlineSeconds": 300} | spec)
+    manifest["spec"]["trainer"]["image"] = IMAGE
+    manifest["metadata"]["labels"] = {"podium.dev/test": RUN}
+    return manifest
 
 
 def launch(cluster: Cluster, manifest: Manifest) -> tuple[str, str]:
@@ -310,3 +331,69 @@ def test_a_broken_rule_is_refused_and_nothing_starts(cluster: Cluster, broken: s
     with pytest.raises(InvalidInput):
         cluster.create(manifest)
     assert manifest["metadata"]["name"] not in [one["metadata"]["name"] for one in cluster.list("PyTorchJob")]
+
+
+def test_nodes_have_the_trainers_environment_and_a_log_each(with_trainer: Cluster) -> None:
+    script = (
+        "import os; e = os.environ\n"
+        "print(e['PET_NNODES'], e['PET_NPROC_PER_NODE'], e['PET_NODE_RANK'], e['JOB_COMPLETION_INDEX'],"
+        " bool(e['PET_MASTER_ADDR']), int(e['PET_MASTER_PORT']) > 1024, 'RANK' in e, 'WORLD_SIZE' in e)"
+    )
+    where = launch(with_trainer, nodes(script, 2))
+    last = end(with_trainer, *where)
+    assert status_of(last)[:2] == ("Succeeded", "AllJobsCompleted")
+    assert list(with_trainer.logs(*where)) == ["2 1 0 0 True True False False"]
+    assert list(with_trainer.logs(*where, replica="node-1", follow=True)) == ["2 1 1 1 True True False False"]
+
+
+def test_a_trainjob_runs_then_has_succeeded(with_trainer: Cluster) -> None:
+    seconds = 0.5 if is_quick(with_trainer) else 5
+    where = launch(with_trainer, nodes(f"import time; time.sleep({seconds})"))
+    phases = [status_of(one).phase for one in with_trainer.watch(*where, timeout=WAIT)]
+    assert [one for one in dict.fromkeys(phases) if one != "Created"] == ["Running", "Succeeded"]
+
+
+def test_a_deadline_ends_a_trainjob(with_trainer: Cluster) -> None:
+    where = launch(with_trainer, nodes("import time; time.sleep(200)", activeDeadlineSeconds=2))
+    state = status_of(end(with_trainer, *where))
+    assert state == ("Failed", "DeadlineExceeded", "TrainJob exceeded its active deadline")
+
+
+def test_the_nodes_of_a_trainjob_are_named_and_dated(with_trainer: Cluster) -> None:
+    where = launch(with_trainer, nodes("import time; time.sleep(120)", 2))
+    wait_for(lambda: phases(with_trainer, where) == ["Running", "Running"])
+    replicas = with_trainer.replicas(*where)
+    assert [one.name for one in replicas] == ["node-0", "node-1"]
+    assert all(one.started >= with_trainer.resource(*where).created for one in replicas)
+
+
+def test_a_stopped_trainjob_stays_and_goes_on(with_trainer: Cluster) -> None:
+    where = launch(with_trainer, nodes("import time; time.sleep(120)", 2))
+    wait_for(lambda: "Running" in phases(with_trainer, where))
+    with_trainer.stop(*where)
+    wait_for(lambda: not {"Running", "Pending"} & set(phases(with_trainer, where)))
+    ended = "Suspended" if with_trainer.remote else "Failed"
+    wait_for(lambda: with_trainer.resource(*where).state.phase == ended)
+    if with_trainer.remote:
+        with_trainer.resume(*where)
+        wait_for(lambda: phases(with_trainer, where) == ["Running", "Running"])
+    else:
+        with pytest.raises(InvalidInput, match="run its YAML again"):
+            with_trainer.resume(*where)
+
+
+def test_a_deleted_trainjob_is_gone_with_its_pods(with_trainer: Cluster) -> None:
+    manifest = nodes("import time; time.sleep(120)", 2)
+    where = launch(with_trainer, manifest)
+    wait_for(lambda: "Running" in phases(with_trainer, where))
+    with_trainer.delete(*where)
+    with pytest.raises(NotFound):
+        with_trainer.get(*where)
+    assert with_trainer.create(manifest)["metadata"]["name"] == where[1]
+
+
+def test_variables_of_trainer_are_refused_in_a_trainjob(with_trainer: Cluster) -> None:
+    manifest = nodes("pass")
+    manifest["spec"]["trainer"]["env"] = [{"name": "PET_NNODES", "value": "2"}]
+    with pytest.raises(InvalidInput, match="PET_NNODES"):
+        with_trainer.create(manifest)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from katibcases import NASTY
+from trainjobs import patch, trainjob
 
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
@@ -15,25 +16,6 @@ from podium.manifests.placement import Pods, place
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.pod_security import violations
 from podium.manifests.workload import Draft, Workload
-
-
-def patch(manager: str, pod: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    template = {"spec": pod, **({"metadata": metadata} if metadata else {})}
-    jobs = [{"name": "node", "template": {"spec": {"template": template}}}]
-    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
-
-
-def trainjob(*patches: dict[str, Any], name: str = "digits", **trainer: Any) -> dict[str, Any]:
-    given = {"numNodes": 3, "image": "trainer:1", "command": ["python", "train.py"], "args": ["--lr=0.1"], **trainer}
-    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": given, "activeDeadlineSeconds": 60}
-    spec |= {"runtimePatches": list(patches)} if patches else {}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": name, "labels": {"team": "vision"}},
-        "spec": spec,
-    }
-
 
 THEIRS = patch(
     "acme.com/storage",

@@ -25,7 +25,7 @@ class ReplicaStatus:
     """One replica of a job: a pod, or what stands for it on this machine."""
 
     name: str
-    """``master-0``, ``worker-1``, ``pod-0`` …"""
+    """``master-0``, ``worker-1``, ``node-0``, ``pod-0`` …"""
 
     phase: str
     """Pending, Running, Succeeded, Failed, or Stopped: ended from outside."""
@@ -48,7 +48,7 @@ class ReplicaStatus:
 
 
 class Cluster(ABC):
-    """A place that runs PyTorchJobs, Jobs and Experiments.
+    """A place that runs PyTorchJobs, TrainJobs, Jobs and Experiments.
 
     Leaving the context (or close) releases what the client holds. A local cluster stops everything it still runs
     then; objects on a real one live on.
@@ -102,9 +102,9 @@ class Cluster(ABC):
         """Yield the log lines of one replica, without line ends.
 
         Args:
-            kind: PyTorchJob, Job or Trial (of a trial: its job's).
+            kind: A kind of job, or Trial (of a trial: its job's).
             name: The object's name.
-            replica: ``master-0``, ``worker-1`` …; the one that reports metrics if None.
+            replica: ``master-0``, ``worker-1``, ``node-0`` …; the one that reports metrics if None.
             follow: Go on until the replica has ended.
 
         Raises:
@@ -116,7 +116,7 @@ class Cluster(ABC):
         """Return the replicas that a job has had so far, the newest try of each; those that are gone are left out.
 
         Args:
-            kind: PyTorchJob or Job.
+            kind: A kind of job.
             name: The job's name.
 
         Raises:
@@ -137,7 +137,7 @@ class Cluster(ABC):
         """Let a stopped object go on.
 
         Args:
-            kind: PyTorchJob, Job or Experiment.
+            kind: A kind of job, or Experiment.
             name: The object's name.
             changes: Of an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount; with a higher
                 maxTrialCount a finished one may go on too, as Katib allows it.
@@ -154,6 +154,10 @@ class Cluster(ABC):
 
         Deleting what is not there is no error.
         """
+
+    def serves(self, kind: str) -> bool:
+        """Return whether it runs objects of a kind: a namespace may lack an operator."""
+        return kind in KINDS
 
     def resource(self, kind: str, name: str) -> Resource:
         """Return an object of any kind with its present status.
@@ -184,7 +188,7 @@ class Cluster(ABC):
         return [Trial.parse(trial) for trial in self.list("Trial", {EXPERIMENT: experiment})]
 
     def workload(self, kind: str, name: str) -> Workload:
-        """Return a Job or PyTorchJob with its present status.
+        """Return a job with its present status.
 
         Raises:
             NotFound: There is none.

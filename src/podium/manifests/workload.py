@@ -292,7 +292,7 @@ class Workload(Resource):
     def _nodes(self) -> Replica:
         pod = Pod(
             manifest=trainjob.node_template(self.spec),
-            path=f"{self.path}spec.runtimePatches",
+            path=f"{self.path}spec.runtimePatches[{trainjob.NODE}]",
             main_path=f"{self.path}spec.trainer",
         )
         count, path = self.nodes, f"{self.path}spec.trainer"
@@ -309,6 +309,11 @@ class Workload(Resource):
 
     runtime_kind = Attribute("spec.runtimeRef.kind", text)
     """``ClusterTrainingRuntime``, the default, or ``TrainingRuntime``; empty if absent."""
+
+    @property
+    def has_initializer(self) -> bool:
+        """Whether a TrainJob loads its data or model before its nodes start."""
+        return bool(self.spec.get("initializer"))
 
     @property
     def replicas_path(self) -> str:

@@ -217,6 +217,15 @@ class Api:
                 raise
             return present
 
+    def serves(self, kind: str) -> bool:
+        """Return whether the server knows a kind; every account may ask (role system:discovery)."""
+        known = resource(kind)
+        try:
+            answer = self.call(f"look for {kind}", self.custom.get_api_resources, known.group, known.version, kind=kind)
+        except (UnknownKind, NotFound):
+            return False
+        return any(listed.name == known.plural for listed in answer.resources)
+
     def get(self, kind: str, name: str) -> Manifest:
         """Read an object."""
         doing = f"get {kind} {name} in namespace {self.namespace}"

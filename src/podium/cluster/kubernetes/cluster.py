@@ -89,6 +89,9 @@ class KubernetesCluster(Cluster):
                 f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled", hint
             )
 
+    def serves(self, kind: str) -> bool:
+        return self.api.serves(kind)
+
     def get(self, kind: str, name: str) -> Manifest:
         return self.queues.explain(self.api.get(kind, name))
 

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ from podium.cluster.local.processes.client import Command
 from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.cluster.local.store import POLL, Store
 from podium.cluster.local.supervisor import Supervisor
+from podium.cluster.local.train_job import TrainJobController, check_train_job
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of
-from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
+from podium.manifests.kinds import INSTEAD, JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.names import named
 from podium.manifests.resource import Resource
+from podium.manifests.trainjob import TORCH
 from podium.manifests.workload import Workload
 
 _NOBODY = PodIdentity(name="pod", namespace="default", uid="")
@@ -190,7 +192,7 @@ class LocalCluster(Cluster):
             InvalidInput: It breaks a rule, or a field cannot be honored on this machine.
         """
         job = self.with_entrypoints(admit(manifest))
-        check_operator_job(job) if job.operator else check_job(job)
+        _check_kind(job)
         plans = {replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas}
         threads_per_process(job)
         _check_environment(plans)
@@ -220,8 +222,7 @@ class LocalCluster(Cluster):
         written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
         stored = Resource.parse(self.store.create(written.manifest))
         job = job.with_metadata(stored.metadata).with_status(stored.status)
-        controller = OperatorJobController if job.operator else JobController
-        return stored, controller(self._runtime, job, plans)
+        return stored, _controller_of(job)(self._runtime, job, plans)
 
     def _remove(self, kind: str, name: str) -> None:
         """Remove an object that no process runs."""
@@ -245,6 +246,23 @@ def directory_of(url: str) -> Path:
     if directory.exists() and not directory.is_dir():
         raise InvalidInput(f"a local cluster's URL names a directory, but {directory} is a file")
     return directory
+
+
+def _check_kind(job: Workload) -> None:
+    """Refuse what the controller of a kind of job cannot honor."""
+    if job.kind == TRAINJOB:
+        check_train_job(job)
+    elif job.operator:
+        check_operator_job(job)
+    else:
+        check_job(job)
+
+
+def _controller_of(job: Workload) -> Callable[[Runtime, Workload, Mapping[str, PodPlan]], Supervisor]:
+    """Return what runs a kind of job."""
+    if job.kind == TRAINJOB:
+        return TrainJobController
+    return OperatorJobController if job.operator else JobController
 
 
 def _replica_status(record: Mapping[str, Any], alive: bool) -> ReplicaStatus:
@@ -271,6 +289,8 @@ def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
     ignored = {field for plan in plans.values() for field in plan.ignored}
     ignored |= {"runPolicy.schedulingPolicy"} if job.run_policy.get("schedulingPolicy") else set()
     ignored |= {"elasticPolicy.metrics"} if job.elastic and job.elastic.scales else set()
+    if job.kind == TRAINJOB and job.runtime != TORCH:
+        ignored.add(f"runtimeRef.name (run as {TORCH})")
     return sorted(ignored)
 
 

@@ -1,4 +1,4 @@
-"""Base of the controllers of PyTorchJobs and Jobs: a thread that reconciles, and the records of its pods."""
+"""Base of the controllers of jobs: a thread that reconciles, and the records of its pods."""
 
 import threading
 import time

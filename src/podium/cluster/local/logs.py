@@ -61,7 +61,7 @@ def read_last_run(store: Store, kind: str, name: str, replicas: Sequence[str] = 
 
 def replica_names(job: Workload, directory: Path) -> list[str]:
     """Return the replicas of a job; the one that reports metrics is first."""
-    if job.operator:
+    if job.has_roles:
         replicas = sorted(job.replicas, key=lambda replica: not replica.leads)
         return [f"{replica.role.lower()}-{index}" for replica in replicas for index in range(replica.count)]
     names = [path.stem for path in (directory / "logs").glob("*.log") if "." not in path.stem]

@@ -1,11 +1,12 @@
-"""What the training operator sets in the replicas of each kind of job, so that they find each other.
+"""What the training operator, or Trainer, sets in the replicas of each kind of job, so that they find each other.
 
 Source: kubeflow/trainer release-1.9, pkg/controller.v1/{pytorch/{envvar,master,elastic},tensorflow/tensorflow,
-xgboost/xgboost,jax/envvar}.go. Two values differ from a cluster's: all replicas share this machine, so every address is
-127.0.0.1 and every port a free one.
+xgboost/xgboost,jax/envvar}.go; kubeflow/trainer v2.3.0, pkg/runtime/framework/plugins/torch/torch.go. Two values differ
+from a cluster's: all replicas share this machine, so every address is 127.0.0.1 and every port a free one.
 """
 
 import json
+import math
 import random
 import socket
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.errors import InvalidInput
+from podium.manifests.kinds import TRAINJOB
+from podium.manifests.trainjob import NODE
 from podium.manifests.workload import ElasticPolicy, Replica, Workload
 
 _HERE = "127.0.0.1"
@@ -52,7 +55,7 @@ def free_ports(job: Workload) -> dict[tuple[str, int], int]:
 
 
 def operator_environment(member: Member) -> dict[str, str]:
-    """Return what the training operator sets in every container of a replica."""
+    """Return what the training operator or Trainer sets in every container of a replica."""
     return ENVIRONMENTS[member.job.kind](member)
 
 
@@ -118,11 +121,32 @@ def _jax(member: Member) -> dict[str, str]:
     return env | {"NUM_PROCESSES": str(member.job.pod_count), "PROCESS_ID": str(member.index)}
 
 
+def _trainer(member: Member) -> dict[str, str]:
+    """Return what Trainer's torch plugin sets, and the Job controller's index: neither RANK nor WORLD_SIZE."""
+    env = {"PET_NNODES": str(member.job.nodes), "PET_NPROC_PER_NODE": _processes_per_node(member.job)}
+    env |= {"PET_NODE_RANK": str(member.index), "PET_MASTER_ADDR": _HERE, "PET_MASTER_PORT": str(member.port)}
+    return env | {"JOB_COMPLETION_INDEX": str(member.index)}
+
+
+def _processes_per_node(job: Workload) -> str:
+    """Return numProcPerNode; without it ``auto`` where a node has GPUs, else the CPUs it asks for, rounded up."""
+    node = next(container for _, container in job.containers() if container.name == NODE)
+    if job.processes_per_replica or any("gpu" in name.lower() for name in (*node.requests, *node.limits)):
+        return job.processes
+    cpu = node.requests.get("cpu") or node.limits.get("cpu")
+    if not cpu:
+        return "1"
+    from kubernetes.utils import parse_quantity
+
+    return str(max(1, math.ceil(parse_quantity(cpu))))
+
+
 ENVIRONMENTS: dict[str, Callable[[Member], dict[str, str]]] = {
     "PyTorchJob": _pytorch,
     "TFJob": _tensorflow,
     "XGBoostJob": _xgboost,
     "JAXJob": _jax,
+    TRAINJOB: _trainer,
 }
 """The environment of a replica, by kind."""
 

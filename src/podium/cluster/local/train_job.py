@@ -1,0 +1,114 @@
+"""A TrainJob's nodes as processes, as Trainer, JobSet and the Job controller run those of ``torch-distributed``.
+
+That runtime makes a JobSet of one Indexed Job called ``node``: its pods restart in place, six times in all, and the
+first Job that fails fails the JobSet. Source: kubeflow/trainer v2.3.0, pkg/controller/trainjob_controller.go and
+manifests/base/runtimes/torch_distributed.yaml; jobset v0.12.0, pkg/webhooks/jobset_webhook.go and
+pkg/controllers/{jobset_controller,failure_policy}.go; kubernetes, pkg/controller/job/job_controller.go.
+"""
+
+import time
+from collections.abc import Mapping
+
+from podium.cluster.local.controller import Controller, Runtime, past
+from podium.cluster.local.environment import PodIdentity
+from podium.cluster.local.metadata import timestamp
+from podium.cluster.local.pods import PodPlan
+from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
+from podium.cluster.local.running_pod import PodSetting, RunningPod
+from podium.errors import InvalidInput, require
+from podium.manifests.conditions import put_condition
+from podium.manifests.labels import JOBSET_NAME, TRAINJOB_MANAGERS
+from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES, ROLE
+from podium.manifests.workload import Workload
+
+
+class TrainJobController(Controller):
+    """Supervises the nodes of one TrainJob."""
+
+    def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
+        super().__init__(runtime, job, plans)
+        (self.nodes,) = job.replicas
+        self._ports = free_ports(job)
+
+    @property
+    def next_look(self) -> float | None:
+        """The deadline."""
+        seconds = self.job.active_deadline_seconds
+        return None if seconds is None else self.started + seconds
+
+    def reconcile(self, now: float) -> None:
+        """Do what the three controllers do together."""
+        if self.finished is not None:
+            return
+        if self.job.suspended:
+            self._count(suspended=1)
+            self._put("Suspended", "Suspended", "TrainJob is suspended")
+            return
+        for index in range(self.nodes.count if not self.pods else 0):
+            self._create_pod(index)
+        if self._past_backoff_limit():
+            first = f"{self.name}-{NODE}-0"
+            self.fail("FailedJobs", f"jobset failed due to one or more job failures (first failed job: {first})")
+        elif past(self.started, self.job.active_deadline_seconds):
+            self.fail("DeadlineExceeded", "TrainJob exceeded its active deadline")
+        elif all(pod.phase == "Succeeded" for pod in self.pods):
+            self._count(succeeded=1)
+            self._put("Complete", "AllJobsCompleted", "jobset completed successfully")
+        else:
+            self._count(active=1, ready=int(all(pod.phase in ("Running", "Succeeded") for pod in self.pods)))
+
+    def fail(self, reason: str, message: str) -> None:
+        """End all nodes and write the failure."""
+        for pod in self.pods:
+            pod.stop()
+        self._count(failed=1)
+        self._put("Failed", reason, message)
+
+    def _past_backoff_limit(self) -> bool:
+        cannot_start = any(pod.phase == "Failed" for pod in self.pods)
+        return cannot_start or sum(pod.restarts for pod in self.pods if pod.active) >= BACKOFF_LIMIT
+
+    def _count(self, **counts: int) -> None:
+        """Write how many Jobs of the JobSet are in which state; there is one."""
+        zero = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
+        self.status["jobsStatus"] = [{"name": NODE, **zero, **counts}]
+
+    def _put(self, kind: str, reason: str, message: str) -> None:
+        put_condition(self.status, kind, True, reason, message, timestamp())
+
+    def _create_pod(self, index: int) -> None:
+        name = f"{ROLE.lower()}-{index}"
+        setting = PodSetting(
+            replica=name,
+            identity=PodIdentity(
+                name=f"{self.name}-{name}",
+                namespace=self.job.namespace,
+                uid=f"{self.job.uid}-{name}",
+                labels=self.nodes.labels_of(index) | {JOBSET_NAME: self.name},
+                annotations=self.nodes.pod.annotations,
+            ),
+            directory=self.directory,
+            forced=operator_environment(Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)),
+            threads=self.threads,
+            restart=self.nodes.restart_policy,
+        )
+        pod = RunningPod(self.plans[ROLE], setting, self.runtime.launchers, self.wake)
+        self.pods.append(pod)
+        pod.advance(time.monotonic())
+        self.wake()
+
+
+def check_train_job(job: Workload) -> None:
+    """Refuse what this machine cannot honor.
+
+    Raises:
+        InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or it has initializers.
+    """
+    rule = "spec.managedBy is Trainer, which this cluster stands for"
+    require(job.managed_by in ("", TRAINJOB_MANAGERS[0]), rule, managedBy=job.managed_by)
+    if job.runtime in OTHER_RUNTIMES:
+        hint = "run it on a cluster, or use torch-distributed, which sets PET_NNODES, PET_NODE_RANK and so on"
+        raise InvalidInput(f"spec.runtimeRef: this machine has no runtime {job.runtime}", hint)
+    if job.has_initializer:
+        hint = "let the program load its data, or run the TrainJob on a cluster"
+        raise InvalidInput("spec.initializer: this machine cannot honor it", hint)
