@@ -24,10 +24,10 @@ def podium(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def client() -> Any:
-    """Return the kfp client of the server."""
+    """Return the services of the server."""
     from podium.kfp.client import Server
 
-    return Server(os.environ["KF_PIPELINES_ENDPOINT"]).client
+    return Server(os.environ["KF_PIPELINES_ENDPOINT"]).services
 
 
 def end_of(run_id: str) -> str:

@@ -58,6 +58,8 @@ def foreign(tree: ast.AST, own: set[str]) -> Iterator[str]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
             if isinstance(node.args[1], ast.Constant) and private(str(node.args[1].value)):
                 yield str(node.args[1].value)
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"_[A-Z]+_[A-Z_]+", str(node.value)):
+            yield str(node.value)  # a private environment variable
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if undocumented(alias.name))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("podium"):
@@ -106,9 +108,10 @@ def test_the_table_names_the_pinned_versions() -> None:
 def test_a_private_name_is_noticed() -> None:
     code = (
         "import minio\nfrom kfp.local import graph_utils\nself._own = minio.Minio('')._http\ngetattr(self._own, '_x')\n"
+        "os.environ['_KFP_RUNTIME']\n"
     )
     tree = ast.parse(code)
-    assert set(foreign(tree, defined(tree))) == {"_http", "_x", "kfp.local.graph_utils"}
+    assert set(foreign(tree, defined(tree))) == {"_http", "_x", "_KFP_RUNTIME", "kfp.local.graph_utils"}
 
 
 def test_the_table_is_linked() -> None:

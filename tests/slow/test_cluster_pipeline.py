@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kfp_server_api import RunServiceApi
 from livekubeflow import (
     NAMESPACE,
     Submit,
@@ -263,10 +264,10 @@ def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
     try:
         assert "create" in podium("schedule", "apply", str(schedule)).stdout
         assert "keep" in podium("schedule", "apply", str(schedule)).stdout
-        server = client()
+        runs_of = RunServiceApi(client().api_client)
 
         def fired() -> list[str]:
-            runs = server.list_runs(page_size=50, sort_by="created_at desc").runs or []
+            runs = runs_of.run_service_list_runs(page_size=50, sort_by="created_at desc").runs or []
             return [one.run_id for one in runs if one.display_name.startswith("podium-test-often")]
 
         until(fired, 120)

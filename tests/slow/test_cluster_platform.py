@@ -15,7 +15,7 @@ TOLERATION = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 
 def knows_kfp_kubernetes() -> bool:
     """Tell a new server by what it says of itself: 2.0.5 accepts such a pipeline and fails in its driver (observed)."""
-    return client().get_kfp_healthz().pipeline_store is not None
+    return client().health().pipeline_store is not None
 
 
 def steps_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:

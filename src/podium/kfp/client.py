@@ -7,14 +7,23 @@ import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from podium.documents import load_json
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.kfp.services import Services
+from podium.pod import pod_namespace
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
 """The kfp client's own variable for the server's address."""
+
+IAP_CLIENT = "KF_PIPELINES_IAP_OAUTH2_CLIENT_ID"
+"""The kfp client's own variable for a server behind Google's proxy."""
+
+CONTEXT = Path.home() / ".config/kfp/context.json"
+"""The kfp client's namespace and cookies."""
 
 HINT = f"give --host or set {ENDPOINT}, for example: kubectl -n kubeflow port-forward svc/ml-pipeline 8888"
 
@@ -35,26 +44,20 @@ class Server:
     def __init__(self, host: str | None = None, namespace: str | None = None, token: str | None = None) -> None:
         if host:
             _knock(host)
-        from kfp import Client
-
-        class ImpatientClient(Client):
-            def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
-                """Ask once: kfp asks for 25 seconds and logs a traceback each time."""
-                return self.healthzs.healthz_service_get_healthz()
-
+        address = host or os.environ.get(ENDPOINT) or ""
         with _quiet():
             try:
-                self.client = ImpatientClient(host=host, existing_token=token)
+                found = _plain(address, token) if _is_plain(address, token) else _as_kfp_does(host, token)
             except Exception as error:
                 raise _no_server(error, host or _address(error)) from error
-        self.namespace = namespace or self.client.get_user_namespace() or None
-        generated = self.client.healthzs.healthz_service_get_healthz.__self__
-        self.address = str(generated.api_client.configuration.host)
+        self.services, own = found
+        self.namespace = namespace or own or None
+        self.address = self.services.host
         ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
         self.ui = "/pipeline" if not ui else ui if ui.startswith(("http://", "https://")) else f"http://{ui}"
 
     def call(self, doing: str, function: Callable[..., Any], **arguments: Any) -> Any:
-        """Call a method of the kfp client and suppress its output.
+        """Call a function of the services and suppress its output.
 
         Raises:
             NotFound, Conflict, InvalidInput, PodiumError: "cannot DOING: " and the server's message.
@@ -92,14 +95,50 @@ class Server:
 
     def group(self, name: str) -> str:
         """Return the id of a KFP experiment (a folder of runs); create it if there is none."""
-        experiment = self.call(
-            "open the group of runs", self.client.create_experiment, name=name, namespace=self.namespace
-        )
-        return str(experiment.experiment_id)
+        doing, arguments = "open the group of runs", {"name": name, "namespace": self.namespace}
+        try:
+            group = self.call(doing, self.services.find_group, **arguments)
+        except NotFound:
+            group = self.call(doing, self.services.create_group, **arguments)
+        return str(group.experiment_id)
 
     def link(self, path: str) -> str:
         """Return the address of a page of the UI."""
         return f"{self.ui.rstrip('/')}/#/{path}"
+
+
+def _is_plain(address: str, token: str | None) -> bool:
+    """Return whether an address needs nothing that kfp's own client would look up: credentials, cookies, a context."""
+    if not address or (CONTEXT.exists() and not token):
+        return False
+    return bool(token) or not (os.environ.get(IAP_CLIENT) or urlsplit(address).netloc.endswith("googleusercontent.com"))
+
+
+def _plain(address: str, token: str | None) -> tuple[Services, str]:
+    """Connect to an address, with a token or nothing; return the user's namespace as well, if the server has such."""
+    from kfp_server_api import ApiClient, Configuration
+
+    configuration = Configuration()
+    configuration.host = (address if address.startswith("http") else f"https://{address}").rstrip("/")
+    if token:
+        configuration.api_key["authorization"], configuration.api_key_prefix["authorization"] = token, "Bearer"
+    services = Services(ApiClient(configuration))
+    many = services.health().multi_user is True
+    return services, (pod_namespace() or "" if many else "")
+
+
+def _as_kfp_does(host: str | None, token: str | None) -> tuple[Services, str]:
+    """Connect as the kfp client does: in the cluster, by the kubeconfig, with its context file or Google's proxy."""
+    from kfp.client import Client
+
+    class ImpatientClient(Client):
+        def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
+            """Ask once: kfp asks for 25 seconds and logs a traceback each time."""
+            return self.healthzs.healthz_service_get_healthz()
+
+    client = ImpatientClient(host=host, existing_token=token)
+    services = Services(client.healthzs.healthz_service_get_healthz.__self__.api_client)
+    return services, str(client.get_user_namespace() or "")
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import require
+from podium.kfp.importing import import_kfp
 
 REQUESTS = {
     "cpuRequest": 0.1, "resourceCpuRequest": "100m",
@@ -45,6 +46,7 @@ def compile_pipeline(
     Raises:
         InvalidInput: Unknown pipeline, parameter or setting, or an invalid image name.
     """
+    import_kfp()
     from kfp.compiler import Compiler
 
     from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE

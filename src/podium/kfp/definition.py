@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from podium.errors import InvalidInput, suggestion
+from podium.kfp.importing import import_kfp
 from podium.kfp.parameters import Parameter, parameters_in, parameters_of
 
 
@@ -57,6 +58,7 @@ def load(reference: str) -> Definition:
     Raises:
         InvalidInput: There is no such pipeline, or the file cannot be imported; the message names file and line.
     """
+    import_kfp()
     if not is_file(reference):
         from podium.pipelines import load as load_own
 

@@ -79,10 +79,10 @@ def submit(
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(
         f"run {version.pipeline}",
-        server.client.run_pipeline,
-        experiment_id=server.group(group),
-        job_name=title,
-        params=values,
+        server.services.create_run,
+        group=server.group(group),
+        name=title,
+        parameters=values,
         pipeline_id=version.pipeline_id,
         version_id=version.id,
         service_account=service_account,
@@ -103,7 +103,7 @@ def storage_of(server: Server, run_id: str) -> str:
     Raises:
         NotFound: There is no such run.
     """
-    config = server.call(f"read run {run_id}", server.client.get_run, run_id=run_id).runtime_config
+    config = server.call(f"read run {run_id}", server.services.get_run, run_id=run_id).runtime_config
     if given := (config.parameters or {}).get("storage") if config else None:
         return str(given)
     root = urlsplit((config.pipeline_root if config else "") or DEFAULT_ROOT)
@@ -130,7 +130,7 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
     answered, over, cancelled = time.monotonic(), float("inf"), False
     while True:
         try:
-            run = server.call(f"read run {run_id}", server.client.get_run, run_id=run_id)
+            run = server.call(f"read run {run_id}", server.services.get_run, run_id=run_id)
             answered = time.monotonic()
         except PodiumError:
             if time.monotonic() - answered > PATIENCE:

@@ -155,7 +155,7 @@ def _parse(file: Path, content: Any) -> Schedule:
 def present(server: Server) -> list[Any]:
     """Return the server's recurring runs, by name."""
     listed = server.pages(
-        "list schedules", server.client.list_recurring_runs, "recurring_runs", namespace=server.namespace
+        "list schedules", server.services.list_recurring_runs, "recurring_runs", namespace=server.namespace
     )
     return sorted(listed, key=lambda run: (str(run.display_name), run.created_at))
 
@@ -253,7 +253,7 @@ def settings_of(run: Any) -> dict[str, Any]:
 
 def apply(server: Server, change: Change, group: str) -> None:
     """Carry out one change. Applying twice changes nothing the second time."""
-    client, schedule = server.client, change.schedule
+    schedule = change.schedule
     if change.action in ("resume", "pause"):
         switch(server, change.present[-1], on=change.action == "resume")
     if change.action not in ("create", "replace"):
@@ -263,14 +263,14 @@ def apply(server: Server, change: Change, group: str) -> None:
         remove(server, recurring_run_id)
     server.call(
         f"create schedule {schedule.name}",
-        client.create_recurring_run,
-        experiment_id=server.group(group),
-        job_name=schedule.name,
+        server.services.create_recurring_run,
+        group=server.group(group),
+        name=schedule.name,
         description="kept by podium schedule",
-        cron_expression=check(schedule.cron),
+        cron=check(schedule.cron),
         max_concurrency=schedule.max_concurrency,
         no_catchup=not schedule.catchup,
-        params=schedule.parameters,
+        parameters=schedule.parameters,
         pipeline_id=change.version.pipeline_id,
         version_id=change.version.id,
         enabled=schedule.enabled,
@@ -294,10 +294,11 @@ def find(server: Server, name: str) -> list[str]:
 
 def switch(server: Server, recurring_run_id: str, *, on: bool) -> None:
     """Resume or pause a recurring run."""
-    method = server.client.enable_recurring_run if on else server.client.disable_recurring_run
+    services = server.services
+    method = services.enable_recurring_run if on else services.disable_recurring_run
     server.call("resume the schedule" if on else "pause the schedule", method, recurring_run_id=recurring_run_id)
 
 
 def remove(server: Server, recurring_run_id: str) -> None:
     """Delete a recurring run; the runs it started stay listed."""
-    server.call("delete the schedule", server.client.delete_recurring_run, recurring_run_id=recurring_run_id)
+    server.call("delete the schedule", server.services.delete_recurring_run, recurring_run_id=recurring_run_id)

@@ -13,6 +13,7 @@ from podium.documents import load_yaml
 from podium.errors import Conflict, NotFound, require, suggestion
 from podium.kfp.client import Server
 from podium.kfp.parameters import Parameter, parameters_in
+from podium.kfp.services import named
 from podium.kfp.values import PIPELINES, with_experiment_text
 
 
@@ -90,13 +91,12 @@ def _whole(value: Any) -> Any:
 
 def find_pipeline(server: Server, name: str) -> str | None:
     """Return a pipeline's id by its name, or None."""
-    wanted = json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
     pipelines = server.pages(
         f"look for pipeline {name}",
-        server.client.list_pipelines,
+        server.services.list_pipelines,
         "pipelines",
         namespace=server.namespace,
-        filter=wanted,
+        filter=named(name),
     )
     return next((str(pipeline.pipeline_id) for pipeline in pipelines if pipeline.display_name == name), None)
 
@@ -111,7 +111,7 @@ def versions_of(server: Server, pipeline: str) -> list[Version]:
         pipeline_id = find_pipeline(server, name)
         if pipeline_id:
             return _versions(server, name, pipeline_id)
-    listed = server.pages("list pipelines", server.client.list_pipelines, "pipelines", namespace=server.namespace)
+    listed = server.pages("list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace)
     names = [str(known.display_name) for known in listed]
     hint = suggestion(pipeline, names) if names else "upload it first: podium upload"
     raise NotFound(f"the server has no pipeline {pipeline!r}", hint)
@@ -120,7 +120,7 @@ def versions_of(server: Server, pipeline: str) -> list[Version]:
 def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[Version]:
     listed = server.pages(
         f"list versions of {pipeline}",
-        server.client.list_pipeline_versions,
+        server.services.list_pipeline_versions,
         "pipeline_versions",
         pipeline_id=pipeline_id,
     )
@@ -191,9 +191,9 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
         try:
             made = server.call(
                 f"upload {pipeline} {version}",
-                server.client.upload_pipeline_version,
-                pipeline_package_path=str(file),
-                pipeline_version_name=version,
+                server.services.upload_version,
+                file=str(file),
+                name=version,
                 pipeline_id=pipeline_id,
                 description=description,
             )
@@ -213,12 +213,9 @@ def _check_defaults(spec: dict[str, Any]) -> None:
 
 
 def _make(server: Server, pipeline: str) -> str:
-    from kfp_server_api import V2beta1Pipeline
-
-    body = V2beta1Pipeline(display_name=pipeline, name=pipeline, namespace=server.namespace)
-    api = server.client.pipelines
+    create, namespace = server.services.create_pipeline, server.namespace
     try:
-        made = server.call(f"create pipeline {pipeline}", api.pipeline_service_create_pipeline, pipeline=body)
+        made = server.call(f"create pipeline {pipeline}", create, name=pipeline, namespace=namespace)
     except Conflict:
         return str(find_pipeline(server, pipeline))
     return str(made.pipeline_id)
