@@ -426,7 +426,7 @@ def test_refused_pods_end_the_watch_with_the_quotas_words(
     assert "quota" in str(caught.value.hint)
 
 
-def test_a_refused_init_container_names_the_operators_option(
+def test_a_refused_init_container_names_the_operators_template(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     refusal = (
@@ -437,7 +437,7 @@ def test_a_refused_init_container_names_the_operators_option(
     world.event("pytorchjobs", "mnist", "FailedCreatePod", refusal)
     with pytest.raises(Failed, match="init-pytorch") as caught:
         list(cluster.watch("PyTorchJob", "mnist", timeout=20))
-    assert "--pytorch-init-container-template-file" in str(caught.value.hint)
+    assert "deploy/training-operator" in str(caught.value.hint)
 
 
 def test_refused_pods_of_a_trial_end_the_sweeps_watch(

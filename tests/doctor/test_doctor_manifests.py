@@ -604,6 +604,21 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [pair for key, inner in pairs for pair in [(value, key), *places(inner)]]
 
 
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"hostNetwork": True}, "hostNetwork is true"),
+        ({"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}, "volume data is of type hostPath"),
+        ({"securityContext": {"runAsUser": 0}}, "runAsUser is 0"),
+    ],
+)
+def test_pods_that_no_restricted_namespace_takes_are_noted(spec: dict[str, Any], said: str) -> None:
+    finding = experiment(lambda manifest: pod(manifest).update(spec))["refused-where-restricted"]
+    assert finding.shown == "note"
+    assert said in finding.what
+    assert "refused-where-restricted" not in experiment(), "podium adds what is only missing"
+
+
 def test_every_rule_has_a_test_and_a_docs_row() -> None:
     from podium.doctor import collected, command, experiment_rules, job_rules, log, namespace, shell_rules, trial_rules
 

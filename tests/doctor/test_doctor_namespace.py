@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from test_doctor_manifests import GOOD
+from test_doctor_manifests import GOOD, PYTORCHJOB
 
 from podium.cluster.kubernetes.pods import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
@@ -20,7 +20,9 @@ from podium.doctor.report import Report
 from podium.doctor.seen import POD_SECURITY, RIGHTS, Controller, Seen
 from podium.errors import PodiumError
 from podium.manifests.labels import METRICS_INJECTION as INJECTION
+from podium.manifests.pod_security import violations
 from podium.manifests.rules import Finding, apply
+from podium.manifests.workload import Pod
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -150,8 +152,8 @@ class Namespace(BaseHTTPRequestHandler):
             )
         elif "dryRun=All" not in self.path:
             self.answer(500, {"message": "the doctor must not change anything"})
-        elif body["kind"] == "Pod" and "pods" in self.world:
-            self.answer(403, {"kind": "Status", "code": 403, "message": self.world["pods"]})
+        elif body["kind"] == "Pod" and (refusal := self.world.get("pods", lambda pod: None)(body)):
+            self.answer(403, {"kind": "Status", "code": 403, "message": refusal})
         elif body["metadata"]["name"] == "refused":
             self.answer(400, {"kind": "Status", "code": 400, "message": "admission webhook denied the request: goal"})
         else:
@@ -303,17 +305,71 @@ def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:
     assert "X-Amz-Signature=" in path
 
 
-def test_pods_that_pod_security_refuses_are_found(api: type[Namespace]) -> None:
+@pytest.fixture
+def restricted(api: type[Namespace]) -> type[Namespace]:
+    """The same server; the namespace enforces Pod Security restricted."""
     api.world["/api/v1/namespaces/team"]["metadata"]["labels"][POD_SECURITY] = "restricted"
-    api.world["pods"] = (
-        'pods "podium-doctor-probe" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot'
-    )
-    for manifests in ([], [yaml.safe_load(GOOD)]):
-        finding = bad(examine(manifests=manifests))["pod-security"]
-        assert finding.shown == "fail"
-        assert 'violates PodSecurity "restricted:latest": runAsNonRoot' in finding.what
-    api.world["pods"] = 'pods is forbidden: User "me" cannot create resource "pods"'
-    assert bad(examine())["pod-security"].shown == "warn", "it could not be tried"
+    api.world["pods"] = refusal_of
+    return api
+
+
+def refusal_of(pod: dict[str, Any]) -> str | None:
+    """Answer as Pod Security does, naming the containers."""
+    reasons = "; ".join(violations(Pod(manifest=pod, path="")))
+    return f'pods "probe" is forbidden: violates PodSecurity "restricted:latest": {reasons}' if reasons else None
+
+
+def pod_findings(**options: Any) -> dict[str, Finding]:
+    """Return what is said of pods, by the first words."""
+    found = [one for one in examine(**options).findings if one.rule == "pod-security"]
+    return {one.what.removeprefix("a pod of ").partition(" is ")[0]: one for one in found}
+
+
+def test_restricted_takes_what_podium_launches_but_not_others_containers(restricted: type[Namespace]) -> None:
+    found = pod_findings()
+    assert {name: one.shown for name, one in found.items()} == {
+        "a Job or TrainJob": "pass",
+        "a PyTorchJob's Master": "pass",
+        "a PyTorchJob's Worker": "warn",
+        "a trial that Katib runs": "warn",
+        "Katib's suggestion service": "warn",
+    }
+    assert "container init-pytorch:" in found["a PyTorchJob's Worker"].what
+    assert "deploy/training-operator" in str(found["a PyTorchJob's Worker"].hint)
+    assert "injectSecurityContext" in str(found["a trial that Katib runs"].hint)
+
+
+def test_controllers_set_up_for_restricted_pass(restricted: type[Namespace]) -> None:
+    shipped = (ROOT / "deploy" / "training-operator" / "initContainer.yaml").read_text()
+    patch = yaml.safe_load((ROOT / "deploy" / "training-operator" / "patch.yaml").read_text())
+    context = "{runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
+    suggestions = f"runtime: {{suggestions: [{{algorithmName: random, securityContext: {context}}}]}}"
+    katib = f"init: {{controller: {{injectSecurityContext: true}}}}\n{suggestions}"
+    there = "/api/v1/namespaces/kubeflow/configmaps"
+    restricted.world[f"{there}/training-operator-config"] = {"data": {"initContainer.yaml": shipped}}
+    restricted.world[f"{there}/katib-config"] = {"data": {"katib-config.yaml": katib}}
+    (operator,) = [
+        one for one in restricted.world["/apis/apps/v1/deployments"]["items"]
+        if one["metadata"]["name"] == "training-operator"
+    ]  # fmt: skip
+    operator["spec"] = {"selector": {}, **patch["spec"]}
+    assert {name: one.shown for name, one in pod_findings().items() if one.shown != "pass"} == {}
+
+
+def test_the_pods_of_files_are_offered_launched_and_as_written(restricted: type[Namespace]) -> None:
+    found = pod_findings(manifests=[yaml.safe_load(PYTORCHJOB)])
+    assert {name: one.shown for name, one in found.items()} == {
+        "Master of PyTorchJob train": "pass",
+        "Worker of PyTorchJob train": "fail",
+        "Master of PyTorchJob train, applied as written,": "note",
+        "Worker of PyTorchJob train, applied as written,": "note",
+    }
+    assert pod_findings(manifests=[yaml.safe_load(GOOD)])["Experiment sweep"].shown == "fail", "the collector"
+
+
+def test_where_no_pod_may_be_created_restricted_is_a_warning(restricted: type[Namespace]) -> None:
+    restricted.world["pods"] = lambda pod: 'pods is forbidden: User "me" cannot create resource "pods"'
+    assert bad(examine())["pod-security"].shown == "warn"
 
 
 def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> None:

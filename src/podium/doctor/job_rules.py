@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from podium.manifests.labels import ISTIO_INJECT
+from podium.manifests.pod_security import violations, with_security
 from podium.manifests.rules import Hit, Rule, rule
 from podium.manifests.workload import Container, Workload
 
@@ -118,9 +119,20 @@ def workers_outlive_the_master(job: Workload) -> Iterator[Hit]:
 @rule("note", "The operator gives Worker pods an init container that waits for the Master; it has an image too.")
 def workers_need_an_init_image(job: Workload) -> Iterator[Hit]:
     if job.kind == "PyTorchJob" and job.replica("Worker"):
-        hint = "on a cluster without internet, load the operator's --pytorch-init-container-image"
+        hint = "on a cluster without internet, load the operator's --pytorch-init-container-image; "
+        hint += "where Pod Security is restricted, see docs/cluster.md"
         where = f"{job.replicas_path}.Worker"
         yield Hit(what="Workers start after an init container", where=where, hint=hint)
+
+
+@rule("note", 'A namespace that enforces Pod Security "restricted" takes no such pods, however podium launches them.')
+def refused_where_restricted(job: Workload) -> Iterator[Hit]:
+    seen: set[str] = set()
+    for replica in with_security(job).replicas:
+        reasons = "; ".join(violations(replica.pod))
+        if reasons and reasons not in seen:
+            seen.add(reasons)
+            yield Hit(what=reasons, where=replica.pod.path, hint="remove it, or run it where Pod Security is off")
 
 
 @rule("fail", "A pod without an image cannot start.")
@@ -172,5 +184,6 @@ JOB_RULES: tuple[Rule[Workload], ...] = (
     secret_in_plain_text,
     no_deadline,
     workers_need_an_init_image,
+    refused_where_restricted,
     image_may_change,
 )

@@ -6,6 +6,7 @@ from typing import Any
 from podium.doctor.report import Report
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, Seen
 from podium.manifests.labels import METRICS_INJECTION
+from podium.manifests.pod_security import COLLECTOR, INIT_CONTAINER, INIT_HINT
 from podium.manifests.rules import Hit, Rule, apply, rule
 
 _HINTS = {
@@ -148,17 +149,27 @@ def storage_credentials(seen: Seen) -> Iterator[Hit]:
 def pod_security(seen: Seen) -> Iterator[Hit]:
     level = (seen.labels or {}).get(POD_SECURITY, "privileged")
     where = f"label {POD_SECURITY}={level}"
-    for name, refusal in (seen.pods or {}).items():
+    for name, refusal, worst in seen.pods or ():
         if refusal is None:
             yield fine(f"a pod of {name} is allowed", where)
         else:
-            label = f"kubectl label namespace {seen.namespace} --overwrite {POD_SECURITY}=baseline"
-            hint = f"{label}, or give the pods a securityContext that is allowed"
-            yield Hit(what=f"a pod of {name} is refused: {refusal}", where=where, hint=hint)
+            hint = _security_hint(refusal, seen.namespace)
+            yield Hit(what=f"a pod of {name} is refused: {refusal}", where=where, hint=hint, level=worst)
     if seen.pods is None and level == "restricted":
-        hint = "give pods runAsNonRoot, seccompProfile, no privilege escalation and no capabilities"
+        hint = "podium gives its pods one; the operator's and Katib's own containers may lack it"
         what = "pods without a full securityContext are refused; whether yours are could not be tried"
         yield Hit(what=what, where=where, hint=hint, level="warn")
+
+
+def _security_hint(refusal: str, namespace: str) -> str:
+    if INIT_CONTAINER in refusal:
+        return INIT_HINT
+    if COLLECTOR in refusal:
+        return "set init.controller.injectSecurityContext: true in katib-config, and runAsUser in the pods of trials"
+    if '"suggestion"' in refusal:
+        return "give the suggestions in katib-config a securityContext with runAsUser (kubeflow/katib#2613)"
+    label = f"kubectl label namespace {namespace} --overwrite {POD_SECURITY}=baseline"
+    return f"launch it with podium or `podium experiment render`, change what it asks for, or: {label}"
 
 
 @rule("fail", "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.")

@@ -8,11 +8,11 @@ from typing import Any
 from podium.cluster.kubernetes.api import Api, Unreachable, event_time, resource
 from podium.cluster.kubernetes.pods import REFUSED, Trouble, cannot_start
 from podium.doctor.outside import answers, find_images
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, POD_SECURITY, RIGHTS, Controller, Refusal, Seen
+from podium.doctor.pod_offers import offer_pods
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, Controller, Refusal, Seen
 from podium.doctor.store import ask_for_bucket, service_of
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import status_of
-from podium.manifests.experiment import load
 from podium.manifests.experiment.experiment import job_of
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -250,42 +250,6 @@ def is_bare(job: Workload) -> bool:
     return False
 
 
-def pod_of(job: Workload) -> dict[str, Any] | None:
-    """Return the first pod of a job, to be tried under a name of its own; None if it has none."""
-    for replica in job.replicas:
-        metadata = {"name": "podium-doctor-probe", "labels": replica.pod.labels}
-        spec = {"restartPolicy": "Never", **replica.pod.spec}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    return None
-
-
-def try_pods(
-    api: Api, labels: Mapping[str, str] | None, manifests: Sequence[Mapping[str, Any]]
-) -> dict[str, str | None] | None:
-    """Offer the server a pod of each manifest, where Pod Security is enforced; return the refusals by object.
-
-    None for a pod that would be taken. None at all if nothing is enforced, or pods may not be created.
-    """
-    if (labels or {}).get(POD_SECURITY, "privileged") == "privileged":
-        return None
-    answers: dict[str, str | None] = {}
-    for manifest in manifests or [load("random-job")]:
-        pod = pod_of(job_of(manifest))
-        if pod is None:
-            continue
-        label = _label(manifest)
-        try:
-            api.call("try a pod", api.core.create_namespaced_pod, api.namespace, pod, dry_run="All")
-        except PodiumError as error:
-            _, violates, why = error.message.partition("violates PodSecurity")
-            if not violates:
-                return None
-            answers[label] = f"it {violates}{why}"
-        else:
-            answers[label] = None
-    return answers
-
-
 def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
     """Offer a manifest to the server without keeping it; return its name and the refusal."""
     given, label = Resource.parse(manifest), _label(manifest)
@@ -332,11 +296,12 @@ def see(
     exists, labels = look_at_namespace(api)
     storage = look_at_storage(api)
     secret = look_at_secret(api, storage)
+    unknown_kinds = find_unknown_kinds(api)
     return Seen(
         namespace=api.namespace,
         exists=exists,
         labels=labels,
-        unknown_kinds=find_unknown_kinds(api),
+        unknown_kinds=unknown_kinds,
         controllers=find_controllers(api),
         who=account or "you",
         missing=find_missing_rights(api, account, (storage or {}).get("secret")),
@@ -345,7 +310,7 @@ def see(
         endpoint=look_at_endpoint(api, storage),
         bucket=ask_for_bucket(api, storage or {}, secret or {}),
         refusals=find_refusals(api),
-        pods=try_pods(api, labels, manifests),
+        pods=offer_pods(api, labels, manifests, unknown_kinds),
         bare=find_bare(api, manifests),
         images=find_images(nodes(api) if images else [], images),
         troubles=find_troubles(api),

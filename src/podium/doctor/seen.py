@@ -50,6 +50,19 @@ class Refusal(NamedTuple):
     """The newest refusal, in the API server's words."""
 
 
+class Offer(NamedTuple):
+    """A pod that the API server was offered as a dry run."""
+
+    name: str
+    """Whose pod it is."""
+
+    refusal: str | None
+    """Of Pod Security, in the API server's words; None for a pod that is allowed."""
+
+    level: str = "fail"
+    """Of a refusal."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """What the rules look at; None stands for what may not be looked at."""
@@ -90,8 +103,8 @@ class Seen:
     refusals: Sequence[Refusal] | None = ()
     """Objects whose pods could not be created lately."""
 
-    pods: Mapping[str, str | None] | None = None
-    """For each object whose pod was tried the refusal of Pod Security; None for none."""
+    pods: Sequence[Offer] | None = None
+    """Pods that were offered to Pod Security; None if none could be, or nothing is enforced."""
 
     bare: Sequence[str] = ()
     """Objects whose pods use s3:// and are given no credentials."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.resource import items, mapping, strings
-from podium.manifests.workload import Container, Pod
+from podium.manifests.workload import Container, Draft, Pod, Workload
 
 CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 """securityContext of a container, beside the capabilities that it drops."""
@@ -16,6 +16,14 @@ CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 INIT_CONTAINER = "init-pytorch"
 """What the training operator adds to the Workers of a PyTorchJob that has a Master, without a securityContext
 (kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go)."""
+
+INIT_HINT = (
+    "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
+    "deploy/training-operator (docs/cluster.md), or launch a TrainJob, or no Workers"
+)
+
+COLLECTOR = "metrics-logger-and-collector"
+"""What Katib adds to the pods of trials for StdOut and File (katib v0.19.0: pkg/webhook/v1beta1/pod)."""
 
 _HARMLESS = {"NET_BIND_SERVICE"}
 _VOLUMES = {
@@ -59,6 +67,31 @@ def asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) ->
     as_root = context.get("runAsNonRoot") is False or context.get("runAsUser") == 0
     escalates = own.get("privileged") is True or own.get("allowPrivilegeEscalation") is True
     return as_root or escalates or not _HARMLESS.issuperset(added)
+
+
+def with_security(job: Workload) -> Workload:
+    """Return a job whose pods are secured, and nothing else."""
+
+    def change(draft: Draft) -> None:
+        for _, template in draft.templates:
+            secure(template["spec"])
+
+    return job.changed(change)
+
+
+def with_container(pod: Pod, container: Mapping[str, Any]) -> Pod:
+    """Return a pod with one container more, as controllers add them."""
+    return _with_more(pod, "containers", container)
+
+
+def with_init_container(pod: Pod, container: Mapping[str, Any]) -> Pod:
+    """Return a pod with one init container more, as controllers add them."""
+    return _with_more(pod, "initContainers", container)
+
+
+def _with_more(pod: Pod, part: str, container: Mapping[str, Any]) -> Pod:
+    spec = {**pod.spec, part: [*items(pod.spec.get(part)), container]}
+    return Pod(manifest={**pod.manifest, "spec": spec}, path=pod.path)
 
 
 def violations(pod: Pod) -> Iterator[str]:

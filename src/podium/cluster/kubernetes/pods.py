@@ -24,7 +24,7 @@ from podium.manifests.labels import (
     REPLICATED_JOB,
     TRIAL,
 )
-from podium.manifests.pod_security import INIT_CONTAINER
+from podium.manifests.pod_security import INIT_CONTAINER, INIT_HINT
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
@@ -321,12 +321,6 @@ def refusal_hint(message: str) -> str:
     return (
         INIT_HINT if INIT_CONTAINER in message else "Pod Security of the namespace: change what the pods ask for, or it"
     )
-
-
-INIT_HINT = (
-    "the training operator adds this container to the Workers of PyTorchJobs: start it with "
-    "--pytorch-init-container-template-file and a template that has a securityContext, or launch no Workers"
-)
 
 
 def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
