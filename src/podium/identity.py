@@ -22,6 +22,9 @@ from podium.pod import pod_namespace
 
 RUN_ID = "PODIUM_RUN_ID"
 CODE_VERSION = "PODIUM_CODE_VERSION"
+
+ATTEMPT = "."
+"""Stands before the number in the id of a later attempt of a run on this machine: ``20260102-030405-1a2b.2``."""
 POD_NAME = "KFP_POD_NAME"
 """Kubeflow Pipelines gives every step the name of its pod in it."""
 
@@ -118,7 +121,7 @@ def object_name(slug: str, run: str, task: str) -> str:
 
 def _without_attempt(task: str, run: str) -> str:
     """Leave out the directory that kfp.local makes below a run's artifacts each time the run is resumed."""
-    before, artifacts, rest = task.partition(f"/{run}/artifacts/")
+    before, artifacts, rest = task.partition(f"/{run.partition(ATTEMPT)[0]}/artifacts/")
     return before + artifacts + rest.partition("/")[2] if artifacts and "://" not in task else task
 
 

@@ -75,6 +75,27 @@ def test_an_unfinished_run_shows_the_command_that_goes_on(podium: Callable[..., 
     assert shown.endswith("go on with: podium run --resume 20260110-010101-bbbb\n")
 
 
+def test_a_repeated_step_takes_all_after_it_along(home: Path) -> None:
+    run = Runs(Settings.from_environment())["20260101"]
+    run.steps["promote"] = StepRecord(title="Promote", state="succeeded", seconds=1.0)
+    run.repeat("train")
+    assert [(step.state, step.attempt) for step in run.steps.values()] == [
+        ("succeeded", 1), ("pending", 2), ("pending", 2),
+    ]  # fmt: skip
+    assert (run.identity(1), run.identity()) == (run.id, f"{run.id}.2")
+    run.repeat("prepare-data")
+    assert {step.attempt for step in run.steps.values()} == {3}
+
+
+@pytest.mark.parametrize("words", [["runs", "resume", "20260101"], ["run", "--resume", "20260101"]])
+def test_an_unknown_step_to_begin_from_names_the_steps(home: Path, words: list[str]) -> None:
+    before = (home / "runs" / "20260101-010101-aaaa" / "run.json").read_bytes()
+    refused: Any = CliRunner().invoke(app, [*words, "--from", "trian"]).exception
+    assert refused.message.endswith("has no step 'trian': it has prepare-data, train")
+    assert refused.hint == "did you mean train?"
+    assert (home / "runs" / "20260101-010101-aaaa" / "run.json").read_bytes() == before
+
+
 def test_a_damaged_record_hides_no_other_run(home: Path, podium: Callable[..., Result]) -> None:
     (home / "runs" / "20260101-010101-aaaa" / "run.json").write_text("{")
     assert [row["run"] for row in json.loads(podium("list", "--json").stdout)] == ["20260110-010101-bbbb"]
@@ -97,6 +118,10 @@ def test_compared_runs_show_only_the_parameters_that_differ(podium: Callable[...
 
 
 def test_a_deleted_run_takes_its_candidates_along(home: Path, podium: Callable[..., Result]) -> None:
+    run = Runs(Settings.from_environment())["20260101"]
+    run.repeat("train")
+    run.save()
+    (home / "store" / "runs" / run.identity()).mkdir()
     assert "deleted 20260101-010101-aaaa" in podium("delete", "20260101").stdout
     assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
     assert [path.name for path in (home / "store" / "runs").iterdir()] == ["20260110-010101-bbbb"]

@@ -199,6 +199,15 @@ def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_datase
     assert "Prepare the data: succeeded" in done.stderr
     again = podium(home, "--resume", "latest")
     assert (again.returncode, "has succeeded" in again.stderr) == (2, True)
+    repeated = podium(home, "--resume", "latest", "--from", "upload-model", "--json")
+    assert repeated.returncode == 0, repeated.stderr
+    begun = [
+        line.partition("] ")[2] for line in repeated.stderr.splitlines() if line.startswith("[") and ":" not in line
+    ]
+    assert begun == ["Upload the model", "Promote it if it is better"]
+    assert record.read_bytes() == finished
+    versions = {path.name for path in (home / "store" / "models" / "mnist" / "versions").iterdir()}
+    assert versions == {only_run(home).name, f"{only_run(home).name}.2"}
 
 
 def takewhile_running(lines: Iterable[str]) -> Iterator[str]:

@@ -1,14 +1,21 @@
 """`podium run` and `podium compile`."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from podium.errors import InvalidInput, PodiumError
 from podium.terminal import echo
 
+if TYPE_CHECKING:
+    from podium.run.run import Watcher
+    from podium.run.runs import Run
+
+FROM = "Repeat this step and all after it, even where they had finished."
 FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
 
 
@@ -17,8 +24,9 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped or failed; latest for the newest.")
+@click.option("--from", "first", metavar="STEP", default="", help=f"With --resume: {FROM[0].lower()}{FROM[1:]}")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | None, as_json: bool) -> None:
+def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | None, first: str, as_json: bool) -> None:
     """Run a pipeline on this machine; no cluster, no Docker.
 
     PIPELINE is tune_and_promote, train_and_promote, or a Python file with a KFP pipeline of your own: FILE.py, or
@@ -26,7 +34,7 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | N
     parameters (see podium init); where there is none it is tune_and_promote. PARAMETERS are written name=value or
     --name value. Everything of the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME
     moves both). --resume goes on with an earlier run, with its parameters: finished steps and finished trials are not
-    repeated.
+    repeated, unless --from names the first step to repeat.
 
     \b
     Examples:
@@ -35,6 +43,7 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | N
       podium run train_and_promote --dataset fashion-mnist --workers 0
       podium run my_pipeline.py max_trials=8
       podium run --resume latest
+      podium run --resume latest --from train-distributed
       podium run --list
     """
     from podium.kfp.project import choose
@@ -43,23 +52,38 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | N
     if resume and given:
         problem = f"a run is resumed with its own parameters, but got {' '.join(given)}"
         raise InvalidInput(problem, "leave them out, or begin a new run")
+    if first and not resume:
+        raise InvalidInput(f"--from {first} belongs to a run there is", "podium run --resume RUN --from STEP")
     pipeline, words, project = choose(pipeline, parameters)
     if list_:
         _show_parameters(pipeline, as_json)
         return
-    from podium.run.outcome import outcome_of, show
-    from podium.run.progress import progress
     from podium.run.run import resume_run, run_pipeline
     from podium.run.runs import Runs
     from podium.settings import Settings
 
     settings = Settings.from_environment()
+    if resume:
+        known = Runs(settings)[resume]
+        carry_out(lambda watcher: resume_run(known, settings, watcher, first), as_json)
+    else:
+        file = project.file if project else None
+        carry_out(lambda watcher: run_pipeline(pipeline, words, settings, watcher, file), as_json)
+
+
+def carry_out(start: "Callable[[Watcher], Run]", as_json: bool) -> None:
+    """Show a run's progress and then its outcome.
+
+    Args:
+        start: Runs it with a watcher and returns it when it has succeeded.
+        as_json: Whether the outcome is printed as JSON.
+    """
+    from podium.run.outcome import outcome_of, show
+    from podium.run.progress import progress
+
     try:
         with progress() as watcher:
-            if resume:
-                done = resume_run(Runs(settings)[resume], settings, watcher)
-            else:
-                done = run_pipeline(pipeline, words, settings, watcher, project.file if project else None)
+            done = start(watcher)
     except KeyboardInterrupt as interrupt:
         for note in getattr(interrupt, "__notes__", ()):
             echo(note, err=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.cluster_options import as_json_option
+from podium.cli.run import FROM, carry_out
 from podium.cli.server_options import open_server, server_options
 from podium.errors import InvalidInput, NotFound, PodiumError, require, suggestion
 from podium.settings import STORAGE
@@ -92,6 +93,28 @@ def show(name: str, as_json: bool) -> None:
     echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
     if run.state not in ("succeeded", "running"):
         echo(f"go on with: podium run --resume {run.id}")
+
+
+@runs.command()
+@click.argument("name", metavar="RUN")
+@click.option("--from", "first", metavar="STEP", default="", help=FROM)
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+def resume(name: str, first: str, as_json: bool) -> None:
+    """Go on with a run that was stopped or failed, with its parameters; the same as podium run --resume.
+
+    Finished steps and finished trials are not repeated, unless --from says so. The steps' names are those of
+    podium runs show RUN --json.
+
+    \b
+    Examples:
+      podium runs resume latest
+      podium runs resume latest --from train-distributed
+    """
+    from podium.run.run import resume_run
+    from podium.settings import Settings
+
+    run = _runs()[name]
+    carry_out(lambda watcher: resume_run(run, Settings.from_environment(), watcher, first), as_json)
 
 
 @runs.command()
@@ -307,7 +330,7 @@ def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool)
 
     rows = []
     for run in chosen:
-        freed = bytes_of(run.directory) + (bytes_of(run.candidates) if run.candidates else 0)
+        freed = sum(map(bytes_of, (run.directory, *run.candidates)))
         rows.append({"run": run.id, "bytes": freed, "deleted": not dry_run})
         if not dry_run:
             known.delete(run)

@@ -162,9 +162,11 @@ def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
 def _execute(pipeline: Any, values: dict[str, Any], order: dict[str, Any], reporter: Reporter) -> None:
     directory, tasks = Path(order["directory"]), pipeline.pipeline_spec.root.dag.tasks
     for name, task in tasks.items():
-        # Under a key of their own the results of steps that are never cached serve this run alone: to resume it.
-        if not task.caching_options.enable_cache:
-            task.caching_options.enable_cache, task.caching_options.cache_key = True, f"{order['run']}/{name}"
+        # Under a key of their own the results of steps that are never cached serve this run alone: to resume it. So do
+        # those of steps that are repeated.
+        attempt = order.get("attempts", {}).get(name, order["run"])
+        if not task.caching_options.enable_cache or attempt != order["run"]:
+            task.caching_options.enable_cache, task.caching_options.cache_key = True, f"{attempt}/{name}"
     reporter.report("steps", steps=_in_order(tasks), parameters=values)
     _configure(directory, Path(order["cache"]))
     _keep_exit_codes(reporter)
@@ -176,7 +178,24 @@ def _execute(pipeline: Any, values: dict[str, Any], order: dict[str, Any], repor
         os.dup2(noise.fileno(), 2)
         # Before this, SIGTERM kills: there is nothing to clean up yet, and the imports take seconds.
         signal.signal(signal.SIGTERM, reporter.stop)
-        reporter.report("outputs", outputs=_outputs(pipeline(**values)))
+        _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")  # of steps before a kill
+        try:
+            reporter.report("outputs", outputs=_outputs(pipeline(**values)))
+        finally:
+            _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")
+
+
+def _complete_artifacts(spec: Any, artifacts: Path) -> None:
+    """Give outputs that are metadata only, such as Metrics, a file.
+
+    kfp.local 2.17 takes a cached result for lost if one of its artifacts has no file (kfp: local/cache.py), and would
+    repeat a finished step.
+    """
+    for name, task in spec.root.dag.tasks.items():
+        for directory in artifacts.glob(f"*/{name}"):
+            for output in spec.components[task.component_ref.name].output_definitions.artifacts:
+                if not (directory / output).exists():
+                    (directory / output).touch()
 
 
 def _values(definition: "Definition", order: dict[str, Any]) -> "tuple[dict[str, Any], dict[str, Bundle]]":

@@ -35,28 +35,33 @@ Watcher = Callable[[Run, str, str], None]
 """Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
 
 
-def resume_run(run: Run, settings: Settings, watcher: Watcher) -> Run:
+def resume_run(run: Run, settings: Settings, watcher: Watcher, first: str = "") -> Run:
     """Go on with a run that was stopped, was killed or failed: its finished steps and trials are not repeated.
 
     Args:
         run: As Runs returns it.
         settings: Directories of runs and models.
         watcher: Called on every change.
+        first: Step that is repeated with all after it, even where they had finished.
 
     Raises:
-        InvalidInput: It has succeeded.
+        InvalidInput: It has succeeded and no first step is named, or it has no such step.
         Conflict: It is running.
         Failed, KeyboardInterrupt: As run_pipeline.
     """
-    if run.state == "succeeded":
-        raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", f"podium runs show {run.id}")
     if run.state == "running":
         raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
+    if first:
+        run.repeat(first)
+    elif run.state == "succeeded":
+        hint = f"--from STEP repeats a step and all after it: {', '.join(run.steps)}"
+        raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", hint)
     for step in run.steps.values():
         if not step.is_done:
             step.state, step.started, step.seconds, step.exit_code = "pending", None, None, None
     run.state = "running"
-    return _carry_out(run, {"values": run.parameters}, settings, watcher)
+    attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
+    return _carry_out(run, {"values": run.parameters, "attempts": attempts}, settings, watcher)
 
 
 def run_pipeline(
@@ -86,7 +91,7 @@ def _carry_out(run: Run, parameters: dict[str, Any], settings: Settings, watcher
     order = {"run": run.id, "pipeline": run.pipeline, "directory": str(run.directory), "defaults": defaults,
              "cache": str(settings.home / "cache"), **parameters}  # fmt: skip
     try:
-        with _child(order, run.id) as child:
+        with _child(order, run.identity()) as child:
             assert child.stdout is not None
             for line in child.stdout:
                 _follow(run, json.loads(line), watcher)

@@ -13,6 +13,7 @@ from typing import IO, Any, cast
 
 from podium.documents import parse, read_json
 from podium.errors import Conflict, InvalidInput, NotFound, suggestion
+from podium.identity import ATTEMPT
 from podium.settings import Settings
 from podium.steps.kept_logs import KeptLogs
 from podium.storage import path_of
@@ -32,6 +33,9 @@ class StepRecord:
     seconds: float | None = None
     exit_code: int | None = None
     """Exit code of its process, if it failed."""
+
+    attempt: int = 1
+    """The run's attempt that it belongs to."""
 
     @property
     def elapsed(self) -> float:
@@ -72,6 +76,29 @@ class Run:
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     """Start time."""
 
+    attempt: int = 1
+    """How often finished steps were begun anew, plus one. What a later attempt launches and stores has other names."""
+
+    def identity(self, attempt: int = 0) -> str:
+        """Return the run id that steps of an attempt see, in names and keys; of the last one if 0."""
+        attempt = attempt or self.attempt
+        return self.id if attempt == 1 else f"{self.id}{ATTEMPT}{attempt}"
+
+    def repeat(self, name: str) -> None:
+        """Begin a step and all after it anew, even where they had finished, in a new attempt.
+
+        Raises:
+            InvalidInput: The run has no such step.
+        """
+        if name not in self.steps:
+            hint = suggestion(name, self.steps) or f"its steps: {', '.join(self.steps)}"
+            raise InvalidInput(f"run {self.id} has no step {name!r}: it has {', '.join(self.steps) or 'none'}", hint)
+        self.attempt += 1
+        names = list(self.steps)
+        for at, (step, record) in enumerate(self.steps.items()):
+            if at >= names.index(name) or not record.is_done:
+                self.steps[step] = StepRecord(title=record.title, attempt=self.attempt)
+
     def log(self, step: str) -> Path:
         """Return the file with a step's output."""
         return self.directory / "logs" / f"{step}.log"
@@ -88,16 +115,19 @@ class Run:
         return sum(step.elapsed for step in self.steps.values())
 
     @property
-    def candidates(self) -> Path | None:
-        """Directory with the models it trained, those of its trials too; None where that is not on this machine."""
+    def candidates(self) -> list[Path]:
+        """Directories with the models its attempts trained, those of trials too, as far as they are on this machine."""
         storage = str(self.parameters.get("storage") or "")
-        return Path(path_of(storage)) / "runs" / self.id if storage.startswith(("file://", "/")) else None
+        if not storage.startswith(("file://", "/")):
+            return []
+        known = (Path(path_of(storage)) / "runs" / self.identity(number + 1) for number in range(self.attempt))
+        return [directory for directory in known if directory.is_dir()]
 
     @property
     def kept_logs(self) -> KeptLogs | None:
         """The logs of what it launched on another cluster; None if all was launched on this machine."""
         storage, cluster = (str(self.parameters.get(name) or "") for name in ("storage", "cluster"))
-        return KeptLogs(storage, self.id) if storage and cluster.startswith("kubernetes:") else None
+        return KeptLogs(storage, self.identity()) if storage and cluster.startswith("kubernetes:") else None
 
     @property
     def cluster(self) -> Path:
@@ -120,6 +150,7 @@ class _Recorded:
     began: str
     parameters: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
+    attempt: int = 1
 
 
 class Runs:
@@ -171,7 +202,7 @@ class Runs:
             raise Conflict(f"run {run.id} is running", "stop it first")
         if kept := run.kept_logs:
             kept.delete()
-        if candidates := run.candidates:
+        for candidates in run.candidates:
             shutil.rmtree(candidates, ignore_errors=True)
         shutil.rmtree(run.directory)
 
