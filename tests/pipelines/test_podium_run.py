@@ -207,7 +207,7 @@ def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_datase
     assert begun == ["Upload the model", "Promote it if it is better"]
     assert record.read_bytes() == finished
     versions = {path.name for path in (home / "store" / "models" / "mnist" / "versions").iterdir()}
-    assert versions == {only_run(home).name, f"{only_run(home).name}.2"}
+    assert versions == {only_run(home).name}  # the same evaluated model uploaded twice is one version
 
 
 def takewhile_running(lines: Iterable[str]) -> Iterator[str]:
