@@ -237,7 +237,6 @@ def with_a_setting_katib_drops(manifest: dict[str, Any]) -> None:
 NOT_OURS: dict[str, tuple[Change, str]] = {
     "PaddleJob": (of_kind("PaddleJob", "kubeflow.org/v1"), "not PaddleJob (kubeflow.org/v1)"),
     "MPIJob": (of_kind("MPIJob", "kubeflow.org/v1"), "not MPIJob"),
-    "TrainJob": (of_kind("TrainJob", "trainer.kubeflow.org/v1alpha1"), "not TrainJob"),
     "Workflow": (of_kind("Workflow", "argoproj.io/v1alpha1"), "not Workflow"),
     "Custom": (with_custom_collector, "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom"),
     "a value twice": (with_a_value_twice, "in which each value stands once, not ['4'] twice"),
@@ -261,7 +260,7 @@ def test_what_podium_does_not_run_is_not_called_broken(name: str) -> None:
     assert said in refused.value.message
 
 
-@pytest.mark.parametrize("name", ["PaddleJob", "MPIJob", "TrainJob", "Workflow", "ConfigMap"])
+@pytest.mark.parametrize("name", ["PaddleJob", "MPIJob", "Workflow", "ConfigMap"])
 def test_a_trial_without_rules_is_said_to_be_unexamined(name: str) -> None:
     assert experiment(NOT_OURS[name][0])["not-examined"].what.startswith("the trial's")
 

@@ -61,8 +61,8 @@ def doctor(
 ) -> None:
     """Find out why metrics do not arrive.
 
-    A FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs and Jobs. A COMMAND after -- is run briefly, as
-    a trial's pod would run it. The exit code is 1 if anything would fail.
+    A FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs, TrainJobs and Jobs. A COMMAND after -- is run
+    briefly, as a trial's pod would run it. The exit code is 1 if anything would fail.
 
     \b
     Examples:

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator
 
+from podium.doctor.trainjob_rules import TRAINJOB_RULES
+from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pod_security import violations, with_security
 from podium.manifests.rules import Hit, Rule, rule
-from podium.manifests.workload import Container, Workload
+from podium.manifests.torchrun import launches
+from podium.manifests.workload import Workload
 
-_LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate|deepspeed|mpirun|horovodrun")
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
@@ -27,10 +29,6 @@ OPERATOR_ENV: dict[str, tuple[str, ...]] = {
     "JAXJob": ("PYTHONUNBUFFERED", "COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID"),
 }
 """What the training operator sets by kind (kubeflow/trainer release-1.9: pkg/controller.v1)."""
-
-
-def _launches(container: Container) -> bool:
-    return bool(_LAUNCHER.search(" ".join(container.words)))
 
 
 @rule("warn", "OnFailure restarts a replica in place forever: no backoffLimit, no activeDeadlineSeconds, no end.")
@@ -65,7 +63,7 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
     if job.kind != "PyTorchJob" or not processes or processes < 2:
         return
     for replica, container in job.containers():
-        if container.name == "pytorch" and container.words and not _launches(container):
+        if container.name == "pytorch" and container.words and not launches(container.words):
             total = sum(replica.count for replica in job.replicas)
             what = f"WORLD_SIZE is {total * processes}, but {replica.role} starts one process a pod: they wait forever"
             hint = "start with torchrun, or remove nprocPerNode"
@@ -86,7 +84,7 @@ def launcher_disagrees(job: Workload) -> Iterator[Hit]:
         line = " ".join(container.words)
         for flag, pattern in (("nproc", r"--nproc[-_]per[-_]node[= ](\d+)"), ("nnodes", r"--nnodes[= ](\d+)")):
             flagged = re.search(pattern, line)
-            if flagged and _launches(container) and flagged[1] != given[flag]:
+            if flagged and launches(container.words) and flagged[1] != given[flag]:
                 what = f"`{flagged[0]}` says {flagged[1]}, the manifest {given[flag]}"
                 hint = "remove the flag: torchrun reads PET_NNODES, PET_NPROC_PER_NODE and PET_NODE_RANK"
                 yield Hit(what=what, where=container.path, hint=hint)
@@ -138,7 +136,7 @@ def refused_where_restricted(job: Workload) -> Iterator[Hit]:
 @rule("fail", "A pod without an image cannot start.")
 def no_image(job: Workload) -> Iterator[Hit]:
     for _, container in job.containers():
-        if not container.image:
+        if not container.image and job.kind != TRAINJOB:  # its runtime has one
             yield Hit(what=f"container {container.name} has no image", where=f"{container.path}.image", hint="set it")
 
 
@@ -186,4 +184,5 @@ JOB_RULES: tuple[Rule[Workload], ...] = (
     workers_need_an_init_image,
     refused_where_restricted,
     image_may_change,
+    *TRAINJOB_RULES,
 )

@@ -1,4 +1,4 @@
-"""Examine YAML: Experiments, PyTorchJobs and Jobs, several to a file."""
+"""Examine YAML: Experiments, PyTorchJobs, TrainJobs and Jobs, several to a file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

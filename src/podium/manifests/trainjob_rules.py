@@ -67,7 +67,7 @@ SPEC: Schema = {
     "managedBy": TEXT,
 }
 
-refused = rule("refuse", "Trainer, JobSet or the API server refuses it.")
+refused = rule("refuse", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer")
 
 
 def set_defaults(spec: dict[str, Any]) -> None:
