@@ -33,7 +33,7 @@ BASE = {
 
 ALLOWED: dict[str, set[str]] = {
     "cli": {
-        "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "registry", "run",
+        "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "registry", "run",
         "steps", "storage", "sweeps", "scoring",
     },
     "api": {
@@ -56,6 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "identity": {"cluster", "manifests"},
     "cluster": {"manifests", "storage"},
     "manifests": {"metrics", "search"},
+    "notify": set(),
     "search": set(),
     "registry": {"storage", "scoring"},
     "projects": {"registry"},

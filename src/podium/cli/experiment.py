@@ -17,6 +17,7 @@ from podium.cli.cluster_options import (
 )
 from podium.cli.experiment_options import changed, manifest_options
 from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
+from podium.cli.notify_options import Notifier, notify_option
 from podium.errors import Failed, PodiumError
 from podium.terminal import echo
 
@@ -34,8 +35,9 @@ def experiment() -> None:
 @manifest_options
 @process_options()
 @cluster_options
+@notify_option
 @as_json_option
-def run(source: str, url: str, processes: ProcessOptions, as_json: bool, **options: Any) -> None:
+def run(source: str, url: str, processes: ProcessOptions, notifier: Notifier, as_json: bool, **options: Any) -> None:
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
     Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
@@ -52,9 +54,11 @@ def run(source: str, url: str, processes: ProcessOptions, as_json: bool, **optio
     from podium.api.sweep import begin
 
     given = {name: options[name] for name in ("data", "output")}
-    begun = begin(changed(source, **options), processes.place(url), exact=options["name"] is not None, **given)
-    with closing(begun):
-        _follow(begun.cluster, begun.name, as_json)
+    with notifier.about("Experiment") as notice:
+        begun = begin(changed(source, **options), processes.place(url), exact=options["name"] is not None, **given)
+        notice.run = begun.name
+        with closing(begun):
+            notice.metrics = _follow(begun.cluster, begun.name, as_json)
 
 
 @experiment.command()
@@ -140,7 +144,10 @@ for command in (list_, status, best, trials, stop, keep, delete):
     experiment.add_command(command)
 
 
-def _follow(cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str, str] | None = None) -> None:
+def _follow(
+    cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Show an Experiment to its end, and then its best trial, whose objective is returned."""
     from podium.cli.experiment_view import ExperimentView
     from podium.cli.live import follow
     from podium.sweeps.resume import is_stopped
@@ -152,7 +159,8 @@ def _follow(cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str,
     if not ended.state.succeeded:
         raise _failure(cluster, name, ended.state.message)
     echo(ended.state.message, err=True)
-    show_best(cluster, name, as_json)
+    best = show_best(cluster, name, as_json)
+    return {} if best.value is None else {best.objective.metric: best.value}
 
 
 def _failure(cluster: "Cluster", name: str, message: str) -> Failed:

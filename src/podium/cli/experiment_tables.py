@@ -12,7 +12,7 @@ from podium.terminal import echo
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster
-    from podium.manifests.experiment import Experiment
+    from podium.manifests.experiment import Experiment, Trial
 
 
 @click.command("list")
@@ -164,8 +164,8 @@ def keep(name: str, best: int, deleting: bool, url: str, as_json: bool) -> None:
     echo(f"weights of {len(plan.removed)} trials, {total}{end}")
 
 
-def show_best(cluster: "Cluster", name: str, as_json: bool) -> None:
-    """Print an Experiment's best trial."""
+def show_best(cluster: "Cluster", name: str, as_json: bool) -> "Trial":
+    """Print an Experiment's best trial, and return it."""
     from podium.manifests.experiment import best_trial
 
     cluster.experiment(name)
@@ -177,12 +177,13 @@ def show_best(cluster: "Cluster", name: str, as_json: bool) -> None:
         raise NotFound(f"no trial of {name} has a result", hint)
     if as_json:
         echo(json.dumps({"experiment": name, **best.summary()}, indent=1))
-        return
+        return best
     echo(f"best trial: {best.name}")
     for parameter, value in best.assignments.items():
         echo(f"  {parameter} = {value}")
     for metric, values in best.metrics.items():
         echo(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
+    return best
 
 
 def summary_of(experiment: "Experiment") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from podium.cli.cluster_options import (
     process_options,
     queue_options,
 )
+from podium.cli.notify_options import Notifier, notify_option
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
 from podium.heartbeat import paused
@@ -42,6 +43,7 @@ def job() -> None:
 @queue_options
 @process_options("--image")
 @cluster_options
+@notify_option
 @as_json_option
 def run(
     file: Any,
@@ -49,6 +51,7 @@ def run(
     processes: ProcessOptions,
     logs: bool,
     queue: "Pods",
+    notifier: Notifier,
     url: str,
     as_json: bool,
 ) -> None:
@@ -71,7 +74,8 @@ def run(
 
     jobs = [place(job, queue) for job in _read(file, name)]
     shown = logs and not as_json
-    with open_cluster(url, processes) as cluster:
+    known = ", ".join(job.name for job in jobs)
+    with notifier.about("job", run=known), open_cluster(url, processes) as cluster:
         for job in jobs:
             _check_suspended(job, cluster)
         if cluster.remote:

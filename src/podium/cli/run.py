@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.notify_options import Notifier, notify_option
 from podium.errors import InvalidInput, PodiumError
 from podium.terminal import echo
 
@@ -25,8 +26,17 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 @click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped or failed; latest for the newest.")
 @click.option("--from", "first", metavar="STEP", default="", help=f"With --resume: {FROM[0].lower()}{FROM[1:]}")
+@notify_option
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | None, first: str, as_json: bool) -> None:
+def run(
+    pipeline: str,
+    parameters: tuple[str, ...],
+    list_: bool,
+    resume: str | None,
+    first: str,
+    notifier: Notifier,
+    as_json: bool,
+) -> None:
     """Run a pipeline on this machine; no cluster, no Docker.
 
     PIPELINE is tune_and_promote, train_and_promote, or a Python file with a KFP pipeline of your own: FILE.py, or
@@ -65,30 +75,41 @@ def run(pipeline: str, parameters: tuple[str, ...], list_: bool, resume: str | N
     settings = Settings.from_environment()
     if resume:
         known = Runs(settings)[resume]
-        carry_out(lambda watcher: resume_run(known, settings, watcher, first), as_json)
+        carry_out(lambda watcher: resume_run(known, settings, watcher, first), notifier, as_json)
     else:
         file = project.file if project else None
-        carry_out(lambda watcher: run_pipeline(pipeline, words, settings, watcher, file), as_json)
+        carry_out(lambda watcher: run_pipeline(pipeline, words, settings, watcher, file), notifier, as_json)
 
 
-def carry_out(start: "Callable[[Watcher], Run]", as_json: bool) -> None:
+def carry_out(start: "Callable[[Watcher], Run]", notifier: Notifier, as_json: bool) -> None:
     """Show a run's progress and then its outcome.
 
     Args:
         start: Runs it with a watcher and returns it when it has succeeded.
+        notifier: Tells how it ended.
         as_json: Whether the outcome is printed as JSON.
     """
     from podium.run.outcome import outcome_of, show
     from podium.run.progress import progress
 
-    try:
-        with progress() as watcher:
-            done = start(watcher)
-    except KeyboardInterrupt as interrupt:
-        for note in getattr(interrupt, "__notes__", ()):
-            echo(note, err=True)
-        raise
-    outcome = outcome_of(done)
+    with notifier.about("run") as notice:
+        try:
+            with progress() as watcher:
+
+                def watch(run: "Run", step: str, said: str) -> None:
+                    notice.run, notice.pipeline = run.id, run.pipeline
+                    watcher(run, step, said)
+
+                done = start(watch)
+        except KeyboardInterrupt as interrupt:
+            for note in getattr(interrupt, "__notes__", ()):
+                echo(note, err=True)
+            raise
+        outcome = outcome_of(done)
+        if decision := outcome.get("decision"):
+            notice.event = "champion" if decision["outcome"] == "promoted" else "end"
+            notice.model, notice.version = decision["model_name"], decision["version"]
+            notice.metrics, notice.report = outcome["test"]["metrics"], outcome["report"]
     echo(json.dumps(outcome, indent=1) if as_json else show(outcome))
 
 

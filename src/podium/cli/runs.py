@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.cluster_options import as_json_option
+from podium.cli.notify_options import Notifier, notify_option
 from podium.cli.run import FROM, carry_out
 from podium.cli.server_options import open_server, server_options
 from podium.errors import InvalidInput, NotFound, PodiumError, require, suggestion
@@ -98,8 +99,9 @@ def show(name: str, as_json: bool) -> None:
 @runs.command()
 @click.argument("name", metavar="RUN")
 @click.option("--from", "first", metavar="STEP", default="", help=FROM)
+@notify_option
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
-def resume(name: str, first: str, as_json: bool) -> None:
+def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
     """Go on with a run that was stopped or failed, with its parameters; the same as podium run --resume.
 
     Finished steps and finished trials are not repeated, unless --from says so. The steps' names are those of
@@ -114,7 +116,7 @@ def resume(name: str, first: str, as_json: bool) -> None:
     from podium.settings import Settings
 
     run = _runs()[name]
-    carry_out(lambda watcher: resume_run(run, Settings.from_environment(), watcher, first), as_json)
+    carry_out(lambda watcher: resume_run(run, Settings.from_environment(), watcher, first), notifier, as_json)
 
 
 @runs.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.notify_options import Notifier, notify_option
 from podium.cli.server_options import GROUP, open_server, server_options
 from podium.heartbeat import doing
 from podium.terminal import echo
@@ -102,6 +103,7 @@ def _text(
 @click.option("--service-account", help="Account the run is under; the server's default if missing.")
 @click.option("--wait", is_flag=True, help="Show the tasks as they go; exit 1 if the run fails.")
 @click.option("--timeout", type=float, help="Seconds to wait at most; the run goes on.")
+@notify_option
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
 @server_options
 def submit(
@@ -113,6 +115,7 @@ def submit(
     service_account: str | None,
     wait: bool,
     timeout: float | None,
+    notifier: Notifier,
     as_json: bool,
     **server: Any,
 ) -> None:
@@ -137,6 +140,7 @@ def submit(
     from podium.kfp.versions import upload as upload_text
 
     pipeline, words, project = choose_pipeline(pipeline, parameters)
+    require(wait or not notifier.targets, "--notify goes with --wait", "the server does not notify", wait=wait)
     from_file = is_file(pipeline)
     require(not (from_file and version), "a file is its own version", "name the pipeline instead", version=version)
     text = _text(pipeline) if from_file else ""
@@ -145,8 +149,12 @@ def submit(
     run = start(kfp_server, chosen, words, group=group, name=name, service_account=service_account, project=project)
     echo(f"{run.run_id}  {run.link}", err=as_json)
     tasks: dict[str, str] = {}
-    with doing(lambda: f"{time.strftime('%H:%M:%S')}  {_running(tasks)}"):
-        state = follow(kfp_server, run.run_id, partial(_tell, tasks), timeout) if wait else "SUBMITTED"
+    if wait:
+        watched = doing(lambda: f"{time.strftime('%H:%M:%S')}  {_running(tasks)}")
+        with notifier.about("run", run=run.run_id, pipeline=chosen.pipeline, report=run.link), watched:
+            state = follow(kfp_server, run.run_id, partial(_tell, tasks), timeout)
+    else:
+        state = "SUBMITTED"
     if as_json:
         echo(json.dumps({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state}, indent=1))
     elif wait:

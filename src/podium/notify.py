@@ -1,0 +1,197 @@
+"""Tell somebody how a run ended: a webhook, as Slack and Mattermost take it, or a command that reads the same JSON.
+
+A notification that fails is a warning: what it tells of has ended all the same.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from podium.errors import InvalidInput, PodiumError, Unavailable
+
+ANSWER = 10.0
+"""Seconds a webhook has to answer."""
+
+END = 30.0
+"""Seconds a command has to end."""
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+@dataclass(kw_only=True)
+class Notice:
+    """How something ended; filled in as it becomes known."""
+
+    what: str
+    """Stands before its name in the text: ``run``, ``Experiment``."""
+
+    event: str = "end"
+    """end, failure, or champion: it succeeded, and its model is the new champion."""
+
+    run: str | None = None
+    """Id of the run, or name of the Experiment or job."""
+
+    pipeline: str | None = None
+    status: str = "succeeded"
+    """succeeded, failed or stopped."""
+
+    model: str | None = None
+    """Name in the registry."""
+
+    version: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    report: str | None = None
+    """Path of the run's report."""
+
+    reason: str = ""
+    """Why it failed."""
+
+    def fail(self, status: str, reason: str) -> None:
+        """Make it the notice of a failure; of the reason the first line is told."""
+        first = _CREDENTIALS.sub("", reason.strip().partition("\n")[0])
+        self.event, self.status, self.reason = "failure", status, first
+
+    def body(self) -> dict[str, Any]:
+        """Return what is sent."""
+        fields = asdict(self)
+        del fields["what"], fields["reason"]
+        return {"text": self.text, **fields}
+
+    @property
+    def text(self) -> str:
+        """All of it as a sentence."""
+        name = " ".join(word for word in (self.what, self.run, self.pipeline and f"of {self.pipeline}") if word)
+        facts = [f"{metric} {value:.4g}" for metric, value in self.metrics.items()]
+        if self.model:
+            champion = "the new champion" if self.event == "champion" else "not promoted"
+            facts = [f"{self.model} {self.version} is {champion}", *facts]
+        told = self.reason or ", ".join(facts)
+        return f"podium: {name} {self.status}" + (f": {told}" if told else "")
+
+
+class Target(ABC):
+    """Where notices go."""
+
+    @abstractmethod
+    def send(self, body: bytes) -> None:
+        """Hand over a notice as JSON.
+
+        Raises:
+            PodiumError: It was not taken.
+        """
+
+
+@dataclass(frozen=True)
+class Webhook(Target):
+    """A URL that takes JSON by POST. Its path may be a secret, so only its host is ever shown."""
+
+    url: str
+
+    def send(self, body: bytes) -> None:
+        """See base class; only a 2xx answer counts, and redirects are not followed."""
+        shown = urlsplit(self.url).hostname
+        headers = {"Content-Type": "application/json", "User-Agent": "podium"}
+        request = urllib.request.Request(self.url, body, headers, method="POST")
+        try:
+            with urllib.request.build_opener(_NoRedirect).open(request, timeout=ANSWER):
+                pass
+        except urllib.error.HTTPError as error:
+            raise Unavailable(f"{shown} answered {error.code} {error.reason}") from None
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"{shown} does not answer: {getattr(error, 'reason', error)}") from None
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Command(Target):
+    """A program that reads JSON from stdin."""
+
+    words: tuple[str, ...]
+
+    def send(self, body: bytes) -> None:
+        """See base class; it and all it started are killed after END seconds."""
+        name = self.words[0]
+        try:
+            process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+        except OSError as error:
+            raise PodiumError(f"{name} cannot be started: {error.strerror}") from None
+        try:
+            _, said = process.communicate(body, timeout=END)
+        except subprocess.TimeoutExpired:
+            raise PodiumError(f"{name} did not end within {END:.0f} s") from None
+        finally:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+        if process.returncode:
+            last = said.decode(errors="replace").strip().rpartition("\n")[2]
+            raise PodiumError(f"{name} ended with exit code {process.returncode}" + (f": {last}" if last else ""))
+
+
+def parse_target(text: str) -> Target:
+    """Read what --notify names: a URL, or a command line.
+
+    Raises:
+        InvalidInput: The URL is not http:// or https://, or there is no such command.
+    """
+    if "://" in text.split(" ")[0]:
+        parts = urlsplit(text)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(
+                f"a webhook's URL begins with http:// or https:// and names a host, but got {parts.scheme}://…",
+                "for anything else name a command: it gets the JSON on stdin",
+            )
+        return Webhook(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidInput(f"--notify {text!r} is not a command line: {error}") from None
+    if not words or shutil.which(words[0]) is None:
+        raise InvalidInput(
+            f"there is no command {words[0] if words else ''!r} to notify", "give a URL, or a command line"
+        )
+    return Command(tuple(words))
+
+
+@contextmanager
+def notified(targets: Sequence[Target], notice: Notice, warn: Callable[[str], None]) -> Iterator[Notice]:
+    """Send a notice when the context ends: of a failure if an error leaves it, else as the context filled it in.
+
+    Args:
+        targets: Who is told.
+        notice: Names what is run.
+        warn: Called with a line for each target that did not take it.
+    """
+    try:
+        yield notice
+    except KeyboardInterrupt:
+        notice.fail("stopped", "")
+        raise
+    except BaseException as error:
+        notice.fail("failed", error.message if isinstance(error, PodiumError) else type(error).__name__)
+        raise
+    finally:
+        body = json.dumps(notice.body(), default=str).encode()
+        for target in targets:
+            try:
+                target.send(body)
+            except PodiumError as error:
+                warn(f"warning: nobody was notified: {error.message}")

@@ -1,0 +1,160 @@
+"""Notifications: a real HTTP server and real commands get what they should, and failures are warnings."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from podium import notify
+from podium.cli import app
+from podium.errors import Failed, InvalidInput
+from podium.notify import Command, Notice, Webhook, notified, parse_target
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Keeps every JSON body; answers as its path says."""
+
+    bodies: list[Any]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).bodies.append((self.headers["Content-Type"], json.loads(body)))
+        self.send_response(int(self.path.partition("?")[0].strip("/") or 200))
+        self.send_header("Location", "/200")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[Any]]]:
+    """A webhook's URL, and what it got."""
+    handler = type("OneHook", (Hook,), {"bodies": []})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", handler.bodies
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> tuple[str, Path]:
+    """A command that keeps its stdin, and the file."""
+    (tmp_path / "keep.py").write_text("import sys; open(sys.argv[1], 'w').write(sys.stdin.read())")
+    return f"{sys.executable} {tmp_path / 'keep.py'} {tmp_path / 'got'}", tmp_path / "got"
+
+
+def job(tmp_path: Path, *command: str) -> str:
+    """Write a Job to a file."""
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "any", "command": list(command)}]}
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+                "spec": {"backoffLimit": 0, "template": {"spec": spec}}}  # fmt: skip
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(manifest))
+    return str(tmp_path / "job.yaml")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_webhook_and_command_get_the_same_json(
+    hook: tuple[str, list[Any]], reader: tuple[str, Path], tmp_path: Path
+) -> None:
+    done = run("job", "run", job(tmp_path, "true"), "--notify", hook[0], "--notify", reader[0])
+    assert done.exit_code == 0, done.stderr
+    ((kind, body),) = hook[1]
+    assert kind == "application/json"
+    assert body == json.loads(reader[1].read_text())
+    assert body == {
+        "text": "podium: job j succeeded", "event": "end", "run": "j", "pipeline": None, "status": "succeeded",
+        "model": None, "version": None, "metrics": {}, "report": None,
+    }  # fmt: skip
+
+
+def test_a_failing_job_is_told_as_a_failure(hook: tuple[str, list[Any]], tmp_path: Path) -> None:
+    done = run("job", "run", job(tmp_path, "false"), "--notify", hook[0])
+    assert isinstance(done.exception, Failed)
+    ((_, body),) = hook[1]
+    assert (body["event"], body["status"]) == ("failure", "failed")
+    assert body["text"].startswith("podium: job j failed: Job j failed")
+
+
+def test_a_run_that_never_began_is_told_too(hook: tuple[str, list[Any]]) -> None:
+    done = run("run", "train_and_promote", "epochs=-1", "--notify", hook[0])
+    assert isinstance(done.exception, InvalidInput)
+    ((_, body),) = hook[1]
+    assert (body["event"], body["run"]) == ("failure", None)
+    assert "epochs" in body["text"]
+
+
+def test_a_failed_notification_is_a_warning_without_the_url(hook: tuple[str, list[Any]], tmp_path: Path) -> None:
+    targets = [f"{hook[0]}/500?token=secret", "http://127.0.0.1:1/secret", f"{hook[0]}/302", "false"]
+    done = run("job", "run", job(tmp_path, "true"), *(word for target in targets for word in ("--notify", target)))
+    assert done.exit_code == 0
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: nobody was notified: ")]
+    assert len(warnings) == 4
+    assert "500" in warnings[0]
+    assert "127.0.0.1 does not answer" in warnings[1]
+    assert "302" in warnings[2]
+    assert "false ended with exit code 1" in warnings[3]
+    assert "secret" not in done.stderr
+    assert len(hook[1]) == 2  # the redirect is not followed
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("file:///etc/passwd", "begins with http:// or https://"),
+        ("ftp://host/x", "begins with http:// or https://"),
+        ("http:///x", "names a host"),
+        ("no-such-command --x", "there is no command 'no-such-command'"),
+        ("'", "is not a command line"),
+    ],
+)
+def test_a_wrong_target_is_refused_before_anything_runs(target: str, message: str, tmp_path: Path) -> None:
+    refused: Any = run("job", "run", job(tmp_path, "true"), "--notify", target).exception
+    assert isinstance(refused, InvalidInput)
+    assert message in refused.message
+    assert not (tmp_path / "podium-home").exists()
+
+
+def test_a_target_is_a_url_or_a_command() -> None:
+    assert parse_target("https://hooks.example/T0/B0") == Webhook("https://hooks.example/T0/B0")
+    assert parse_target("sh -c 'cat > x://y'") == Command(("sh", "-c", "cat > x://y"))
+
+
+def test_a_command_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(notify, "END", 0.3)
+    said: list[str] = []
+    slow = Command(("sh", "-c", f"(sleep 1; touch {tmp_path}/late) & wait"))
+    with notified([slow], Notice(what="run"), said.append):
+        pass
+    assert said == ["warning: nobody was notified: sh did not end within 0 s"]
+    time.sleep(1.2)
+    assert not (tmp_path / "late").exists()
+
+
+def test_a_new_champion_is_told_with_its_metrics() -> None:
+    notice = Notice(what="run", run="r1", pipeline="tune_and_promote", event="champion", model="mnist", version="r1",
+                    metrics={"accuracy": 0.98765})  # fmt: skip
+    assert notice.text == (
+        "podium: run r1 of tune_and_promote succeeded: mnist r1 is the new champion, accuracy 0.9877"
+    )
+
+
+def test_credentials_in_a_reason_are_left_out(hook: tuple[str, list[Any]]) -> None:
+    with (
+        pytest.raises(Failed),
+        notified([parse_target(hook[0])], Notice(what="run"), lambda line: None),
+    ):
+        raise Failed("https://me:word@host/x does not answer\n  a log with secrets")
+    assert hook[1][0][1]["text"] == "podium: run failed: https://host/x does not answer"
