@@ -1,7 +1,7 @@
 """What every cluster does, whatever its URL: run over this machine, over an API server in memory whose operator runs
 pods as processes, and with --cluster over a live Kubernetes.
 
-PODIUM_TEST_IMAGE names an image with python3 and sh that the nodes have or can pull (python:3.11-slim).
+PODIUM_TEST_IMAGE names an image with python3 and sh that does not run as root (podium-steps:0.1.0).
 """
 
 import os
@@ -23,7 +23,7 @@ from podium.errors import Conflict, Failed, InvalidInput, NotFound, UnknownKind
 from podium.manifests.conditions import status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
-IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
 RUN = uuid.uuid4().hex[:8]
 WAIT = 240
 

@@ -1,6 +1,6 @@
 """Jobs on a live cluster with the training operator: pytest --cluster, any kubeconfig.
 
-PODIUM_TEST_IMAGE names an image with python3 that the nodes have or can pull (python:3.11-slim).
+PODIUM_TEST_IMAGE names an image with python3 that does not run as root (podium-steps:0.1.0).
 PODIUM_TEST_RESTART_API is a command that restarts the cluster's API server; its test is skipped without it.
 """
 
@@ -25,7 +25,7 @@ from podium.manifests.conditions import status_of
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
-IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
 
 
 @pytest.fixture

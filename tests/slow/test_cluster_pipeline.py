@@ -105,7 +105,7 @@ def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluste
     from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
     labels = {RUN_LABEL: "a-run-that-never-was"}
-    image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+    image = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
     cluster.create(build(PyTorchJobSpec(name="orphan", image=image, command=("sleep", "600"), labels=labels)))
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
 
@@ -191,7 +191,7 @@ HOG = "import os, time; [os.fork() for _ in range(3)]; end = time.time() + 240\n
 @contextmanager
 def starved(cluster: KubernetesCluster) -> Iterator[None]:
     """Keep the node's CPU busy: 32 processes in four pods, which ask for nothing, as Kubeflow's controllers do."""
-    image = os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+    image = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
     hog = {"name": "hog", "image": image, "command": ["python3", "-c", HOG]}
     spec = {"containers": [hog], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
     names, core = [f"podium-test-hog-{uuid.uuid4().hex[:6]}" for _ in range(4)], cluster.api.core
@@ -208,7 +208,7 @@ def starved(cluster: KubernetesCluster) -> Iterator[None]:
 
 def test_a_killed_steps_job_goes_within_a_minute(cluster: KubernetesCluster, tmp_path: Path) -> None:
     # The step dies without a call, and the node has no CPU to spare: only the reaper is left.
-    name, image = f"test-{uuid.uuid4().hex[:8]}", os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim")
+    name, image = f"test-{uuid.uuid4().hex[:8]}", os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
     steps = os.environ.get("PODIUM_TEST_STEPS_IMAGE", "podium-steps:0.1.0")
     upload(tmp_path, name, steps, ["python3", "-c", DEAF.format(job=name, image=image)])
     run_id = json.loads(podium("submit", name, "--service-account", "podium-steps", "--json").stdout)["run_id"]
@@ -258,7 +258,7 @@ def upload(folder: Path, name: str, image: str, command: list[str]) -> None:
 
 
 def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
-    upload(tmp_path, "podium-test-hello", os.environ.get("PODIUM_TEST_IMAGE", "python:3.11-slim"), ["echo", "hello"])
+    upload(tmp_path, "podium-test-hello", os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0"), ["echo", "hello"])
     schedule = tmp_path / "often.yaml"
     schedule.write_text("name: podium-test-often\npipeline: podium-test-hello\ncron: '*/20 * * * * *'\n")
     try:

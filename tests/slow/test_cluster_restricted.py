@@ -1,0 +1,129 @@
+"""Pods in a live namespace that enforces Pod Security "restricted": what runs there, and what is said of the rest.
+
+The nodes have the image podium-trainer:0.1.0; PODIUM_TEST_ROOT_IMAGE names one with sh whose user is root
+(python:3.11-slim).
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from livekubeflow import podium
+
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.errors import PodiumError
+from podium.manifests.placement import Pods, place
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.workload import Workload
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
+TRAINER = os.environ.get("PODIUM_TEST_TRAINER_IMAGE", "podium-trainer:0.1.0")
+ROOT_IMAGE = os.environ.get("PODIUM_TEST_ROOT_IMAGE", "python:3.11-slim")
+LITTLE = {"requests": {"cpu": "50m", "memory": "64Mi"}}
+
+
+LEARN = """
+python3 -c "
+import random
+print('a,b,y')
+for n in range(300):
+    a, b = random.random(), random.random()
+    print(f'{a},{b},{\\"yes\\" if a > b else \\"no\\"}')" >/tmp/t.csv
+podium data prepare table:/tmp/t.csv --target y --output /tmp/data &&
+python3 -m podium.trainer --data=/tmp/data --model=mlp --epochs=1 --output=/tmp/model &&
+test -s /tmp/model/model.onnx && id -u
+"""
+"""A table made up, prepared and learned from."""
+
+
+@pytest.fixture(scope="module")
+def restricted() -> Iterator[KubernetesCluster]:
+    """A namespace of its own that enforces restricted, for the time of these tests."""
+    name = f"podium-restricted-{uuid.uuid4().hex[:8]}"
+    with KubernetesCluster(f"kubernetes://{name}") as there:
+        core = there.api.core
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        core.create_namespace({"metadata": {"name": name, "labels": labels}})
+        yield there
+        core.delete_namespace(name)
+
+
+def job(image: str, script: str, **container: Any) -> dict[str, Any]:
+    main = {"name": "main", "image": image, "command": ["sh", "-c", script], "resources": LITTLE, **container}
+    template = {"spec": {"restartPolicy": "Never", "containers": [main]}}
+    metadata = {"name": f"test-{uuid.uuid4().hex[:8]}"}
+    spec = {"backoffLimit": 0, "activeDeadlineSeconds": 120, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def run(cluster: KubernetesCluster, manifest: dict[str, Any], folder: Path) -> Any:
+    """Run a job's file there as a user does."""
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+    return podium("job", "run", str(file), "--cluster", cluster.url)
+
+
+def test_a_job_runs_as_the_images_own_user(restricted: KubernetesCluster, tmp_path: Path) -> None:
+    done = run(restricted, job(TRAINER, "id -u; touch ~/x && echo wrote"), tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, ["1000", "wrote"]), done.stderr
+
+
+def test_a_root_image_ends_with_the_settings_that_help(restricted: KubernetesCluster, tmp_path: Path) -> None:
+    done = run(restricted, job(ROOT_IMAGE, "id -u"), tmp_path)
+    assert done.returncode == 1
+    assert "image will run as root" in done.stderr
+    assert 'pods={"run_as_user": 1000}' in done.stderr
+
+
+def test_a_root_image_runs_with_another_user(restricted: KubernetesCluster, tmp_path: Path) -> None:
+    placed = place(Workload.parse(job(ROOT_IMAGE, "id -u; touch ~/x && echo wrote")), Pods(run_as_user=1234))
+    done = run(restricted, dict(placed.manifest), tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, ["1234", "wrote"]), done.stderr
+
+
+def test_the_trainer_needs_no_user_and_no_writable_root(restricted: KubernetesCluster, tmp_path: Path) -> None:
+    volume = [{"name": "tmp", "mountPath": "/tmp"}]
+    context = {"runAsUser": 54321, "readOnlyRootFilesystem": True}
+    env = [{"name": "OMP_NUM_THREADS", "value": "1"}]
+    manifest = job(TRAINER, LEARN, volumeMounts=volume, securityContext=context, env=env)
+    manifest["spec"]["template"]["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}]
+    done = run(restricted, manifest, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "54321"
+
+
+def test_the_nodes_of_a_trainjob_run(restricted: KubernetesCluster, tmp_path: Path) -> None:
+    try:
+        restricted.list("TrainJob")
+    except PodiumError:
+        pytest.skip("this cluster has no Kubeflow Trainer 2")
+    trainer = {"numNodes": 2, "image": TRAINER, "command": ["sh", "-c", "id -u"], "resourcesPerNode": LITTLE}
+    metadata = {"name": f"test-{uuid.uuid4().hex[:8]}"}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    manifest = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    done = run(restricted, manifest, tmp_path)
+    assert (done.returncode, done.stdout.split()) == (0, ["1000"]), done.stderr
+
+
+def test_a_pytorchjobs_workers_run_or_the_refusal_is_explained(restricted: KubernetesCluster, tmp_path: Path) -> None:
+    doctor = podium("doctor", "--namespace", restricted.api.namespace, "--json")
+    findings = [one for one in json.loads(doctor.stdout)["reports"][0]["findings"] if one["rule"] == "pod-security"]
+    (worker,) = [one for one in findings if "PyTorchJob's Worker" in one["what"]]
+    spec = PyTorchJobSpec(
+        name=f"test-{uuid.uuid4().hex[:8]}", image=TRAINER, command=("sh", "-c", "sleep 5"), workers=1,
+        resources={"cpu": "50m", "memory": "64Mi"}, restart_policy="Never", active_deadline_seconds=120,
+    )  # fmt: skip
+    done = run(restricted, build(spec), tmp_path)
+    if worker["level"] == "pass":  # the operator has a template with a securityContext
+        assert done.returncode == 0, done.stderr
+    else:
+        assert worker["level"] == "warn"
+        assert "init-pytorch" in worker["what"]
+        assert done.returncode == 1
+        assert 'container "init-pytorch" must set' in done.stderr
+        assert "deploy/training-operator" in done.stderr
