@@ -15,6 +15,7 @@ FOLDERS = {"components": "components", "experiments": "experiments", "pipelines"
 HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optuna", "onnx", "onnxruntime", "scipy"}
 
 BASE = {
+    "callable_package",
     "errors",
     "heartbeat",
     "documents",

@@ -4,27 +4,57 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from podium.api.datasets import Dataset, load_dataset
+    from podium.api.predictions import open_model
+    from podium.api.registry import registry
+    from podium.api.runs import run, runs
     from podium.api.space import Choice, Float, Int, log
     from podium.api.sweep import Sweep, open_sweep, sweep
+    from podium.api.training import train
     from podium.api.tune import tune
 
 __version__ = "0.1.0"
 
-__all__ = ["Choice", "Float", "Int", "Sweep", "log", "open_sweep", "sweep", "tune"]
+__all__ = [
+    "Choice",
+    "Dataset",
+    "Float",
+    "Int",
+    "Sweep",
+    "load_dataset",
+    "log",
+    "open_model",
+    "open_sweep",
+    "registry",
+    "run",
+    "runs",
+    "sweep",
+    "train",
+    "tune",
+]
 
 _MODULES = {
-    "Choice": "space", "Float": "space", "Int": "space", "log": "space",
-    "Sweep": "sweep", "open_sweep": "sweep", "sweep": "sweep", "tune": "tune",
+    "Choice": "space", "Dataset": "datasets", "Float": "space", "Int": "space", "Sweep": "sweep",
+    "load_dataset": "datasets", "log": "space", "open_model": "predictions", "open_sweep": "sweep",
+    "registry": "registry", "run": "runs", "runs": "runs", "sweep": "sweep", "train": "training", "tune": "tune",
 }  # fmt: skip
 """Module of podium.api by name: loaded on first use, so that ``import podium`` costs nothing."""
 
+_PACKAGES = ("registry", "run")
+"""Names that are packages as well; calling the package calls the function."""
+
+
+def function(name: str) -> Any:
+    """Return a function or class of the API."""
+    return getattr(import_module(f"podium.api.{_MODULES[name]}"), name)
+
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"podium.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"podium.api.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+    return globals().setdefault(name, function(name))
 
 
 def __dir__() -> list[str]:

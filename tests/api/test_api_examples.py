@@ -4,21 +4,46 @@ import doctest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from handmade import shapes_model
 
 import podium
+from podium.registry import open_registry
 
 
 def example_of(name: str, names: dict[str, Any]) -> list[doctest.DocTest]:
     """Return the example in a docstring, as if it were typed into a notebook."""
     finder = doctest.DocTestFinder(recurse=False)
-    found = finder.find(getattr(podium, name), name, globs={"__name__": "__main__", **names})
+    found = finder.find(podium.function(name), name, globs={"__name__": "__main__", **names})
     return [test for test in found if test.examples]
 
 
-@pytest.mark.parametrize("name", ["log", "sweep", "tune"])
-def test_the_example_of_a_function_runs(name: str, parabola: dict[str, Any], home: Path) -> None:
-    (test,) = example_of(name, {"experiment": parabola})
+@pytest.fixture
+def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path) -> dict[str, Any]:
+    """What the examples take as given."""
+    images = np.zeros((2, 28, 28), np.uint8)
+    images[0, 12:16], images[1, :, 12:16] = 200, 200
+    model = open_registry(tmp_path / "store")["digits"]
+    model.upload({"model.onnx": shapes_model()}, {"dataset": {"name": "digits", "classes": ["zero", "one"]}}, "v1")
+    model.promote("v1", {}, None)
+    return {"experiment": parabola, "dataset": str(tiny_dataset), "images": images, "storage": tmp_path / "store"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("load_dataset", "log", "registry", "runs", "sweep", "tune"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("run", "train")),
+    ],
+)
+def test_the_example_of_a_function_runs(name: str, names: dict[str, Any], home: Path) -> None:
+    (test,) = example_of(name, names)
     said: list[str] = []
     results = doctest.DocTestRunner().run(test, out=said.append)
     assert results.failed == 0, "".join(said)
+
+
+def test_every_function_has_an_example() -> None:
+    functions = [name for name in podium.__all__ if callable(podium.function(name)) and name[0].islower()]
+    assert [name for name in functions if not example_of(name, {})] == ["open_model", "open_sweep"]

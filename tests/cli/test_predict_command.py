@@ -4,13 +4,13 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
+from handmade import DIGIT, SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 
@@ -18,43 +18,16 @@ from podium.data.rows import Problem
 from podium.registry import open_registry
 from podium.steps.predict import load_directory
 
-DIGIT = {"kind": "image", "input": "images", "recipe": "digit", "size": [28, 28], "channels": 1}
-SHAPES = {**DIGIT, "classes": ["wide", "tall"]}
-CATEGORIES = ["red", "green", "(missing)", "(unknown)"]
-FIELDS = [
-    {"name": "x", "kind": "number", "type": "number", "fill": 5.0},
-    {"name": "color", "kind": "category", "type": "text", "categories": CATEGORIES},
-]
-TABLE: dict[str, Any] = {"kind": "table", "columns": FIELDS, "classes": ["low", "high"]}
 TEXT = {
     "kind": "text", "vocabulary": ["(padding)", "(unknown)", "good", "bad"], "length": 3, "column": "review",
     "classes": [],
 }  # fmt: skip
 
 
-def save(
-    nodes: Sequence[Any], inputs: dict[str, tuple[int, list[Any]]], output: str, width: int, *tensors: Any
-) -> bytes:
-    taken = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
-    given = [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["n", width])]
-    graph = helper.make_graph(list(nodes), "model", taken, given, list(tensors))
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    onnx.checker.check_model(made)
-    return bytes(made.SerializeToString())
-
-
 @pytest.fixture
 def shapes() -> bytes:
     """Is the ink of a picture wide (class 0) or tall (class 1)?"""
-    y, x = np.mgrid[:28, :28] - 14.0
-    tall = ((y**2 - x**2) / 5000).reshape(784, 1)
-    nodes = [
-        helper.make_node("Cast", ["images"], ["float"], to=TensorProto.FLOAT),
-        helper.make_node("Flatten", ["float"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
-    ]
-    weights = numpy_helper.from_array(np.concatenate([-tall, tall], 1).astype(np.float32), "weights")
-    return save(nodes, {"images": (TensorProto.UINT8, ["n", 28, 28])}, "logits", 2, weights)
+    return shapes_model()
 
 
 @pytest.fixture
@@ -74,9 +47,7 @@ def directory(tmp_path: Path) -> Callable[[bytes, Any], Path]:
 @pytest.fixture
 def rows(directory: Callable[[bytes, Any], Path]) -> Path:
     """A model of rows: logits (-x, x + 100 * color)."""
-    weights = numpy_helper.from_array(np.array([[-1, 1], [0, 100]], np.float32), "weights")
-    node = helper.make_node("MatMul", ["table", "weights"], ["logits"])
-    return directory(save([node], {"table": (TensorProto.FLOAT, ["n", 2])}, "logits", 2, weights), TABLE)
+    return directory(rows_model(), TABLE)
 
 
 @pytest.fixture

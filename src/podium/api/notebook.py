@@ -6,12 +6,19 @@ from contextlib import suppress
 from html import escape
 from typing import Any, Self
 
+from podium.terminal import echo
+
 
 def in_notebook() -> bool:
     """Tell whether this process is a notebook's kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return getattr(shell, "kernel", None) is not None
+
+
+def say(line: str) -> None:
+    """Print a line for people: to stderr, which a notebook would paint red, or to a notebook's cell."""
+    echo(line, err=not in_notebook())
 
 
 class Html:

@@ -9,9 +9,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.api import experiments
-from podium.api.experiments import Say
 from podium.api.frames import data_frame, number
-from podium.api.notebook import LiveCell, Log, in_notebook, table
+from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.plots import Plots
 from podium.api.trials import TrialNews, cells, failed_trial, finished, heads, measured, parameters, trials_of
 from podium.api.watching import follow
@@ -23,17 +22,12 @@ from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboa
 from podium.settings import Settings
 from podium.sweeps import connect
 from podium.sweeps.resume import is_stopped
-from podium.terminal import echo
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 SHOWN = 50
 """Rows of the table in a notebook at most; the best are shown."""
-
-
-def _say(line: str) -> None:
-    echo(line, err=not in_notebook())  # a notebook paints stderr red
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +249,7 @@ class Sweep:
             if not self.cluster.remote:
                 with suppress(PodiumError):
                     self.stop()
-                _say(f"sweep {self.name} is stopped; go on with: podium.open_sweep({self.name!r}).resume()")
+                say(f"sweep {self.name} is stopped; go on with: podium.open_sweep({self.name!r}).resume()")
             raise
         self.close()
         self.check()
@@ -327,7 +321,7 @@ class Sweep:
 
 def _print(news: TrialNews) -> None:
     for line in news.lines():
-        _say(line)
+        say(line)
 
 
 def model_of(trial: Trial) -> str | None:
@@ -401,9 +395,7 @@ def sweep(
     return begun.wait() if wait else begun
 
 
-def begin(
-    experiment: Experiment, place: Place, *, exact: bool, data: object = None, output: object = None, say: Say = _say
-) -> Sweep:
+def begin(experiment: Experiment, place: Place, *, exact: bool, data: object = None, output: object = None) -> Sweep:
     """Create an Experiment and return at once.
 
     Args:
@@ -412,7 +404,6 @@ def begin(
         exact: Whether it must have its own name; else one that is taken gets a number.
         data: What the user gave as data.
         output: What the user gave for the trials' models.
-        say: Gets warnings, and the sweep's name and place.
 
     Raises:
         InvalidInput: It breaks a rule; nothing was started.

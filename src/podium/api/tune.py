@@ -1,14 +1,15 @@
 """Tune any function, script or command: no YAML."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from podium.api import experiments
+from podium.api.notebook import say
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
-from podium.api.sweep import Place, Sweep, _say, begin
+from podium.api.sweep import Place, Sweep, begin
 from podium.code.wrap import with_code
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Experiment, check
@@ -235,7 +236,6 @@ def start(
     cluster: str | Path | None = None,
     storage: str | Path | None = None,
     name: str | None = None,
-    say: Callable[[str], None] = _say,
 ) -> Sweep:
     """Begin to tune and return at once; see tune."""
     place = Place.of(cluster)
@@ -243,7 +243,7 @@ def start(
     dimensions, _ = split(space)
     searched = "; ".join(f"{name} {dimension}" for name, dimension in dimensions.items())
     say(f"{settings.goal}: {searched}")
-    return begin(experiment, place, exact=name is not None, data=data, output=storage or "home", say=say)
+    return begin(experiment, place, exact=name is not None, data=data, output=storage or "home")
 
 
 def planned(

@@ -25,10 +25,10 @@ def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def open_registry(storage: str | None) -> "Registry":
     """Open the registry at --storage."""
-    from podium import registry
+    from podium.registry import open_registry as open_
     from podium.settings import Settings
 
-    return registry.open_registry(storage or Settings.from_environment().storage)
+    return open_(storage or Settings.from_environment().storage)
 
 
 def select_models(registry: "Registry", name: str | None) -> "list[Model]":

@@ -1,7 +1,11 @@
-"""A model registry that needs only a storage: versions, champion, promotion rule, history; see docs/registry.md."""
+"""A model registry that needs only a storage: versions, champion, promotion rule, history; see docs/registry.md.
+
+Calling the package, ``podium.registry(url)``, is ``podium.api.registry.registry``.
+"""
 
 from pathlib import Path
 
+from podium.callable_package import make_callable
 from podium.registry.catalog import Summary
 from podium.registry.journal import Record
 from podium.registry.model import Contest, Model, Registry
@@ -33,3 +37,6 @@ def open_registry(storage_url: str | Path) -> Registry:
         storage_url: A directory or URL, see podium.storage.connect.
     """
     return Registry(connect(storage_url))
+
+
+make_callable(__name__)

@@ -205,6 +205,28 @@ def load_directory(path: Path, data: str = "") -> Predictor:
     return Predictor(name=str(path), model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))
 
 
+def open_graph(folder: Path) -> tuple[Predicts, tuple[str, ...] | None]:
+    """Open the model in a directory for inputs as it takes them.
+
+    Returns:
+        The model, and the names of its classes: their numbers if they have none, and None for regression.
+
+    Raises:
+        NotFound: There is none.
+    """
+    from podium.scoring import OnnxModel
+
+    beside = folder / PREPROCESSING
+    given = load_json(beside.read_bytes(), str(beside)) if beside.is_file() else {}
+    classes = tuple(map(str, given.get("classes", ())))
+    if (folder / ONNX).is_file():
+        opened = OnnxModel(folder / ONNX)
+        return opened, _classes(opened, classes)
+    if (folder / COMMAND).is_file():
+        return command_model(folder, str(folder)), classes or None
+    raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {folder}")
+
+
 def command_model(folder: Path, name: str) -> CommandModel:
     """Return the command of a local model directory; each call copies the directory, without checkpoints."""
     return CommandModel(name=name, fetch=lambda copy: fetch_model(str(folder), model_files(str(folder)), copy))

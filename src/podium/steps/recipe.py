@@ -55,6 +55,14 @@ class Recipe:
         )
 
     @classmethod
+    def of_job(cls, manifest: Mapping[str, Any]) -> "Recipe":
+        """Describe the training of a job's manifest; its first container trains, in a PyTorchJob the one called so."""
+        workload = Workload.parse(manifest)
+        names = [container.name for _, container in workload.containers()]
+        container = CONTAINER if CONTAINER in names else next(iter(names), "")
+        return cls(workload=workload, container=container, hyperparameters={}, metrics=METRICS)
+
+    @classmethod
     def of_trial(cls, experiment: Experiment, trial: Trial) -> "Recipe":
         """Describe a trial's training.
 

@@ -10,7 +10,7 @@ from typing import Any
 from podium.cluster import connect
 from podium.cluster.base import Cluster
 from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
-from podium.identity import current_run, object_name
+from podium.identity import RunIdentity, current_run, object_name
 from podium.interrupts import Terminated
 from podium.manifests.conditions import State
 from podium.manifests.experiment.adapt import decided
@@ -120,28 +120,72 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     """
     keep_output(lambda: storage_url(target.storage, data))
     run = current_run()
-    name = object_name("train", run.id, task)
-    output = target.model_url(data, run, name)
-    recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
-    values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
-    job = recipe.job(target, workers=settings.workers, fixed=fixed, values=values, run=run)
+    planned = plan(data, object_name("train", run.id, task), settings=settings, target=target, run=run)
+    job, recipe = planned.job, planned.recipe
     with connect(target.cluster_url()) as cluster, launched(cluster, job):
         say(_title(job))
         if not recipe.is_podiums:
             say("epochs and seed are not passed on: the command is not podium's trainer")
         with _logs_kept(cluster, job, storage_url(target.storage, data), run.id):
-            epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
-    require_model(output)
-    trained = TrainedMetrics.read(output)
-    if not trained.metrics and epochs:
-        TrainedMetrics.write(output, epochs)
-        trained = TrainedMetrics.read(output)
+            epochs = follow(cluster, job.kind, job.name, recipe.metrics, recipe.formats)
+    return planned.result(epochs, target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTraining:
+    """A training before it is launched."""
+
+    job: Workload
+    recipe: Recipe
+
+    output: str
+    """URI of the model directory."""
+
+    hyperparameters: dict[str, Any]
+    run: RunIdentity
+
+    def result(self, epochs: Sequence[Mapping[str, float]], target: LaunchTarget) -> Trained:
+        """Return what the job left, once it has succeeded, and record where it comes from.
+
+        Args:
+            epochs: The metrics of each line of its log.
+            target: Where and with what it ran.
+
+        Raises:
+            NotFound: The job left no model.
+        """
+        require_model(self.output)
+        trained = TrainedMetrics.read(self.output)
+        if not trained.metrics and epochs:
+            TrainedMetrics.write(self.output, epochs)
+            trained = TrainedMetrics.read(self.output)
+        image = next(iter(self.job.images), "")
+        Origin(kind="training", name=self.job.name, run_id=self.run.id, uri=self.output,
+               hyperparameters=self.hyperparameters, image=image, code=target.code,
+               install_requirements=target.install_requirements).write()  # fmt: skip
+        epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
+        return Trained(model=self.output, metrics={**trained.metrics, **epoch})
+
+
+def plan(data: str, name: str, *, settings: TrainSettings, target: LaunchTarget, run: RunIdentity) -> PlannedTraining:
+    """Return the job that trains, and what is known of it.
+
+    Args:
+        data: URI of the dataset artifact.
+        name: Of the job.
+        settings: What to run.
+        target: Where and with what to run it.
+        run: The run it belongs to.
+
+    Raises:
+        InvalidInput: A setting breaks a rule.
+    """
+    output = target.model_url(data, run, name)
+    recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
+    values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
+    job = recipe.job(target, workers=settings.workers, fixed=fixed, values=values, run=run)
     given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
-    image = next(iter(job.images), "")
-    Origin(kind="training", name=name, run_id=run.id, uri=output, hyperparameters=given, image=image,
-           code=target.code, install_requirements=target.install_requirements).write()  # fmt: skip
-    epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
-    return Trained(model=output, metrics={**trained.metrics, **epoch})
+    return PlannedTraining(job=job, recipe=recipe, output=output, hyperparameters=given, run=run)
 
 
 @contextmanager

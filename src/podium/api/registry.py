@@ -1,0 +1,310 @@
+"""The registry from Python: ``podium.registry()["mnist"].champion.predict(x)``."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.api.frames import data_frame
+from podium.api.notebook import table
+from podium.errors import Failed, NotFound
+from podium.registry import Model, open_registry
+from podium.registry.catalog import Summary
+from podium.registry.pointers import CHAMPION
+from podium.registry.version import Version
+from podium.settings import STORAGE, Settings
+from podium.terminal import figure
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from podium.api.predictions import Model as PredictionModel
+    from podium.api.predictions import Predictions
+
+
+class ModelVersion:
+    """An immutable version of a model.
+
+    Args:
+        model: The model.
+        version: What is recorded of it.
+    """
+
+    def __init__(self, model: Model, version: Version) -> None:
+        self._model, self.record = model, version
+        self.name, self.version = version.name, version.version
+
+    @property
+    def created(self) -> datetime:
+        """When it was uploaded, UTC."""
+        return self.record.created
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """On the test part of its dataset."""
+        return dict(self.record.metadata.get("metrics") or {})
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """What it was trained with."""
+        return dict(self.record.metadata.get("hyperparameters") or {})
+
+    @property
+    def files(self) -> list[str]:
+        """Names of its files."""
+        return sorted(self.record.files)
+
+    @cached_property
+    def _opened(self) -> "PredictionModel":
+        from podium.api.predictions import Model as PredictionModel
+        from podium.steps import predict
+
+        def graph() -> Any:
+            with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+                wanted = [name for name in (predict.ONNX, predict.PREPROCESSING) if name in self.record.files]
+                if predict.ONNX not in wanted:
+                    opened = predict.load_version(self._model, self.version)
+                    return opened.model, opened.classes
+                self._model.fetch(self.version, Path(scratch, "model"), files=wanted)
+                model, classes = predict.open_graph(Path(scratch, "model"))
+                return model, self.record.facts.dataset_classes or classes
+
+        return PredictionModel(
+            f"{self.name} {self.version}", graph, lambda data: predict.load_version(self._model, self.version, data)
+        )
+
+    def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
+        """Predict new items; a version that is a command runs here, with your rights.
+
+        Args:
+            items: Inputs as the model takes them: an array [n, …], arrays by name, or a part of a dataset. Or raw
+                data, which become inputs as the training data did: a DataFrame with the columns of the training data,
+                pictures, tables and folders as paths, or sentences.
+            data: Directory or URI of the dataset it was trained on, for a version without preprocessing.json.
+
+        Returns:
+            ``.values``, ``.probabilities`` and ``.frame``, in the order of the items.
+
+        Raises:
+            InvalidInput: The model takes other inputs, or does not say how raw data becomes inputs.
+        """
+        return self._opened.predict(items, data=data)
+
+    def fetch(self, directory: str | Path) -> Path:
+        """Download it into a new directory; every file is verified before the directory appears."""
+        self._model.fetch(self.version, Path(directory))
+        return Path(directory)
+
+    def __repr__(self) -> str:
+        facts = self.record.facts
+        value = f", {facts.metric} {figure(facts.value)}" if facts.value is not None else ""
+        return f"<{self.name} {self.version}{value}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, figure(value)) for name, value in self.metrics.items()]
+        rows += [(name, str(value)) for name, value in self.hyperparameters.items()]
+        return table(("NAME", ">VALUE"), rows, title=f"{self.name} {self.version}")
+
+
+class Versions(Sequence[ModelVersion]):
+    """The versions of a model, oldest first.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.summaries: list[Summary] = model.versions()
+        self.aliases = {alias: record.version for alias, record in model.aliases().items()}
+
+    @property
+    def frame(self) -> "DataFrame":
+        """A row for each version."""
+        columns = ["version", "created", "metric", "value", "size", "run_id", "aliases"]
+        rows = [{**vars(summary), "aliases": self._aliases_of(summary)} for summary in self.summaries]
+        return data_frame(rows, columns)
+
+    def _aliases_of(self, summary: Summary) -> str:
+        return ", ".join(alias for alias, version in self.aliases.items() if version == summary.version)
+
+    def __len__(self) -> int:
+        return len(self.summaries)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[position] for position in range(len(self))[at]]
+        return ModelVersion(self._model, self._model.version(self.summaries[at].version))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} versions of {self._model.name}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (summary.version, f"{summary.created:%Y-%m-%d %H:%M}", summary.metric or "",
+             "" if summary.value is None else figure(summary.value), self._aliases_of(summary))
+            for summary in self.summaries
+        ]  # fmt: skip
+        heads = ("VERSION", "CREATED (UTC)", "METRIC", ">VALUE", "ALIASES")
+        return table(heads, rows, title=f"{len(rows)} versions of {self._model.name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """What became of a version that was to be champion."""
+
+    version: str
+
+    replaced: str | None
+    """The champion before; None if there was none."""
+
+    reasons: tuple[str, ...] = ()
+    """Of the rule, with its figures."""
+
+
+class RegisteredModel:
+    """A model of a registry.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.name = model, model.name
+
+    @property
+    def champion(self) -> ModelVersion:
+        """The champion.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self[CHAMPION]
+
+    @property
+    def versions(self) -> Versions:
+        """All versions, oldest first."""
+        return Versions(self._model)
+
+    def __getitem__(self, ref: str) -> ModelVersion:
+        """Return a version by its id or an alias."""
+        return ModelVersion(self._model, self._model.version(ref))
+
+    def promote(
+        self, version: str | ModelVersion, *, rule: str | None = None, data: str | Path | None = None,
+        reason: str = "by hand",
+    ) -> Promotion:  # fmt: skip
+        """Make a version champion: unconditionally, or if it beats the present champion by a rule.
+
+        Args:
+            version: A version, its id or an alias.
+            rule: ``better``, ``not-worse``, ``significant,p=0.01`` …; None promotes it in any case.
+            data: Dataset for the comparison, if the predictions of the two are not stored.
+            reason: For the history.
+
+        Raises:
+            Failed: It does not meet the rule; the champion stays.
+            NotFound: There is no such version.
+            Conflict: Somebody else moved the champion meanwhile.
+        """
+        ref = version.version if isinstance(version, ModelVersion) else version
+        chosen = self._model.version(ref).version
+        if rule is None:
+            held = self._model.aliases().get(CHAMPION)
+            record = self._model.promote(chosen, {"reason": reason}, held.points_at if held else None)
+            return Promotion(version=record.version, replaced=record.replaced)
+        from podium.steps.compare import contest
+
+        ended = contest(self._model, chosen, rule, str(data) if data else None, {"reason": reason})
+        if ended.record is None:
+            champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
+            raise Failed(
+                f"{chosen} of {self.name} does not meet the rule; {champion}", "; ".join(ended.decision.reasons)
+            )
+        return Promotion(version=chosen, replaced=ended.record.replaced, reasons=ended.decision.reasons)
+
+    def rollback(self, to: str | None = None, *, reason: str = "by hand") -> ModelVersion:
+        """Make the previous champion, or the one named, champion again after verifying it; return it."""
+        return self[self._model.rollback(to, reason).version]
+
+    def alias(self, alias: str, version: str | ModelVersion) -> ModelVersion:
+        """Point an alias of your own at a version; return it."""
+        ref = version.version if isinstance(version, ModelVersion) else version
+        return self[self._model.alias(alias, ref).version]
+
+    @property
+    def history(self) -> "DataFrame":
+        """Every promotion, refusal, rollback, alias move and deletion, oldest first."""
+        rows = [record.document() for record in self._model.history()]
+        return data_frame(rows, ["time", "event", "version", "alias", "replaced", "evidence"])
+
+    def __repr__(self) -> str:
+        held = self._model.aliases().get(CHAMPION)
+        return f"<model {self.name}: {len(self.versions)} versions, champion {held.version if held else 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return self.versions._repr_html_()
+
+
+class Registry(Mapping[str, RegisteredModel]):
+    """The models of a storage.
+
+    Args:
+        url: A directory, ``s3://`` or ``minio://``; PODIUM_STORAGE, else ``$PODIUM_HOME/store``, if None.
+    """
+
+    def __init__(self, url: str | Path | None = None) -> None:
+        self._registry = open_registry(url or os.environ.get(STORAGE) or Settings.from_environment().storage)
+        self.url = self._registry.storage.url
+
+    def __getitem__(self, name: str) -> RegisteredModel:
+        """Return a model.
+
+        Raises:
+            NotFound: There is no such model.
+        """
+        if name not in (names := self._registry.models()):
+            raise NotFound(f"there is no model {name} in {self.url}", f"models there: {', '.join(names) or 'none'}")
+        return RegisteredModel(self._registry[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._registry.models()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry.models())
+
+    def __len__(self) -> int:
+        return len(self._registry.models())
+
+    def __repr__(self) -> str:
+        return f"<registry {self.url}: {', '.join(self) or 'no models'}>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name in self:
+            model = Versions(self._registry[name])
+            champion = next((one for one in model.summaries if one.version == model.aliases.get(CHAMPION)), None)
+            value = "" if champion is None or champion.value is None else figure(champion.value)
+            rows.append((name, str(len(model)), champion.version if champion else "", value))
+        return table(("MODEL", ">VERSIONS", "CHAMPION", ">VALUE"), rows, title=self.url)
+
+
+def registry(url: str | Path | None = None) -> Registry:
+    """Open the registry of a storage; an empty storage is an empty registry.
+
+    Args:
+        url: A directory, ``s3://`` or ``minio://``; PODIUM_STORAGE, else ``$PODIUM_HOME/store``, if None.
+
+    Example:
+        >>> import podium
+        >>> models = podium.registry(storage)
+        >>> list(models)
+        ['digits']
+        >>> models["digits"].champion.predict(images).values.tolist()
+        ['zero', 'one']
+    """
+    return Registry(url)

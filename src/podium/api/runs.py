@@ -1,0 +1,274 @@
+"""Pipelines from Python: ``podium.run("tune_and_promote", max_trials=6)``."""
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from podium.api.notebook import LiveCell, Log, in_notebook, say, table
+from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
+from podium.interrupts import signals_interrupt
+from podium.run.outcome import outcome_of, show
+from podium.run.progress import progress
+from podium.run.run import Watcher, resume_run, run_pipeline
+from podium.run.runs import Run as RunRecord
+from podium.run.runs import Runs as RunRecords
+from podium.settings import Settings
+from podium.steps.base import SAID
+from podium.tables import duration
+from podium.terminal import figure
+
+
+class Run:
+    """A run of a pipeline on this machine.
+
+    Args:
+        record: What is recorded of it.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self.id, self.directory = record.id, record.directory
+
+    @property
+    def state(self) -> str:
+        """``running``, ``succeeded``, ``failed``, ``stopped`` or ``killed``."""
+        return self._record.state
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters that differ from the pipeline's defaults."""
+        return dict(self._record.parameters)
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """State of each step, in the order they run."""
+        return {name: step.state for name, step in self._record.steps.items()}
+
+    @cached_property
+    def outcome(self) -> dict[str, Any]:
+        """All results as ``podium run --json`` prints them.
+
+        Raises:
+            PodiumError: It has not succeeded.
+        """
+        if self.state != "succeeded":
+            raise PodiumError(
+                f"run {self.id} has no result: it is {self.state}", f"podium.runs()[{self.id!r}].resume()"
+            )
+        return outcome_of(self._record)
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """What the pipeline returned: values, and URIs of artifacts."""
+        return dict(self._record.outputs)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Of the version, on the test part."""
+        return dict(self._promoting("test")["metrics"])
+
+    @property
+    def version(self) -> str:
+        """Id of the version that was stored in the registry."""
+        return str(self._promoting("decision")["version"])
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the version became champion."""
+        return bool(self._promoting("decision")["outcome"] == "promoted")
+
+    @property
+    def model(self) -> Any:
+        """The version in the registry, which predicts."""
+        from podium.api.registry import Registry
+
+        decision = self._promoting("decision")
+        return Registry(decision["storage"])[decision["model_name"]][decision["version"]]
+
+    @property
+    def report(self) -> Path:
+        """The HTML report of the whole run."""
+        return Path(self._promoting("report"))
+
+    def _promoting(self, part: str) -> Any:
+        if part not in self.outcome:
+            hint = "outputs and logs have its results"
+            raise PodiumError(f"{self._record.pipeline} stores no version in the registry", hint)
+        return self.outcome[part]
+
+    def logs(self, step: str | None = None) -> Log:
+        """Return what a step printed; of all steps if None.
+
+        Raises:
+            NotFound: There is no such step, or it has printed nothing.
+        """
+        if step is None:
+            printed = [name for name in self._record.steps if self._record.log(name).is_file()]
+            return Log("\n".join(f"== {name}\n{self.logs(name)}" for name in printed))
+        if step not in self._record.steps:
+            hint = suggestion(step, self._record.steps)
+            raise NotFound(f"run {self.id} has no step {step!r}", hint)
+        if not self._record.log(step).is_file():
+            raise NotFound(f"step {step} of run {self.id} has printed nothing", f"it is {self.steps[step]}")
+        return Log(self._record.log(step).read_text(errors="replace").rstrip("\n"))
+
+    def resume(self) -> "Run":
+        """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.
+
+        Raises:
+            InvalidInput: It has succeeded.
+            Conflict: It is running.
+            Failed: A step failed.
+        """
+        settings = Settings.from_environment()
+        return _carried_out(lambda watcher: resume_run(RunRecords(settings)[self.id], settings, watcher))
+
+    def __repr__(self) -> str:
+        result = ""
+        if self.state == "succeeded" and "decision" in self.outcome:
+            metric = self.outcome["metric"]["name"]
+            what = "promoted" if self.promoted else "not promoted"
+            result = f", {metric} {figure(self.metrics[metric])}, {self.version} {what}"
+        return f"<run {self.id} of {self._record.pipeline}: {self.state}{result}>"
+
+    def _repr_html_(self) -> str:
+        steps = _steps_table(self._record, {})
+        if self.state != "succeeded":
+            return steps
+        return f"{steps}{Log(show(self.outcome))._repr_html_()}"
+
+
+class Runs(Mapping[str, Run]):
+    """The runs on this machine by their id, the oldest first; also by the beginning of an id, and by ``latest``."""
+
+    def __init__(self) -> None:
+        self._records = RunRecords(Settings.from_environment())
+
+    def __getitem__(self, name: str) -> Run:
+        """Return a run.
+
+        Raises:
+            NotFound: There is none of this name.
+        """
+        return Run(self._records[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return (record.id for record in self._records)
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._records)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} runs in {self._records.directory}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(record.id, record.pipeline, record.state, duration(record.seconds)) for record in self._records]
+        return table(("RUN", "PIPELINE", "STATE", ">TOOK"), rows, title=str(self._records.directory))
+
+
+def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", **parameters: Any) -> Run:
+    """Run a pipeline on this machine, and show its steps as they run.
+
+    Ctrl-C stops it; ``podium.runs()["latest"].resume()`` goes on without repeating finished steps and trials.
+
+    Args:
+        pipeline: ``tune_and_promote``, ``train_and_promote``, ``FILE.py`` with a KFP pipeline, or such a pipeline.
+        **parameters: Of the pipeline; the others keep their defaults.
+
+    Raises:
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+        Failed: A step failed; the message holds its error.
+
+    Example:
+        >>> import podium
+        >>> run = podium.run("train_and_promote", dataset=dataset, epochs=1, workers=0, network="fast")
+        >>> run.promoted, sorted(run.metrics)[:1]
+        (True, ['accuracy'])
+    """
+    name = (
+        pipeline if isinstance(pipeline, str) else str(pipeline) if isinstance(pipeline, Path) else _file_of(pipeline)
+    )
+    words = [f"{key}={_word(value)}" for key, value in parameters.items()]
+    settings = Settings.from_environment()
+    return _carried_out(lambda watcher: run_pipeline(name, words, settings, watcher))
+
+
+def runs() -> Runs:
+    """Return the runs on this machine.
+
+    Example:
+        >>> import podium
+        >>> len(podium.runs())
+        0
+    """
+    return Runs()
+
+
+def _word(value: Any) -> str:
+    """Write a value as the command line has it."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float | dict | list | None) else str(value)
+
+
+def _file_of(pipeline: Callable[..., Any]) -> str:
+    """Return ``FILE.py:function`` of a KFP pipeline.
+
+    Raises:
+        InvalidInput: It is not one, or it is not in a file.
+    """
+    function = getattr(pipeline, "pipeline_func", None)
+    if function is None:
+        named = getattr(pipeline, "__name__", repr(pipeline))
+        raise InvalidInput(
+            f"{named} is not a pipeline", "decorate it with kfp.dsl.pipeline; podium.tune runs functions"
+        )
+    file = inspect.getsourcefile(function)
+    if file is None or not Path(file).is_file():
+        hint = "write it into a file of its own, and pass FILE.py"
+        raise InvalidInput(f"the pipeline {function.__name__} is not in a file", hint)
+    return f"{file}:{function.__name__}"
+
+
+def _carried_out(begin: Callable[[Watcher], RunRecord]) -> Run:
+    try:
+        with signals_interrupt(), _progress() as watcher:
+            return Run(begin(watcher))
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", ()):
+            say(note)
+        raise
+
+
+@contextmanager
+def _progress() -> Iterator[Watcher]:
+    """Show a run in a notebook's cell, or as the command line does."""
+    if not in_notebook():
+        with progress() as watcher:
+            yield watcher
+        return
+    said: dict[str, list[str]] = {}
+
+    def update(record: RunRecord, name: str, text: str) -> None:
+        if text.startswith(SAID):
+            said.setdefault(name, []).append(text.removeprefix(SAID))
+        cell.show(_steps_table(record, said))
+
+    with LiveCell() as cell:
+        yield update
+
+
+def _steps_table(record: RunRecord, said: Mapping[str, Sequence[str]]) -> str:
+    rows = [
+        (step.title, step.state, duration(step.elapsed), (said.get(name) or [""])[-1])
+        for name, step in record.steps.items()
+    ]
+    title = f"run {record.id} of {record.pipeline}: {record.state}"
+    return table(("STEP", "STATE", ">TOOK", "SAID LAST"), rows, title=title)

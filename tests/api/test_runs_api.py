@@ -1,0 +1,118 @@
+"""`podium.run`, `podium.runs` and `podium.train`, on a tiny dataset with real processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import podium
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+
+PIPELINE = """
+from kfp import dsl
+
+@dsl.component
+def halve(number: float, marker: str) -> float:
+    import pathlib
+    if not pathlib.Path(marker).exists():
+        raise RuntimeError("the marker is missing")
+    return number / 2
+
+@dsl.pipeline
+def halving(number: float, marker: str) -> float:
+    return halve(number=number, marker=marker).output
+"""
+
+TRAINER = """
+import os, pathlib
+output = pathlib.Path(os.environ["PODIUM_OUTPUT"])
+output.mkdir(parents=True)
+(output / "model.json").write_text('{"predict": ["python", "predict.py"]}')
+for epoch in range(3):
+    print(f"accuracy={epoch / 4} loss={1 - epoch / 4}")
+"""
+
+
+@pytest.fixture
+def pipeline(home: Path) -> Path:
+    Path("halving.py").write_text(PIPELINE)
+    return Path("halving.py").absolute()
+
+
+def test_a_failed_run_goes_on_where_it_failed(pipeline: Path, tmp_path: Path, home: Path) -> None:
+    with pytest.raises(Failed, match="the marker is missing"):
+        podium.run(pipeline, number=3.0, marker=str(tmp_path / "marker"))
+    run = podium.runs()["latest"]
+    assert (run.state, run.steps) == ("failed", {"halve": "failed"})
+    assert "the marker is missing" in run.logs("halve")
+    with pytest.raises(PodiumError, match="has no result: it is failed"):
+        run.outcome  # noqa: B018
+    (tmp_path / "marker").touch()
+    assert run.resume().outputs == {"Output": 1.5}
+    assert [(one, podium.runs()[one].state) for one in podium.runs()] == [(run.id, "succeeded")]
+    assert "succeeded" in podium.runs()._repr_html_()
+    assert "halve" in podium.runs()["latest"]._repr_html_()
+
+
+def test_wrong_parameters_create_nothing(pipeline: Path, home: Path) -> None:
+    with pytest.raises(InvalidInput, match="nomber"):
+        podium.run(pipeline, nomber=3.0)
+    with pytest.raises(InvalidInput, match="is not a pipeline"):
+        podium.run(test_wrong_parameters_create_nothing)
+    assert len(podium.runs()) == 0
+    with pytest.raises(NotFound):
+        podium.runs()["latest"]
+
+
+def test_a_job_of_ones_own_trains_and_reports(tiny_dataset: Path, home: Path, tmp_path: Path) -> None:
+    Path("trainer.py").write_text(TRAINER)
+    container = {"name": "training", "image": "any", "command": ["python", "trainer.py"]}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    Path("job.yaml").write_text(
+        yaml.safe_dump({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": spec})
+    )
+    training = podium.train(tiny_dataset, job="job.yaml", workers=-1, storage=tmp_path / "models")
+    assert training.metrics == {"accuracy": 0.5, "loss": 0.5}
+    assert training.epochs["accuracy"].tolist() == [0.0, 0.25, 0.5]
+    assert training.model.startswith(f"{tmp_path}/models/runs/")
+    assert len(training.logs().splitlines()) == 3
+    assert "accuracy" in training._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"job": "nothing.yaml"}, "there is no file nothing.yaml"),
+        ({"job": {"kind": "Experiment"}}, "a training is one"),
+        (
+            {"job": {"kind": "Job", "apiVersion": "batch/v1"}, "lr": 1},
+            "has its hyperparameters in its command, but got lr",
+        ),
+    ],
+)
+def test_what_is_not_a_training_is_refused(given: dict, message: str, tiny_dataset: Path, home: Path) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        podium.train(tiny_dataset, **given)
+    assert not home.exists()
+
+
+def test_packages_are_called_like_their_functions() -> None:
+    code = (
+        "import podium.run.run, podium.registry.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "0 0\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_ends_with_a_version_that_predicts(tiny_dataset: Path, home: Path) -> None:
+    data = podium.load_dataset(tiny_dataset)
+    run = podium.run("train_and_promote", dataset=data, epochs=1, workers=0, network="fast")
+    assert run.promoted
+    assert run.model.version == run.version == podium.registry()["mnist"].champion.version
+    predictions = run.model.predict(data.test)
+    right = (predictions.indices == data.test.target).mean()
+    assert right == pytest.approx(run.metrics["accuracy"])
+    assert run.report.read_text().startswith("<!doctype html>")
