@@ -53,14 +53,14 @@ def moto(
         tls: Certificate and key.
         port: 0 takes any.
     """
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.server import create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Silent(WSGIRequestHandler):
         def log(self, type: str, message: str, *args: Any) -> None:
             pass
 
-    application: Application = DomainDispatcherApplication(create_backend_app)
+    application: Application = create_backend_app("s3")
     if around:
         application = around(application)
     context = (str(tls[0]), str(tls[1])) if tls else None

@@ -1,20 +1,24 @@
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from podium.data import artifact
 
-
-def podium(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from podium.cli import main; main()", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+Data = Callable[..., Any]
 
 
-def test_inspect_prints_sizes_statistics_and_classes(tiny_dataset: Path, tmp_path: Path) -> None:
-    done = podium("data", "inspect", str(tiny_dataset), "--picture", "grid.png", cwd=tmp_path)
+@pytest.fixture
+def data(typed: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Data:
+    """Type `podium data` in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: typed("data", *words)
+
+
+def test_inspect_prints_sizes_statistics_and_classes(data: Data, tiny_dataset: Path, tmp_path: Path) -> None:
+    done = data("inspect", str(tiny_dataset), "--picture", "grid.png")
     assert done.returncode == 0, done.stderr
     info = artifact.describe(tiny_dataset)
     assert f"{info.inputs['images'].mean[0]:.4f}" in done.stdout
@@ -25,19 +29,19 @@ def test_inspect_prints_sizes_statistics_and_classes(tiny_dataset: Path, tmp_pat
     assert "grid.png" in done.stderr
 
 
-def test_inspect_prints_json_and_nothing_else_on_stdout(tiny_dataset: Path, tmp_path: Path) -> None:
-    found = json.loads(podium("data", "inspect", str(tiny_dataset), "--json", cwd=tmp_path).stdout)
+def test_inspect_prints_json_and_nothing_else_on_stdout(data: Data, tiny_dataset: Path, tmp_path: Path) -> None:
+    found = json.loads(data("inspect", str(tiny_dataset), "--json").stdout)
     assert found["digest"] == artifact.describe(tiny_dataset).digest
     assert found["parts"]["validation"]["count"] == 100
 
 
-def test_inspect_shows_columns_and_their_distribution(tmp_path: Path) -> None:
+def test_inspect_shows_columns_and_their_distribution(data: Data, tmp_path: Path) -> None:
     rows = [f"{at % 7},{'north' if at % 3 else 'south'},{at * 1.5}" for at in range(70)]
     (tmp_path / "houses.csv").write_text("\n".join(["rooms,side,price", *rows]))
     words = ["--target", "price", "--option", "allow_duplicates=true", "--output", "houses"]
-    done = podium("data", "prepare", "table:houses.csv", *words, cwd=tmp_path)
+    done = data("prepare", "table:houses.csv", *words)
     assert "houses: regression, 57 train, 6 validation, 7 test, split random" in done.stdout, done.stderr
-    lines = podium("data", "inspect", "houses", cwd=tmp_path).stdout.splitlines()
+    lines = data("inspect", "houses").stdout.splitlines()
     rooms, side, price = (next(line for line in lines if line.startswith(name)) for name in ("rooms", "side", "price"))
     assert rooms.split()[1:5] == ["number", "0", "0", "6"]
     assert len(rooms.split()[-1]) == 7
@@ -58,8 +62,10 @@ def test_inspect_shows_columns_and_their_distribution(tmp_path: Path) -> None:
         (["inspect", "s3:/bucket/mnist"], 2, "`a URL begins with s3://` must hold"),
     ],
 )
-def test_mistakes_get_two_lines_and_leave_nothing(tmp_path: Path, words: list[str], code: int, said: str) -> None:
-    done = podium("data", *words, cwd=tmp_path)
+def test_mistakes_get_two_lines_and_leave_nothing(
+    data: Data, tmp_path: Path, words: list[str], code: int, said: str
+) -> None:
+    done = data(*words)
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr

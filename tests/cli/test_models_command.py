@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podium.cli import main
 from podium.cli import model_view as view
 from podium.registry import Model, Registry, open_registry
 from podium.scoring import METRICS
@@ -16,23 +15,6 @@ from podium.steps.compare import Predictions, difference
 
 LABELS = (np.arange(200) % 10).astype(np.uint8)
 Typed = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    """Type a command; gives exit code, stdout, stderr."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["podium", *words])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 def npy(array: np.ndarray) -> bytes:

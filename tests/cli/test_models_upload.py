@@ -16,7 +16,6 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from podium.cli import main
 from podium.data import artifact
 from podium.registry import open_registry
 from podium.steps.predict import Outcome, load_directory
@@ -39,23 +38,6 @@ np.save(given.output, {result})
 """
 BY_PICKLE = {"imports": "pickle", "result": "pickle.load(open('bayes.pickle', 'rb')).predict_proba(table)"}
 BY_RULE = {"imports": "os", "result": "np.eye(3)[(table[:, 0] > 13).astype(int)]"}
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Typed:
-    """Type a command; gives exit code, stdout and stderr, with those of the processes it starts."""
-
-    def run(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["podium", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        printed = capfd.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

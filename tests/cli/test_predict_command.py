@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from podium.data.rows import Problem
 from podium.registry import open_registry
 from podium.steps.predict import load_directory
 
+Predict = Callable[..., Any]
 TEXT = {
     "kind": "text", "vocabulary": ["(padding)", "(unknown)", "good", "bad"], "length": 3, "column": "review",
     "classes": [],
@@ -81,29 +80,32 @@ def store(tmp_path: Path, model: bytes, preprocessing: Any) -> str:
     return str(tmp_path / "store")
 
 
-def podium(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from podium.cli import main; main()", "predict", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+@pytest.fixture
+def predict(typed: Callable[..., Any]) -> Predict:
+    """Type `podium predict`."""
+    return lambda *words: typed("predict", *words)
 
 
-def test_the_champion_answers_with_its_own_classes(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
-    done = podium(pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, SHAPES))
+def test_the_champion_answers_with_its_own_classes(
+    predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path
+) -> None:
+    done = predict(pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, SHAPES))
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["tall", "wide"]
     assert "%" in done.stdout
 
 
-def test_without_a_name_the_only_model_answers(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
-    done = podium(pictures / "tall.png", "--storage", store(tmp_path, shapes, SHAPES))
+def test_without_a_name_the_only_model_answers(predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+    done = predict(pictures / "tall.png", "--storage", store(tmp_path, shapes, SHAPES))
     assert done.stdout.split()[1] == "tall", done.stderr
     open_registry(tmp_path / "store")["other"].upload({"model.onnx": shapes}, {}, "first")
-    done = podium(pictures / "tall.png", "--storage", str(tmp_path / "store"))
+    done = predict(pictures / "tall.png", "--storage", str(tmp_path / "store"))
     assert (done.returncode, "--model other or shapes" in done.stderr) == (2, True)
 
 
-def test_json_holds_every_probability(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+def test_json_holds_every_probability(predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path) -> None:
     registry = store(tmp_path, shapes, DIGIT)
-    done = podium(pictures / "tall.png", "--model", "shapes", "--storage", registry, "--json")
+    done = predict(pictures / "tall.png", "--model", "shapes", "--storage", registry, "--json")
     value = json.loads(done.stdout)
     assert (value["model"], value["failed"]) == ("shapes first", [])
     (prediction,) = value["predictions"]
@@ -114,34 +116,36 @@ def test_json_holds_every_probability(shapes: bytes, pictures: Path, tmp_path: P
 
 @pytest.mark.parametrize("preprocessing", [None, {}, {"classes": ["wide", "tall"]}])
 def test_a_model_without_preprocessing_is_refused(
-    preprocessing: Any, shapes: bytes, pictures: Path, tmp_path: Path
+    predict: Predict, preprocessing: Any, shapes: bytes, pictures: Path, tmp_path: Path
 ) -> None:
-    done = podium(pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, preprocessing))
+    done = predict(pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, preprocessing))
     assert (done.returncode, done.stdout) == (2, "")
     assert "shapes first does not say how pictures, rows or sentences become its inputs" in done.stderr
     assert "--data URI" in done.stderr
 
 
 def test_mistakes_are_named(
-    shapes: bytes, pictures: Path, tiny_dataset: Path, directory: Callable[[bytes, Any], Path]
+    predict: Predict, shapes: bytes, pictures: Path, tiny_dataset: Path, directory: Callable[[bytes, Any], Path]
 ) -> None:
     trained = directory(shapes, SHAPES)
-    nowhere = podium(pictures / "nowhere.png", "--file", trained)
+    nowhere = predict(pictures / "nowhere.png", "--file", trained)
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert "nowhere.png\nhint: items are files" in nowhere.stderr
-    unknown = podium(pictures, "--model", "shape", "--storage", pictures / "store")
+    unknown = predict(pictures, "--model", "shape", "--storage", pictures / "store")
     assert unknown.returncode == 1
     assert "Traceback" not in unknown.stderr
-    other = podium(pictures, "--file", trained / "model.onnx", "--data", tiny_dataset)
+    other = predict(pictures, "--file", trained / "model.onnx", "--data", tiny_dataset)
     assert other.returncode == 2
     assert "has 2 classes, but the data has 10" in other.stderr
     (trained / "preprocessing.json").write_text('{"kind": "smell"}')
-    wrong = podium(pictures, "--file", trained)
+    wrong = predict(pictures, "--file", trained)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "kind 'smell' is not known" in wrong.stderr
 
 
-def test_the_dataset_can_say_how_inputs_are_made(shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+def test_the_dataset_can_say_how_inputs_are_made(
+    predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path
+) -> None:
     from podium.data import artifact
 
     images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1])
@@ -152,16 +156,16 @@ def test_the_dataset_can_say_how_inputs_are_made(shapes: bytes, pictures: Path, 
         preprocessing=DIGIT, source="drawn", split="given",
     )  # fmt: skip
     registry = store(tmp_path, shapes, None)
-    done = podium(pictures, "--model", "shapes", "--storage", registry, "--data", tmp_path / "data")
+    done = predict(pictures, "--model", "shapes", "--storage", registry, "--data", tmp_path / "data")
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["tall", "wide"], done.stderr
 
 
 def test_a_blank_picture_does_not_stop_the_others(
-    shapes: bytes, pictures: Path, directory: Callable[[bytes, Any], Path]
+    predict: Predict, shapes: bytes, pictures: Path, directory: Callable[[bytes, Any], Path]
 ) -> None:
     Image.new("RGB", (150, 150), (240, 238, 230)).save(pictures / "blank.png")
     (pictures / "cut.png").write_bytes((pictures / "tall.png").read_bytes()[:60])
-    done = podium(pictures, "--file", directory(shapes, SHAPES), "--json")
+    done = predict(pictures, "--file", directory(shapes, SHAPES), "--json")
     assert done.returncode == 1
     value = json.loads(done.stdout)
     assert [prediction["class"] for prediction in value["predictions"]] == ["tall", "wide"]
@@ -170,9 +174,9 @@ def test_a_blank_picture_does_not_stop_the_others(
     assert "2 of 4 items could not be predicted" in done.stderr
 
 
-def test_rows_are_predicted_in_order_into_a_csv_file(rows: Path, tmp_path: Path) -> None:
+def test_rows_are_predicted_in_order_into_a_csv_file(predict: Predict, rows: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("color,x,more\nred,-1,\nred,2\ngreen,,1\nblue,abc,1\nblue,-900,1\n")
-    done = podium(tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
+    done = predict(tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
     assert done.returncode == 1
     assert [line.partition("new.csv, ")[2] for line in done.stderr.splitlines()[:2]] == [
         "row 2: has 2 values, but the header names 3",
@@ -186,37 +190,37 @@ def test_rows_are_predicted_in_order_into_a_csv_file(rows: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", ['{"color": "red", "x": 2}\n', "x;color\n2;red\n", "x\tcolor\n2\tred\n"])
-def test_json_lines_and_other_delimiters_are_read(content: str, rows: Path, tmp_path: Path) -> None:
+def test_json_lines_and_other_delimiters_are_read(predict: Predict, content: str, rows: Path, tmp_path: Path) -> None:
     file = tmp_path / ("new.jsonl" if content.startswith("{") else "new.csv")
     file.write_text(content)
-    done = podium(file, "--file", rows)
+    done = predict(file, "--file", rows)
     assert done.stdout == f"{file}, row 1  high  98.2%  (then low 1.8%)\n", done.stderr
 
 
-def test_a_table_without_a_column_is_refused(rows: Path, tmp_path: Path) -> None:
+def test_a_table_without_a_column_is_refused(predict: Predict, rows: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("color\nred\n")
-    done = podium(tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
+    done = predict(tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
     assert (done.returncode, done.stdout) == (2, "")
     assert "new.csv has no column 'x', which the model needs" in done.stderr
     assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize("form", ["arguments", "lines", "table"])
-def test_sentences_are_predicted_from_anywhere(form: str, words: Path, tmp_path: Path) -> None:
+def test_sentences_are_predicted_from_anywhere(predict: Predict, form: str, words: Path, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("good\n\nso very bad indeed\n")
     (tmp_path / "new.csv").write_text("n,review\n1,good\n2,\n3,so very bad indeed\n")
     given = {"arguments": ["good", " ", "so very bad indeed"], "lines": [tmp_path / "new.txt"],
              "table": [tmp_path / "new.csv"]}  # fmt: skip
-    done = podium(*given[form], "--file", words, "--json")
+    done = predict(*given[form], "--file", words, "--json")
     value = json.loads(done.stdout)
     assert [prediction["value"] for prediction in value["predictions"]] == [1, 3]
     assert [failed["row"] for failed in value["failed"]] == [2]
     assert "there is no word" in done.stderr
 
 
-def test_sentences_and_files_are_not_mixed(words: Path, tmp_path: Path) -> None:
+def test_sentences_and_files_are_not_mixed(predict: Predict, words: Path, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("good\n")
-    done = podium("a good film", tmp_path / "new.txt", "--file", words)
+    done = predict("a good film", tmp_path / "new.txt", "--file", words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "name sentences or files, not both" in done.stderr
 
