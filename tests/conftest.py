@@ -1,7 +1,9 @@
 """Fixtures every test may use."""
 
+import gc
 import multiprocessing
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,20 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --cluster: the tests marked so run against the cluster of KUBECONFIG."""
     parser.addoption("--cluster", action="store_true", help="run tests against the live cluster of KUBECONFIG")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without garbage collection: imports leave hundreds of thousands of objects that stay."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Give back what was kept from garbage collection, or libraries report leaks at the end."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -57,10 +57,10 @@ def test_color_pictures_are_learned_and_scored_through_onnx(model: str, stripes:
     assert metrics["accuracy"] > 0.9
 
 
-def test_resnet18_starts_from_weights_and_keeps_its_seed(
-    stripes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = ["--model", "resnet18", "--epochs", "1", "--batch-size", "40"]
+def test_resnet18_starts_from_weights_and_keeps_its_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, labels = striped_pictures(120, 20, 28)
+    stripes = write(tmp_path / "stripes", {"images": images}, labels, "image")
+    flags = ["--model", "resnet18", "--epochs", "1", "--batch-size", "20"]
     first = train(stripes, tmp_path / "first", *flags)
     again = train(stripes, tmp_path / "again", *flags)
     assert [epoch["train_loss"] for epoch in first["epochs"]] == [epoch["train_loss"] for epoch in again["epochs"]]

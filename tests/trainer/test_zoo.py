@@ -7,7 +7,6 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-import torchvision
 from safetensors.torch import save_file
 from tasks import digits, pictures
 
@@ -27,7 +26,9 @@ def items(task: Task, count: int) -> torch.Tensor:
 
 
 def test_the_names_are_those_of_torchvision() -> None:
-    known = set(torchvision.models.list_models(module=torchvision.models))
+    from torchvision import models
+
+    known = set(models.list_models(module=models))
     assert {*networks.TORCHVISION, *networks.TOO_LARGE} == known
     assert not known & set(networks.OWN)
 
@@ -71,8 +72,10 @@ def test_small_pictures_are_enlarged_in_proportion(name: str, size: tuple[int, i
 
 @pytest.mark.parametrize("ending", [".safetensors", ".pth"])
 def test_weights_of_another_task_get_a_new_last_layer(ending: str, tmp_path: Path) -> None:
+    from torchvision.models import resnet18
+
     torch.manual_seed(5)
-    theirs = torchvision.models.resnet18(num_classes=1000).state_dict()
+    theirs = resnet18(num_classes=1000).state_dict()
     file = str(tmp_path / f"resnet18{ending}")
     save_file(theirs, file) if ending == ".safetensors" else torch.save(theirs, file)
     model = build("resnet18", pictures(64, 64, 3, outputs=5))
@@ -93,7 +96,9 @@ def test_weights_of_the_same_task_fill_every_layer(tmp_path: Path) -> None:
 
 
 def test_weights_of_another_network_are_refused_by_name() -> None:
-    other = torchvision.models.resnet34(num_classes=5).state_dict()
+    from torchvision.models import resnet34
+
+    other = resnet34(num_classes=5).state_dict()
     with pytest.raises(
         InvalidInput, match=r"do not fit this network: layer1.2.conv1.weight belongs to another network, and"
     ):
