@@ -1,10 +1,12 @@
 """Fixtures every test may use."""
 
 import gc
+import io
 import multiprocessing
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from datasets import synthetic_part, write_pictures
@@ -57,6 +59,34 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("PODIUM_STORAGE", "PODIUM_RUN_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "podium-home"))
+
+
+class Done(NamedTuple):
+    """What a command that was typed ended with, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Type a podium command into this process; what the processes it starts print is there too."""
+    from podium.cli import main
+
+    def run(*words: str | Path, given: str = "") -> Done:
+        monkeypatch.setattr("sys.argv", ["podium", *map(str, words)])
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        capfd.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        printed = capfd.readouterr()
+        return Done(code, printed.out, printed.err)
+
+    return run
 
 
 @pytest.fixture(scope="session")

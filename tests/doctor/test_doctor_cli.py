@@ -1,34 +1,37 @@
 """``podium doctor`` as a user calls it."""
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_doctor_manifests import GOOD, PYTORCHJOB
 
-
-def podium(*arguments: str, given: str | None = None, **env: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command line in a process of its own."""
-    words = [sys.executable, "-c", "from podium.cli import main; main()", "doctor", *arguments]
-    return subprocess.run(
-        words, input=given, capture_output=True, text=True, timeout=120, env={**os.environ, **env}, check=False
-    )
+Doctor = Callable[..., Any]
 
 
-def reports(*arguments: str, given: str | None = None) -> tuple[int, list[dict[str, Any]]]:
-    """Run it with --json; return the exit code and the reports."""
-    done = podium(*arguments, "--json", given=given)
-    return done.returncode, json.loads(done.stdout)["reports"]
+@pytest.fixture
+def doctor(typed: Callable[..., Any]) -> Doctor:
+    """Type `podium doctor`."""
+    return lambda *words, **given: typed("doctor", *words, **given)
 
 
-def test_a_failing_log_says_why_and_exits_with_1(tmp_path: Path) -> None:
+@pytest.fixture
+def reports(doctor: Doctor) -> Callable[..., tuple[int, list[dict[str, Any]]]]:
+    """Type it with --json; gives the exit code and the reports."""
+
+    def run(*words: str, given: str = "") -> tuple[int, list[dict[str, Any]]]:
+        done = doctor(*words, "--json", given=given)
+        return done.returncode, json.loads(done.stdout)["reports"]
+
+    return run
+
+
+def test_a_failing_log_says_why_and_exits_with_1(doctor: Doctor, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("epoch 1\naccuracy: 0.9\n")
-    done = podium(str(log), "--metric", "accuracy", "--objective", "maximize")
+    done = doctor(str(log), "--metric", "accuracy", "--objective", "maximize")
     assert done.returncode == 1
     assert "`accuracy: 0.9` is not name=value" in done.stdout
     assert "line 2 · colon-for-equals" in done.stdout
@@ -37,13 +40,13 @@ def test_a_failing_log_says_why_and_exits_with_1(tmp_path: Path) -> None:
     assert not done.stderr
 
 
-def test_a_log_from_stdin_that_is_well_exits_with_0() -> None:
+def test_a_log_from_stdin_that_is_well_exits_with_0(reports: Callable[..., Any]) -> None:
     code, (report,) = reports("-", "--metric", "loss", given="loss=0.5\n")
     assert code == 0
     assert (report["verdict"], report["lines"], report["type"]) == ("pass", 1, "minimize")
 
 
-def test_an_experiment_says_how_the_log_is_read(tmp_path: Path) -> None:
+def test_an_experiment_says_how_the_log_is_read(reports: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(GOOD)
     line = "2026-01-02T03:04:05Z accuracy=0.5 loss=nan\n"
     code, (report,) = reports("-", "--experiment", str(tmp_path / "sweep.yaml"), given=line)
@@ -52,7 +55,7 @@ def test_an_experiment_says_how_the_log_is_read(tmp_path: Path) -> None:
     assert [row["latest"] for row in report["stored"]] == ["0.5", "unavailable"], "its pattern asks for a digit"
 
 
-def test_options_overrule_the_experiment(tmp_path: Path) -> None:
+def test_options_overrule_the_experiment(reports: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(GOOD)
     options = ["--metric", "f1", "--strategy", "latest", "--pattern", r"(\w+): ([\d.]+)"]
     _, (report,) = reports("-", "--experiment", str(tmp_path / "sweep.yaml"), *options, given="f1: 0.5\n")
@@ -60,29 +63,31 @@ def test_options_overrule_the_experiment(tmp_path: Path) -> None:
     assert report["stored"][0]["strategy"] == "latest"
 
 
-def test_a_manifest_of_several_objects_gives_a_report_each(tmp_path: Path) -> None:
+def test_a_manifest_of_several_objects_gives_a_report_each(
+    doctor: Doctor, reports: Callable[..., Any], tmp_path: Path
+) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(f"{GOOD}\n---\n{PYTORCHJOB}")
     code, found = reports(str(file))
     assert code == 0
     assert [one["kind"] for one in found] == ["Experiment", "PyTorchJob"]
-    assert podium(str(file)).returncode == 0
+    assert doctor(str(file)).returncode == 0
 
 
-def test_our_own_manifests_have_no_warnings() -> None:
+def test_our_own_manifests_have_no_warnings(reports: Callable[..., Any]) -> None:
     files = sorted(map(str, (Path(__file__).parents[2] / "experiments").glob("*.yaml")))
     code, found = reports(*files)
     assert (code, len(found)) == (0, len(files))
     assert {one["verdict"] for one in found} == {"pass"}
 
 
-def test_a_manifest_is_recognized_by_its_content() -> None:
+def test_a_manifest_is_recognized_by_its_content(reports: Callable[..., Any]) -> None:
     code, (report,) = reports("-", given=GOOD)
     assert (code, report["kind"]) == (0, "Experiment")
 
 
-def test_a_command_after_two_dashes_is_run() -> None:
-    done = podium("--metric", "loss", "--json", "--", "echo", "--metric", "accuracy=1")
+def test_a_command_after_two_dashes_is_run(doctor: Doctor) -> None:
+    done = doctor("--metric", "loss", "--json", "--", "echo", "--metric", "accuracy=1")
     (report,) = json.loads(done.stdout)["reports"]
     assert done.returncode == 1
     assert (report["kind"], report["subject"], report["exit"]) == ("command", "echo --metric accuracy=1", 0)
@@ -100,15 +105,18 @@ def test_a_command_after_two_dashes_is_run() -> None:
         (("--seconds", "0", "--", "true"), "seconds > 0"),
     ],
 )
-def test_a_mistake_is_told_without_a_traceback(arguments: tuple[str, ...], said: str) -> None:
-    done = podium(*arguments, given="loss=1\n")
+def test_a_mistake_is_told_without_a_traceback(doctor: Doctor, arguments: tuple[str, ...], said: str) -> None:
+    done = doctor(*arguments, given="loss=1\n")
     assert done.returncode in (1, 2)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not done.stdout
 
 
-def test_without_a_cluster_the_namespace_cannot_be_examined(tmp_path: Path) -> None:
-    done = podium("--namespace", "team", KUBECONFIG=str(tmp_path / "none"))
+def test_without_a_cluster_the_namespace_cannot_be_examined(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    done = doctor("--namespace", "team")
     assert done.returncode == 1
     assert "no cluster is configured" in done.stderr

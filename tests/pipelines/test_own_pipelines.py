@@ -7,6 +7,7 @@ from textwrap import dedent
 import pytest
 import yaml
 from click.testing import CliRunner
+from kit_trainer import TRAIN
 from test_podium_run import only_run, podium
 
 from podium.cli import app
@@ -33,15 +34,16 @@ def count(model: str, factor: int) -> int:
     return factor * len([entry for entry in connect(model).list() if entry.key == "model.onnx"])
 
 @dsl.pipeline(name="train-and-count")
-def train_and_count(source: str, factor: int = 1, note: str = "a\\nb: [1") -> int:
+def train_and_count(source: str, factor: int = 1, note: str = "a\\nb: [1", command: list = []) -> int:
     '''Train, then count.
 
     Args:
         source: Where the data is.
         factor: How often.
+        command: Of another trainer.
     '''
     data = prepare_data(dataset=source).outputs["prepared"]
-    trained = train_distributed(data=data, image="any", epochs=1, workers=0)
+    trained = train_distributed(data=data, image="any", command=command, workers=0)
     return count(model=trained.outputs["model"], factor=factor).output
 """
 SWEEP = f"""\
@@ -71,7 +73,8 @@ def refused(file: str) -> InvalidInput:
 
 def test_a_pipeline_of_ones_own_runs_on_this_machine(tmp_path: Path, tiny_dataset: Path) -> None:
     home = tmp_path / "home"
-    done = podium(home, written(tmp_path, COUNT), f"source={tiny_dataset}", "factor=5", "--json")
+    command = f"command={json.dumps(['python', written(tmp_path, TRAIN, 'train.py')])}"
+    done = podium(home, written(tmp_path, COUNT), f"source={tiny_dataset}", "factor=5", command, "--json")
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["outputs"] == {"Output": 5}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from kit_trainer import TRAIN
 
 from podium.cluster.local.store import Store
 from podium.manifests.conditions import status_of
@@ -66,7 +67,7 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(home: Path, tiny_data
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(f"# the team's own: 'größer' \"better\" \u2028# \n---\n{text}\n# end")
     done = podium(home, f"experiment={sweep}", f"dataset={tiny_dataset}", "max_trials=1", "trial_epochs=1", "epochs=2",
-                  "workers=0", "trial_workers=0", "--json")  # fmt: skip
+                  "workers=0", "trial_workers=0", "network=fast", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["sweep"]["algorithm"] == "sobol"
@@ -179,8 +180,37 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
         assert said.endswith(f"podium run --resume {only_run(home).name}")
 
 
-def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_dataset: Path) -> None:
-    words = [f"dataset={tiny_dataset}", "network=fast", "max_trials=2", "parallel_trials=1", "epochs=1", "workers=0"]
+SWEEP = """
+apiVersion: kubeflow.org/v1beta1
+kind: Experiment
+metadata: {name: nearest}
+spec:
+  objective: {type: minimize, objectiveMetricName: log_loss}
+  algorithm: {algorithmName: grid}
+  parallelTrialCount: 1
+  maxTrialCount: 2
+  parameters:
+    - {name: sharpness, parameterType: double, feasibleSpace: {min: "0.1", max: "1", step: "0.9"}}
+  trialTemplate:
+    primaryContainerName: training
+    trialParameters: [{name: sharpness, reference: sharpness}]
+    trialSpec:
+      apiVersion: batch/v1
+      kind: Job
+      spec:
+        backoffLimit: 0
+        template:
+          spec:
+            restartPolicy: Never
+            containers:
+              - {name: training, image: any, command: [python, PROGRAM, "--sharpness=${trialParameters.sharpness}"]}
+"""
+
+
+def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("PROGRAM", str(tmp_path / "train.py")))
+    words = [f"experiment={tmp_path / 'sweep.yaml'}", f"dataset={tiny_dataset}", "max_trials=2", "parallel_trials=1"]
     process = subprocess.Popen([PODIUM, "run", *words], stderr=subprocess.PIPE, text=True, env=environment(home))
     assert process.stderr is not None
     trials = [line for line in takewhile_running(process.stderr) if "succeeded in" in line]
