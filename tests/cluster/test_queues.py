@@ -11,6 +11,7 @@ from api_server import World
 from click.testing import CliRunner
 
 from podium.cli import app
+from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput
@@ -84,6 +85,7 @@ def test_a_job_without_quota_waits_and_says_why(cluster: KubernetesCluster, worl
         ([("QuotaReserved", "True", "QuotaReserved", "reserved"), ("Admitted", "False", "NoChecks", "no node yet")], "no node yet"),
         ([("QuotaReserved", "True", "QuotaReserved", "reserved")], "quota is reserved; its admission checks are not ready"),
         ([("QuotaReserved", "True", "", ""), ("Admitted", "True", "Admitted", "admitted")], "admitted, about to start"),
+        ([("QuotaReserved", "True", "", ""), ("Admitted", "True", "", ""), ("Evicted", "True", "Preempted", "make room")], "make room"),
     ],
 )  # fmt: skip
 def test_each_stage_of_admission_has_its_words(
@@ -310,3 +312,18 @@ def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any) -
     CliRunner().invoke(app, ["job", "run", str(file), "--cluster", "kubernetes://team", *queue])
     labels = world.objects["seen", "x"]["metadata"]["labels"]
     assert labels == {**QUEUED, "kueue.x-k8s.io/priority-class": "urgent"}
+
+
+def test_a_trainjob_that_lost_its_patches_is_given_up(
+    cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch, impatient: None
+) -> None:
+    monkeypatch.setattr(kubernetes_pods, "REFUSED_GRACE", 0.5)
+    world.plurals.add("trainjobs")
+    world.put(
+        "trainjobs", {"kind": "TrainJob", "metadata": {"name": "tj", "labels": QUEUED}, "spec": {"suspend": False}}
+    )
+    said = 'JobSet.jobset.x-k8s.io "tj" is invalid: spec.replicatedJobs: Invalid value: [{"name":"node"'
+    world.event("trainjobs", "tj", "TrainJobResourcesCreationFailed", said)
+    with pytest.raises(Failed, match=r"tj cannot start: .*replicatedJobs: Invalid value\)") as caught:
+        list(cluster.watch("TrainJob", "tj", timeout=20))
+    assert "drops runtimePatches" in str(caught.value.hint)

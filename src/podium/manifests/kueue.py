@@ -36,14 +36,16 @@ class QueueEntry(Resource):
     def why(self) -> Condition:
         """Return what holds the job back, as a condition that is True."""
         conditions = {condition.type: condition for condition in self.conditions}
+        evicted = conditions.get("Evicted")
         if not self.active:
-            gone = conditions.get("Evicted")
-            return _condition("Suspended", STOPPED, gone.message if gone else "stopped; resume it", gone)
+            return _condition("Suspended", STOPPED, evicted.message if evicted else "stopped; resume it", evicted)
         reserved, admitted = conditions.get("QuotaReserved"), conditions.get("Admitted")
         if reserved is None:
             return _condition(WAITING, "Pending", "not looked at yet", None)
         if not reserved.status:
             return _condition(WAITING, reserved.reason, reserved.message, reserved)
+        if evicted and evicted.status:
+            return _condition(WAITING, evicted.reason, evicted.message, evicted)
         if admitted and admitted.status:
             return _condition(WAITING, admitted.reason, "admitted, about to start", admitted)
         return _condition(WAITING, "AdmissionChecks", self._checks(admitted), reserved)

@@ -39,8 +39,8 @@ IMAGE_GRACE = 20.0
 SCHEDULE_GRACE = 180.0
 """Seconds for an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
 
-REFUSED = ("FailedCreatePod", "FailedCreate")
-"""Reasons of the events about pods that could not be created: of the training operator, of the job controller."""
+REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
+"""Reasons of the events about pods that could not be created: of the training operator, the job controller, Trainer."""
 
 REFUSED_GRACE = 15.0
 """Seconds a quota or policy may refuse a pod: another pod may be about to end, a new namespace is still set up."""
@@ -305,6 +305,8 @@ def _refusal_of(event: Any) -> Trouble:
     a webhook that is away for a moment from a rule that holds.
     """
     message = str(event.message or "").strip()
+    head, changed, _ = message.partition(JOBSET_CHANGED)  # the whole JobSet as JSON follows
+    message = head + changed
     grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
     hint = refusal_hint(message)
     return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
@@ -316,11 +318,21 @@ def refusal_hint(message: str) -> str:
     Args:
         message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity "restricted:latest": …``.
     """
+    if JOBSET_CHANGED in message:
+        return JOBSET_HINT
     if "violates PodSecurity" not in message:
         return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
     return (
         INIT_HINT if INIT_CONTAINER in message else "Pod Security of the namespace: change what the pods ask for, or it"
     )
+
+
+JOBSET_CHANGED = "spec.replicatedJobs: Invalid value"
+JOBSET_HINT = (
+    "the TrainJob was changed after its JobSet was made: a Kueue made for Trainer 2.1, as 0.15 is, drops "
+    "runtimePatches and activeDeadlineSeconds as it admits it; take a newer Kueue, or launch a PyTorchJob or Job"
+)
+"""A TrainJob that was admitted so never starts (observed: Kueue 0.15.0 with Trainer 2.3.0)."""
 
 
 def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
