@@ -24,10 +24,10 @@ PLURAL = {"PyTorchJob": "pytorchjobs", "Job": "jobs"}
 EXPERIMENT = "katib.kubeflow.org/experiment"
 
 
-def queued(world: World, kind: str = "PyTorchJob", name: str = "mnist", **labels: str) -> None:
+def queued(world: World, kind: str = "PyTorchJob", name: str = "mnist") -> None:
     """Store a job as Kueue's webhook leaves it: suspended."""
     spec = {"suspend": True} if kind == "Job" else {"runPolicy": {"suspend": True}}
-    metadata = {"name": name, "labels": {**QUEUED, **labels}}
+    metadata = {"name": name, "labels": QUEUED}
     world.put(PLURAL[kind], {"kind": kind, "metadata": metadata, "spec": spec})
 
 
@@ -220,7 +220,7 @@ def waiting_sweep(world: World) -> World:
         named = {"name": name, "labels": {EXPERIMENT: "sweep"}}
         world.put("trials", {"kind": "Trial", "metadata": named, "spec": {"runSpec": job}})
         world.status("trials", name, "Created", "Running")
-        queued(world, name=name, **{EXPERIMENT: "sweep"})
+        queued(world, name=name)  # Katib puts no label of its own on a job
     admit(world, "one")
     entry(world, "two", ("QuotaReserved", "False", "Pending", QUOTA))
     return world

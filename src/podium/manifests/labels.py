@@ -2,7 +2,7 @@
 
 # Katib (katib 0.19: pkg/controller.v1beta1/consts)
 EXPERIMENT = "katib.kubeflow.org/experiment"
-"""Experiment of a trial, on the Trial, its job and its pods."""
+"""Experiment of a trial, on the Trial and its pods; of a job of podium's own engine too."""
 
 TRIAL = "katib.kubeflow.org/trial"
 """Trial of a job and its pods."""

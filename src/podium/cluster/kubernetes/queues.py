@@ -10,7 +10,7 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.kueue import WAITING, QueueEntry, is_held, unexplained, with_reason, with_waiting_trials
-from podium.manifests.labels import EXPERIMENT, JOB_UID
+from podium.manifests.labels import JOB_UID, QUEUE
 from podium.manifests.resource import Condition, Resource
 from podium.manifests.workload import Workload
 
@@ -65,7 +65,7 @@ class Queues:
     def _experiment(self, experiment: Experiment) -> Experiment:
         if experiment.state.finished or not experiment.template.workload.queue:
             return experiment
-        jobs = self._jobs(experiment.template.workload.kind, f"{EXPERIMENT}={experiment.name}")
+        jobs = self._jobs(experiment.template.workload)
         waiting = {name for name, (_, why) in self._reasons(jobs).items() if why.type == WAITING}
         return with_waiting_trials(experiment, waiting)
 
@@ -73,15 +73,16 @@ class Queues:
         open_ones = [trial for trial in trials if trial.workload.queue and not trial.state.finished]
         if not open_ones:
             return list(trials)
-        experiments = {trial.experiment for trial in open_ones}
+        templates = {(trial.workload.kind, trial.workload.queue): trial.workload for trial in open_ones}
         reasons: dict[str, tuple[str, Condition]] = {}
-        for kind in {trial.workload.kind for trial in open_ones}:
-            reasons |= self._reasons(self._jobs(kind, f"{EXPERIMENT} in ({','.join(sorted(experiments))})"))
-        waiting = {trial.name for trial in open_ones}
-        return [_explained(trial, reasons) if trial.name in waiting else trial for trial in trials]
+        for template in templates.values():
+            reasons |= self._reasons(self._jobs(template))
+        names = {trial.name for trial in open_ones}
+        return [_explained(trial, reasons) if trial.name in names else trial for trial in trials]
 
-    def _jobs(self, kind: str, selector: str) -> list[Workload]:
-        return [Workload.parse(manifest) for manifest in self.api.objects(kind, selector)]
+    def _jobs(self, like: Workload) -> list[Workload]:
+        """Return the jobs of a kind in a queue: a trial's job has its name, but no label of it (Katib 0.19)."""
+        return [Workload.parse(manifest) for manifest in self.api.objects(like.kind, f"{QUEUE}={like.queue}")]
 
     def _reasons(self, jobs: Iterable[Workload]) -> dict[str, tuple[str, Condition]]:
         """Return queue and reason of each job that a queue holds back, by its name."""
