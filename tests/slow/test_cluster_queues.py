@@ -1,0 +1,153 @@
+"""Jobs in a live queue of Kueue with room for one: pytest --cluster, any kubeconfig that may make queues.
+
+PODIUM_TEST_IMAGE names an image with python3 that does not run as root (podium-steps:0.1.0).
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from livekubeflow import has_katib, podium, until
+
+from podium.cluster.base import Manifest
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.errors import PodiumError
+from podium.manifests.batch import job_manifest
+from podium.manifests.conditions import status_of
+from podium.manifests.placement import Pods, place
+from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.workload import Workload
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
+IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
+GROUP, VERSION = "kueue.x-k8s.io", "v1beta1"
+QUOTA = {"cpu": "50m", "memory": "256Mi"}
+CLUSTER_WIDE = ("clusterqueues", "resourceflavors", "workloadpriorityclasses")
+
+
+def queue_objects(name: str) -> dict[str, Manifest]:
+    """Write a queue with room for one job, and a priority above the others'."""
+    resources = [{"name": resource, "nominalQuota": amount} for resource, amount in QUOTA.items()]
+    group = {"coveredResources": list(QUOTA), "flavors": [{"name": name, "resources": resources}]}
+    queue = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [group],
+    }
+    return {
+        "resourceflavors": {"kind": "ResourceFlavor"},
+        "workloadpriorityclasses": {"kind": "WorkloadPriorityClass", "value": 100},
+        "clusterqueues": {"kind": "ClusterQueue", "spec": queue},
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KubernetesCluster]:
+    """A namespace of its own with the local queue ``team``; skipped where there is no Kueue."""
+    name = f"podium-test-{uuid.uuid4().hex[:8]}"
+    with KubernetesCluster(f"kubernetes://{name}") as there:
+        custom, core = there.api.custom, there.api.core
+        try:
+            there.api.call("look for Kueue", custom.list_cluster_custom_object, GROUP, VERSION, "clusterqueues")
+        except PodiumError as error:
+            pytest.skip(f"this cluster has no Kueue ({error.message})")
+        labels = {"kueue-managed": "true", "katib.kubeflow.org/metrics-collector-injection": "enabled"}
+        core.create_namespace({"metadata": {"name": name, "labels": labels}})
+        try:
+            for plural, item in queue_objects(name).items():
+                stamped = {"apiVersion": f"{GROUP}/{VERSION}", "metadata": {"name": name}, **item}
+                custom.create_cluster_custom_object(GROUP, VERSION, plural, stamped)
+            local = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "LocalQueue", "metadata": {"name": "team"}}
+            custom.create_namespaced_custom_object(
+                GROUP, VERSION, name, "localqueues", {**local, "spec": {"clusterQueue": name}}
+            )
+            yield there
+        finally:
+            core.delete_namespace(name)
+            for plural in CLUSTER_WIDE:
+                custom.delete_cluster_custom_object(GROUP, VERSION, plural, name)
+
+
+def write(kind: str, seconds: int, deadline: int = 300) -> Workload:
+    """Write a job that fills the queue."""
+    name, command = f"test-{uuid.uuid4().hex[:8]}", ("python3", "-c", f"import time; time.sleep({seconds})")
+    if kind == "Job":
+        job = job_manifest(name, image=IMAGE, command=command, labels={}, owner=None,
+                           active_deadline_seconds=deadline, ttl_seconds_after_finished=600)  # fmt: skip
+    else:
+        job = build(PyTorchJobSpec(name=name, image=IMAGE, command=command, restart_policy="Never",
+                                   active_deadline_seconds=deadline))  # fmt: skip
+    return place(Workload.parse(job), Pods(cpu="50m", memory="32Mi", queue="team"))
+
+
+def launch(cluster: KubernetesCluster, job: Workload) -> tuple[str, str]:
+    """Create a job; its kind and name."""
+    cluster.create(job.manifest)
+    return job.kind, job.name
+
+
+def phase(cluster: KubernetesCluster, where: tuple[str, str]) -> str:
+    """Return where a job stands."""
+    return cluster.resource(*where).state.phase
+
+
+@pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
+def test_the_second_job_waits_says_why_and_runs(cluster: KubernetesCluster, kind: str) -> None:
+    first = launch(cluster, write(kind, 25))
+    until(lambda: phase(cluster, first) == "Running", 120)
+    second = launch(cluster, write(kind, 1, deadline=20))
+    waiting = until(lambda: "insufficient" in cluster.resource(*second).state.message and cluster.resource(*second), 60)
+    assert waiting.state.phase == "Waiting"
+    assert waiting.state.message.startswith("Queue team: couldn't assign flavors")
+    shown = podium("job", "status", second[1], "--cluster", cluster.url).stdout
+    assert f"{kind} {second[1]}: Waiting. Queue team: couldn't assign flavors" in shown
+    phases = [status_of(seen).phase for seen in cluster.watch(*second, timeout=20)]
+    assert (phases[0], phases[-1]) == ("Waiting", "Succeeded")
+
+
+def test_an_urgent_job_takes_the_place_of_another(cluster: KubernetesCluster) -> None:
+    first = launch(cluster, write("Job", 120))
+    until(lambda: phase(cluster, first) == "Running", 120)
+    ahead = Pods(queue="team", queue_priority=cluster.api.namespace)
+    urgent = launch(cluster, place(write("Job", 1), ahead))
+    until(lambda: phase(cluster, urgent) == "Succeeded", 180)
+    cluster.stop(*first)
+    until(lambda: cluster.resource(*first).state.reason == "Deactivated", 60)
+    assert phase(cluster, first) == "Suspended"
+    cluster.resume(*first)
+    until(lambda: phase(cluster, first) == "Running", 120)
+    cluster.delete(*first)
+
+
+def experiment(name: str) -> Manifest:
+    """Write two parallel trials that fill the queue each."""
+    job = write("Job", 0).manifest
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    container["command"] = ["sh", "-c", "(sleep 5; echo accuracy=${trialParameters.lr}; sleep 5)"]
+    template: dict[str, Any] = {
+        "primaryContainerName": container["name"],
+        "trialParameters": [{"name": "lr", "reference": "lr"}],
+        "trialSpec": {**job, "metadata": {"labels": job["metadata"]["labels"]}},
+    }
+    space = {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.2"}}
+    spec = {
+        "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
+        "algorithm": {"algorithmName": "random"},
+        "maxTrialCount": 2, "parallelTrialCount": 2, "maxFailedTrialCount": 0,
+        "parameters": [space], "trialTemplate": template,
+    }  # fmt: skip
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": name}, "spec": spec}
+
+
+def test_parallel_trials_queue_up(cluster: KubernetesCluster) -> None:
+    if not has_katib(cluster):
+        pytest.skip("this cluster has no Katib")
+    cluster.create(experiment("sweep"))
+    (waiting,) = until(lambda: cluster.experiment("sweep").trials.get("Waiting"), 180)
+    assert cluster.trial(waiting).message.startswith("Queue team: ")
+    assert "1 waiting" in podium("experiment", "status", "sweep", "--cluster", cluster.url).stdout
+    *_, last = cluster.watch("Experiment", "sweep", timeout=300)
+    assert status_of(last).phase == "Succeeded"
+    assert [trial.phase for trial in cluster.trials("sweep")] == ["Succeeded", "Succeeded"]
