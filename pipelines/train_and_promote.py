@@ -33,6 +33,7 @@ def train_and_promote(
     pods: dict = {},  # noqa: B006
     code: str = "",
     install_requirements: bool = False,
+    job_kind: str = "auto",
 ) -> None:
     """Train with given hyperparameters and promote the model if it is better.
 
@@ -64,6 +65,7 @@ def train_and_promote(
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
         code: Directory with code of your own, packed and brought into every pod; empty for what the image has.
         install_requirements: Whether each pod installs the code's requirements.txt first.
+        job_kind: What the training runs as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
     prepared = prepare_data(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
@@ -76,7 +78,7 @@ def train_and_promote(
         data=data, command=command, hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
         podium_image=TRAINER_IMAGE, pods=pods,
-        code=code, install_requirements=install_requirements,
+        code=code, install_requirements=install_requirements, job_kind=job_kind,
     )  # fmt: skip
     trained.set_display_name("Train the model").set_caching_options(False)
 

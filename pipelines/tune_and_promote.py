@@ -37,6 +37,7 @@ def tune_and_promote(
     pods: dict = {},  # noqa: B006
     code: str = "",
     install_requirements: bool = False,
+    job_kind: str = "auto",
 ) -> None:
     """Find the best hyperparameters, train with them, promote the better model.
 
@@ -72,6 +73,7 @@ def tune_and_promote(
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
         code: Directory with code of your own, packed and brought into every pod; empty for what the image has.
         install_requirements: Whether each pod installs the code's requirements.txt first.
+        job_kind: What trials and training run as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
     prepared = prepare_data(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
@@ -84,14 +86,14 @@ def tune_and_promote(
         data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
         parallel_trials=parallel_trials, workers=trial_workers, gpus_per_worker=gpus_per_worker, seed=seed,
         storage=storage, cluster=cluster, image=trainer_image, podium_image=TRAINER_IMAGE, pods=pods,
-        code=code, install_requirements=install_requirements,
+        code=code, install_requirements=install_requirements, job_kind=job_kind,
     )  # fmt: skip
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 
     trained = train_distributed(
         data=data, recipe=swept.outputs["recipe"], network=network, epochs=epochs, workers=workers,
         gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
-        podium_image=TRAINER_IMAGE, pods=pods, code=code, install_requirements=install_requirements,
+        podium_image=TRAINER_IMAGE, pods=pods, code=code, install_requirements=install_requirements, job_kind=job_kind,
     )  # fmt: skip
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 

@@ -37,6 +37,10 @@ LATER = [
     ("train_and_promote", "dataset=mnits", "did you mean mnist"),
     ("tune_and_promote", "experiment=rndom", "did you mean random"),
     ("tune_and_promote", "experiment=random-job trial_workers=1", "a trial with workers is a PyTorchJob"),
+    ("tune_and_promote", "job_kind=jop", "job_kind is one of auto, pytorchjob, trainjob, job"),
+    ("tune_and_promote", "job_kind=job trial_workers=1 workers=0", "a Job has no workers"),
+    ("train_and_promote", "job_kind=job workers=1", "a Job has no workers"),
+    ("tune_and_promote", 'job_kind=trainjob pods={"priority_class":"high"}', "cannot set a pod's priorityClassName"),
 ]
 HERE = [
     ("tune_and_promote", "network=bset", "did you mean best"),

@@ -1,6 +1,7 @@
 """A sweep and a training of a script that knows nothing of podium, on the embedded cluster."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,18 @@ def test_workers_make_a_pytorchjob_of_a_job(tiny_dataset: Path, tmp_path: Path, 
     )
     ranks = sorted(file.read_text() for file in Path(trained.model).glob("rank-*"))
     assert ranks == ["0 of 2\n", "1 of 2\n"]
+
+
+@pytest.mark.parametrize(("job_kind", "folder"), [("trainjob", "trainjobs"), ("pytorchjob", "pytorchjobs")])
+def test_a_job_kind_is_that_of_trials_and_training(
+    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, job_kind: str, folder: str
+) -> None:
+    (tmp_path / "fit.sh").write_text(SCRIPT)
+    command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
+    target = replace(target, job_kind=job_kind)
+    settings = SweepSettings(experiment=experiment(command), max_trials=2, parallel_trials=2)
+    swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
+    assert swept.metrics["score"] == 0.5
+    trained = train(str(tiny_dataset), task="train", settings=TrainSettings(recipe=swept.recipe), target=target)
+    assert (tmp_path / "cluster" / folder / Path(trained.model).name / "object.json").is_file()
+    assert not (tmp_path / "cluster" / "jobs").exists()

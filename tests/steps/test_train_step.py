@@ -1,6 +1,7 @@
 """The train step on the embedded cluster, with the real trainer."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,24 @@ def test_a_recipe_survives_being_written() -> None:
     assert again.command == (*TRAINER, "--lr=0.5")
     assert again.metrics == METRICS
     assert again.is_podiums
+
+
+def test_a_trainjob_trains_podiums_trainer_on_two_nodes(
+    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = TrainSettings(hyperparameters={"lr": "0.5"}, epochs=1, workers=1)
+    trained = train(str(tiny_dataset), task="train", settings=settings, target=replace(target, job_kind="trainjob"))
+    (job,) = (tmp_path / "cluster" / "trainjobs").iterdir()
+    stored = json.loads((job / "object.json").read_text())
+    assert stored["spec"]["trainer"]["numNodes"] == 2
+    assert stored["status"]["conditions"][-1]["reason"] == "AllJobsCompleted"
+    assert trained.metrics["accuracy"] > 0
+    assert f"TrainJob {job.name}: 2 nodes" in capfd.readouterr().out
+
+
+def test_a_foreign_command_runs_as_a_job_if_asked(
+    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, script: str
+) -> None:
+    settings = TrainSettings(command=["python", script])
+    train(str(tiny_dataset), task="train", settings=settings, target=replace(target, job_kind="job"))
+    assert len(list((tmp_path / "cluster" / "jobs").iterdir())) == 1

@@ -97,6 +97,20 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
     return Migration(resource=job, notes=notes)
 
 
+def as_trainjob(job: Workload, container: str, *, keep_command: bool = False) -> tuple[Workload, list[Hit]]:
+    """Return a job, which may be the template of one, as a TrainJob, and the notes; nothing is admitted.
+
+    Args:
+        job: A PyTorchJob or Job.
+        container: Name of the container that trains.
+        keep_command: Whether its command finds the other nodes by PET_* alone, and needs no torchrun.
+
+    Raises:
+        InvalidInput: It is of another kind, or a TrainJob cannot run its pods.
+    """
+    return _job(job, TORCH, container, keep_command=keep_command)
+
+
 def _not_migrated(kind: str, path: str = "") -> InvalidInput:
     hints = {
         "TFJob": "Trainer has no runtime for TensorFlow",
@@ -107,13 +121,14 @@ def _not_migrated(kind: str, path: str = "") -> InvalidInput:
                         hints.get(kind))  # fmt: skip
 
 
-def _job(job: Workload, runtime: str, name: str = "") -> tuple[Workload, list[Hit]]:
+def _job(job: Workload, runtime: str, name: str = "", *, keep_command: bool = False) -> tuple[Workload, list[Hit]]:
     """Return the TrainJob and the notes.
 
     Args:
         job: What it was.
         runtime: Of the TrainJob.
         name: Container that trains; the operator's, or the first, if empty.
+        keep_command: Whether the command stays as it is.
     """
     if job.kind not in KINDS:
         raise _not_migrated(job.kind, job.path)
@@ -122,6 +137,9 @@ def _job(job: Workload, runtime: str, name: str = "") -> tuple[Workload, list[Hi
     container = next(container for container in first.pod.containers if container.name == name)
     notes = [*_metadata_notes(job), *_policy_notes(job), *_template_notes(job, first, container)]
     command, said = _command(job, container, nodes)
+    if keep_command:
+        words = {"command": list(container.command), "args": list(container.args)}
+        command, said = {name: given for name, given in words.items() if given}, []
     notes += said
     trainer = {"numNodes": nodes} | _processes(job, container, nodes, notes)
     policy = job.run_policy

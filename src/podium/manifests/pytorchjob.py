@@ -8,6 +8,7 @@ from podium.errors import require
 from podium.manifests.conditions import Manifest
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.names import is_dns_1035
+from podium.manifests.resource import unshared
 from podium.manifests.workload import Draft, Workload
 
 CONTAINER = "pytorch"
@@ -139,26 +140,32 @@ def build(spec: PyTorchJobSpec) -> Manifest:
 
 
 def as_pytorchjob(job: Workload, container: str) -> Workload:
-    """Return a PyTorchJob whose one Master runs what a Job's pod runs.
+    """Return a PyTorchJob whose Master, and Workers, run what a Job's pod or a TrainJob's nodes run.
 
     Args:
-        job: A Job; stays as it is.
+        job: A Job or TrainJob; stays as it is.
         container: Name of the container that trains; the operator wants it to be called CONTAINER.
     """
     draft = Draft.of(job.manifest)
     ((_, template),) = draft.templates
     for _, body in draft.containers(container):
         body["name"] = CONTAINER
-    policy = template["spec"].pop("restartPolicy", "Never")
+    policy = template["spec"].pop("restartPolicy", job.replicas[0].restart_policy or "Never")
+    master = {"replicas": 1, "restartPolicy": policy, "template": template}
+    worker = {"replicas": job.workers, "restartPolicy": policy, "template": unshared(template)}
     manifest = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": draft.body.get("metadata") or {},
         "spec": {
-            "pytorchReplicaSpecs": {"Master": {"replicas": 1, "restartPolicy": policy, "template": template}},
-            "runPolicy": _given(backoffLimit=job.backoff_limit),
+            **_given(nprocPerNode=str(job.processes_per_replica) if job.processes_per_replica else None),
+            "pytorchReplicaSpecs": {"Master": master, **({"Worker": worker} if job.workers else {})},
+            "runPolicy": _given(
+                backoffLimit=job.backoff_limit, activeDeadlineSeconds=job.active_deadline_seconds,
+                suspend=job.suspended or None,
+            ),
         },
-    }
+    }  # fmt: skip
     return Workload(manifest=manifest, path=job.path)
 
 

@@ -1,7 +1,7 @@
 """How the best trial was trained, as the sweep hands it to the training, and the job that trains the same way again."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,9 +10,9 @@ from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
-from podium.manifests.kinds import TRAINJOB
+from podium.manifests.job_kinds import as_kind, choose_kind, everything, with_workers
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, as_pytorchjob, build
+from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, build
 from podium.manifests.workload import Draft, Workload
 from podium.steps.target import TRAINER_IMAGE, LaunchTarget
 
@@ -112,29 +112,30 @@ class Recipe:
 
     def job(
         self, target: LaunchTarget, *, workers: int, fixed: Mapping[str, Any], values: Mapping[str, str],
-        run: RunIdentity,
+        run: RunIdentity, serves: Callable[[str], bool] = everything,
     ) -> Workload:  # fmt: skip
         """Return the job that trains.
 
         Args:
             target: Where and with what it runs.
-            workers: Of a PyTorchJob, beside its master; negative takes 1 for podium's trainer, else those of the
-                trials. A Job of another trainer stays a Job without workers.
+            workers: Pods beside the first one; negative takes 1 for podium's trainer, or none where a Job is asked for,
+                and for another trainer those of the trials. A Job without workers stays a Job.
             fixed: Flags for podium's trainer.
             values: What stands for the placeholders.
             run: The run it belongs to.
+            serves: Whether the cluster runs objects of a kind.
+
+        Raises:
+            InvalidInput: The job cannot be of the kind that is asked for.
         """
         if workers < 0:
-            workers = 1 if self.is_podiums else self.workload.workers
-        job, container = self.workload, self.container
-        if job.kind == "Job" and (workers or self.is_podiums):
-            job, container = as_pytorchjob(job, container), CONTAINER
+            workers = self._usual_workers(target.job_kind)
+        kind = choose_kind(self.workload.kind, target.job_kind, workers, serves)
+        job, container = as_kind(*with_workers(self.workload, self.container, workers), kind)
 
         def change(draft: Draft) -> None:
             for _, body in draft.containers(container):
                 self._prepare(body, target, fixed)
-            if job.kind in ("PyTorchJob", TRAINJOB):
-                draft.set_workers(workers)
             give_gpus(draft, container, target.gpus_per_worker)
             _limit(draft, job.kind, workers, podiums=self.is_podiums)
             fill(draft, values)
@@ -143,6 +144,12 @@ class Recipe:
             draft.label_pods({**run.labels, ISTIO_INJECT: "false"})
 
         return target.place(job.changed(change), container)
+
+    def _usual_workers(self, job_kind: str) -> int:
+        """Return the workers of a training that nobody gave a number."""
+        if job_kind == "job":
+            return 0
+        return 1 if self.is_podiums else self.workload.workers
 
     def _prepare(self, body: dict[str, Any], target: LaunchTarget, fixed: Mapping[str, Any]) -> None:
         body["image"] = target.image(str(body.get("image") or ""))

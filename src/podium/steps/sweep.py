@@ -13,13 +13,14 @@ from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
 from podium.manifests.experiment.settings import takes_setting
+from podium.manifests.job_kinds import AUTO, choose_kind, everything, trials_as
 from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
 from podium.steps.recipe import Recipe
 from podium.steps.recorder import keep_output
-from podium.steps.target import LaunchTarget, local_path, storage_url
+from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.steps.trained import TrainedMetrics
 from podium.steps.trial_logs import TrialLogs, trial_logs
 from podium.sweeps import connect
@@ -78,13 +79,16 @@ class SweepSettings:
         require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
         require_seed(self.seed)
 
-    def adapt(self, target: LaunchTarget, *, name: str, run: RunIdentity) -> Experiment:
+    def adapt(
+        self, target: LaunchTarget, *, name: str, run: RunIdentity, serves: Callable[[str], bool] = everything
+    ) -> Experiment:
         """Return the Experiment as part of a run, with placeholders for data and outputs.
 
         Args:
             target: Where and with what it runs.
             name: Name of the Experiment.
             run: The run it belongs to.
+            serves: Whether the cluster runs objects of a kind.
 
         Raises:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
@@ -93,6 +97,7 @@ class SweepSettings:
         if self.network and not is_podiums(experiment):
             problem = f"network={self.network} is for podium's trainer, but the trials run another"
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
+        experiment = self._as_kind(experiment, target.job_kind, serves)
         fixed = decided(epochs=self.trial_epochs, network=self.network, seed=self.seed, gpus=target.gpus_per_worker)
         seeded = self.seed and takes_setting(experiment.algorithm.name, "random_state")
         return adapt(
@@ -101,6 +106,13 @@ class SweepSettings:
             parallel_trials=min(self.parallel_trials, self.max_trials), seed=self.seed if seeded else None,
             labels=run.labels, owner=run.owner,
         )  # fmt: skip
+
+    def _as_kind(self, experiment: Experiment, job_kind: str, serves: Callable[[str], bool]) -> Experiment:
+        """Return the Experiment with the kind of job as its trials that was asked for, or that the cluster runs."""
+        own = experiment.template.workload
+        workers = self.trial_workers if self.trial_workers or is_podiums(experiment) else own.workers
+        kind = own.kind if own.kind == "Job" and job_kind == AUTO else choose_kind(own.kind, job_kind, workers, serves)
+        return trials_as(experiment, kind, workers)
 
 
 @step
@@ -122,23 +134,23 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")
-    adapted = settings.adapt(target, name=name, run=run)
-    located = target.place(
-        locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container
-    )
-    storage = storage_url(target.storage, data)
-    with (
-        connect(target.cluster_url()) as cluster,
-        launched(cluster, with_pods_retained(located) if cluster.remote else located),
-        trial_logs(cluster, storage, run.id, located) as logs,
-    ):
-        say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
-        if not is_podiums(adapted):
-            say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
-        _watch(cluster, name, logs)
-        ended, ended_trials = cluster.experiment(name), cluster.trials(name)
-        best = _best(cluster, ended, ended_trials)
-        table = table_of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name)
+    with connect(target.cluster_url()) as cluster:
+        adapted = settings.adapt(target, name=name, run=run, serves=cluster.serves)
+        located = target.place(
+            locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container
+        )
+        say_kind(Experiment.load(settings.experiment, settings.network).template.workload, adapted.template.workload)
+        with (
+            launched(cluster, with_pods_retained(located) if cluster.remote else located),
+            trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
+        ):
+            say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
+            if not is_podiums(adapted):
+                say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
+            _watch(cluster, name, logs)
+            ended, ended_trials = cluster.experiment(name), cluster.trials(name)
+            best = _best(cluster, ended, ended_trials)
+            table = table_of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name)
     if note := other_choice(ended, ended_trials, best):
         say(note)
         table["note"] = note

@@ -11,11 +11,13 @@ from podium.code.reference import Code
 from podium.code.wrap import with_code
 from podium.errors import PodiumError, require
 from podium.identity import RunIdentity
+from podium.manifests.job_kinds import AUTO, check_choice
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
 from podium.settings import CLUSTER, STORAGE
-from podium.steps.base import require_at_least
+from podium.steps.base import require_at_least, say
 from podium.storage import path_of
 
 T = TypeVar("T", bound=Resource)
@@ -66,7 +68,11 @@ class LaunchTarget:
     install_requirements: bool = False
     """Whether each pod installs the code's requirements.txt."""
 
+    job_kind: str = AUTO
+    """What trials and trainings are launched as: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
+
     def __post_init__(self) -> None:
+        check_choice(self.job_kind)
         require_at_least(self, gpus_per_worker=0)
         if self.code:
             Code.parse(self.code)
@@ -112,6 +118,12 @@ class LaunchTarget:
         """
         coded = with_code(resource, self.code, install_requirements=self.install_requirements, container=container)
         return place(coded, Pods.read(self.pods))
+
+
+def say_kind(own: Workload, launched: Workload) -> None:
+    """Print that a job is launched as another kind than it was written as."""
+    if own.kind != launched.kind:
+        say(f"the {own.kind} is launched as a {launched.kind}; `podium migrate` tells what may be different")
 
 
 def local_path(url: str) -> str:

@@ -1,8 +1,8 @@
-"""Train one model with a PyTorchJob, or with the kind of job that the trials were."""
+"""Train one model with a PyTorchJob or TrainJob, or with the kind of job that the trials were."""
 
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,8 @@ from podium.interrupts import Terminated
 from podium.manifests.conditions import State
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
+from podium.manifests.job_kinds import everything
+from podium.manifests.kinds import TRAINJOB
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.metrics import number, parse_line
@@ -25,7 +27,7 @@ from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
 from podium.steps.recipe import TRAINER, Recipe
 from podium.steps.recorder import keep_output
-from podium.steps.target import LaunchTarget, local_path, storage_url
+from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.steps.trained import TrainedMetrics
 
 
@@ -120,14 +122,17 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     """
     keep_output(lambda: storage_url(target.storage, data))
     run = current_run()
-    planned = plan(data, object_name("train", run.id, task), settings=settings, target=target, run=run)
-    job, recipe = planned.job, planned.recipe
-    with connect(target.cluster_url()) as cluster, launched(cluster, job):
-        say(_title(job))
-        if not recipe.is_podiums:
-            say("epochs and seed are not passed on: the command is not podium's trainer")
-        with _logs_kept(cluster, job, storage_url(target.storage, data), run.id):
-            epochs = follow(cluster, job.kind, job.name, recipe.metrics, recipe.formats)
+    name = object_name("train", run.id, task)
+    with connect(target.cluster_url()) as cluster:
+        planned = plan(data, name, settings=settings, target=target, run=run, serves=cluster.serves)
+        job, recipe = planned.job, planned.recipe
+        say_kind(recipe.workload, job)
+        with launched(cluster, job):
+            say(_title(job))
+            if not recipe.is_podiums:
+                say("epochs and seed are not passed on: the command is not podium's trainer")
+            with _logs_kept(cluster, job, storage_url(target.storage, data), run.id):
+                epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
     return planned.result(epochs, target)
 
 
@@ -167,7 +172,10 @@ class PlannedTraining:
         return Trained(model=self.output, metrics={**trained.metrics, **epoch})
 
 
-def plan(data: str, name: str, *, settings: TrainSettings, target: LaunchTarget, run: RunIdentity) -> PlannedTraining:
+def plan(
+    data: str, name: str, *, settings: TrainSettings, target: LaunchTarget, run: RunIdentity,
+    serves: Callable[[str], bool] = everything,
+) -> PlannedTraining:  # fmt: skip
     """Return the job that trains, and what is known of it.
 
     Args:
@@ -176,6 +184,7 @@ def plan(data: str, name: str, *, settings: TrainSettings, target: LaunchTarget,
         settings: What to run.
         target: Where and with what to run it.
         run: The run it belongs to.
+        serves: Whether the cluster runs objects of a kind.
 
     Raises:
         InvalidInput: A setting breaks a rule.
@@ -183,7 +192,7 @@ def plan(data: str, name: str, *, settings: TrainSettings, target: LaunchTarget,
     output = target.model_url(data, run, name)
     recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
     values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
-    job = recipe.job(target, workers=settings.workers, fixed=fixed, values=values, run=run)
+    job = recipe.job(target, workers=settings.workers, fixed=fixed, values=values, run=run, serves=serves)
     given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
     return PlannedTraining(job=job, recipe=recipe, output=output, hyperparameters=given, run=run)
 
@@ -210,6 +219,8 @@ def _keep_logs(cluster: Cluster, job: Workload, storage: str, run: str) -> None:
 def _title(job: Workload) -> str:
     if job.kind == "Job":
         return f"Job {job.name}"
+    if job.kind == TRAINJOB:
+        return f"TrainJob {job.name}: {job.nodes} node{'' if job.nodes == 1 else 's'}"
     return f"PyTorchJob {job.name}: 1 master, {job.workers} worker{'' if job.workers == 1 else 's'}"
 
 

@@ -1,0 +1,143 @@
+"""A job as another kind of job: the same container in a Job, a PyTorchJob or a TrainJob."""
+
+from collections.abc import Callable
+from typing import Any
+
+from podium.errors import InvalidInput, require
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trainer import is_podium
+from podium.manifests.kinds import JOB_KINDS, TRAINJOB
+from podium.manifests.migrate import as_trainjob
+from podium.manifests.pytorchjob import CONTAINER, as_pytorchjob
+from podium.manifests.resource import unshared
+from podium.manifests.trainjob import NODE
+from podium.manifests.workload import Workload
+
+AUTO = "auto"
+CHOICES = {"pytorchjob": "PyTorchJob", "trainjob": TRAINJOB, "job": "Job"}
+"""Kind by value of the parameter job_kind; ``auto`` leaves the choice to the cluster."""
+
+_WITH_WORKERS = "job_kind=pytorchjob or job_kind=trainjob, or no workers"
+
+
+def everything(_: str) -> bool:
+    """Say that a cluster runs objects of any kind, as this machine does."""
+    return True
+
+
+def check_choice(job_kind: str, workers: int = 0) -> None:
+    """Refuse what the parameter job_kind cannot be.
+
+    Args:
+        job_kind: The parameter.
+        workers: Pods beside the first one that are asked for; negative leaves their number open.
+
+    Raises:
+        InvalidInput: It is not one of those known, or a Job is asked for, and workers.
+    """
+    known = (AUTO, *CHOICES)
+    require(job_kind in known, f"job_kind is one of {', '.join(known)}", job_kind=job_kind)
+    require(job_kind != "job" or workers <= 0, "a Job has no workers", _WITH_WORKERS, workers=workers)
+
+
+def choose_kind(own: str, job_kind: str, workers: int, serves: Callable[[str], bool]) -> str:
+    """Return the kind that a job is launched as.
+
+    ``auto`` is its own kind where the cluster serves it, else a PyTorchJob, else a TrainJob. A Job has one pod: with
+    workers it is one of the others too.
+
+    Args:
+        own: Kind of the job as written.
+        job_kind: The parameter.
+        workers: Pods beside the first one.
+        serves: Whether the cluster runs objects of a kind.
+
+    Raises:
+        InvalidInput: A Job is asked for, and workers.
+    """
+    check_choice(job_kind, workers)
+    if job_kind != AUTO:
+        return CHOICES[job_kind]
+    if own == "Job" and workers <= 0:
+        return own
+    kinds = (own, "PyTorchJob") if own != "Job" else ("PyTorchJob",)
+    return next((kind for kind in kinds if serves(kind)), TRAINJOB)
+
+
+def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
+    """Return a job as another kind that runs the same container, and the container's name there.
+
+    Args:
+        job: A Job, PyTorchJob or TrainJob; another kind only as itself.
+        container: Name of the container that trains.
+        kind: Of the result.
+
+    Raises:
+        InvalidInput: Its pods cannot be those of the other kind.
+    """
+    if job.kind == kind:
+        return job, container
+    if job.kind not in CHOICES.values():
+        raise InvalidInput(f"a {job.kind} cannot run as a {kind}", "leave job_kind=auto")
+    if kind == "Job":
+        return _as_job(job), container
+    if kind == "PyTorchJob":
+        return as_pytorchjob(job, container), CONTAINER
+    podiums = any(is_podium(one.words) for _, one in job.containers() if one.name == container)
+    return as_trainjob(job, container, keep_command=podiums)[0], NODE
+
+
+def _as_job(job: Workload) -> Workload:
+    """Return a Job that runs what the first pod of a job without workers runs."""
+    require(job.workers == 0, "a Job has no workers", _WITH_WORKERS, workers=job.workers)
+    template = unshared(job.replicas[0].pod.manifest)
+    template["spec"]["restartPolicy"] = "Never"
+    spec: dict[str, Any] = {"backoffLimit": job.backoff_limit or 0}
+    limits = {
+        "activeDeadlineSeconds": job.active_deadline_seconds,
+        "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
+    }
+    spec |= {name: value for name, value in limits.items() if value is not None}
+    spec |= ({"suspend": True} if job.suspended else {}) | {"template": template}
+    return Workload(manifest={**_head(job, "Job"), "spec": spec}, path=job.path)
+
+
+def _head(job: Workload, kind: str) -> dict[str, Any]:
+    metadata = {"metadata": dict(job.metadata)} if job.metadata else {}
+    return {"apiVersion": JOB_KINDS[kind], "kind": kind, **metadata}
+
+
+def with_workers(job: Workload, container: str, workers: int) -> tuple[Workload, str]:
+    """Return a job with pods beside its first one, and its container; a Job that gets some becomes a PyTorchJob."""
+    if job.kind == "Job" and workers:
+        job, container = as_pytorchjob(job, container), CONTAINER
+    if job.kind in ("PyTorchJob", TRAINJOB):
+        job = job.changed(lambda draft: draft.set_workers(workers))
+    return job, container
+
+
+def trials_as(experiment: Experiment, kind: str, workers: int) -> Experiment:
+    """Return an Experiment whose trials run the same container as another kind of job.
+
+    Conditions and labels of the trials' job are Katib's defaults for the new kind.
+
+    Args:
+        experiment: Stays as it is.
+        kind: Of the trials' job.
+        workers: Its pods beside the first one.
+
+    Raises:
+        InvalidInput: Their pods cannot be those of the other kind.
+    """
+    template = experiment.template
+    if template.workload.kind == kind or not template.workload.manifest:
+        return experiment
+    job, container = as_kind(*with_workers(template.workload, template.primary_container, workers), kind)
+
+    def change(manifest: dict[str, Any]) -> None:
+        trial = manifest["spec"]["trialTemplate"]
+        for name in ("successCondition", "failureCondition", "primaryPodLabels"):
+            trial.pop(name, None)
+        trial |= {"primaryContainerName": container, "trialSpec": job.manifest}
+
+    return experiment.changed(change)
