@@ -55,7 +55,6 @@ def katib_sweep(
         job_kind: What trials run as: pytorchjob, trainjob, job, or auto for their own kind where the cluster has it.
     """
     from podium.steps.sweep import LaunchTarget, SweepSettings, sweep
-
     settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
                              trial_epochs=epochs, trial_workers=workers, network=network, seed=seed)  # fmt: skip
     target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
