@@ -55,11 +55,11 @@ def katib_sweep(
         job_kind: What trials run as: pytorchjob, trainjob, job, or auto for their own kind where the cluster has it.
     """
     from podium.steps.sweep import LaunchTarget, SweepSettings, sweep
+
     settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
-                             trial_epochs=epochs, trial_workers=workers, network=network, seed=seed)  # fmt: skip
+        trial_epochs=epochs, trial_workers=workers, network=network, seed=seed, job_kind=job_kind)  # fmt: skip
     target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
-                          gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements,
-                          job_kind=job_kind)  # fmt: skip
+        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements)  # fmt: skip
     result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=target)
     trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

@@ -53,10 +53,9 @@ def train_distributed(
     from podium.steps.train import LaunchTarget, TrainSettings, train
 
     settings = TrainSettings(recipe=recipe, command=command, hyperparameters=hyperparameters, network=network,
-                             epochs=epochs, workers=workers, seed=seed)  # fmt: skip
+                             epochs=epochs, workers=workers, seed=seed, job_kind=job_kind)  # fmt: skip
     target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
-                          gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements,
-                          job_kind=job_kind)  # fmt: skip
+        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements)  # fmt: skip
     result = train(data.uri, task=metrics.uri, settings=settings, target=target)
     metrics.metadata.update(result.metrics)
     return (result.model,)

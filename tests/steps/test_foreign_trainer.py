@@ -1,7 +1,6 @@
 """A sweep and a training of a script that knows nothing of podium, on the embedded cluster."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,10 +83,10 @@ def test_a_job_kind_is_that_of_trials_and_training(
 ) -> None:
     (tmp_path / "fit.sh").write_text(SCRIPT)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
-    target = replace(target, job_kind=job_kind)
-    settings = SweepSettings(experiment=experiment(command), max_trials=2, parallel_trials=2)
+    settings = SweepSettings(experiment=experiment(command), max_trials=2, parallel_trials=2, job_kind=job_kind)
     swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
     assert swept.metrics["score"] == 0.5
-    trained = train(str(tiny_dataset), task="train", settings=TrainSettings(recipe=swept.recipe), target=target)
+    again = TrainSettings(recipe=swept.recipe, job_kind=job_kind)
+    trained = train(str(tiny_dataset), task="train", settings=again, target=target)
     assert (tmp_path / "cluster" / folder / Path(trained.model).name / "object.json").is_file()
     assert not (tmp_path / "cluster" / "jobs").exists()

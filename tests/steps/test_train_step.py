@@ -1,7 +1,6 @@
 """The train step on the embedded cluster, with the real trainer."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,8 +89,8 @@ def test_a_recipe_survives_being_written() -> None:
 def test_a_trainjob_trains_podiums_trainer_on_two_nodes(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    settings = TrainSettings(hyperparameters={"lr": "0.5"}, epochs=1, workers=1)
-    trained = train(str(tiny_dataset), task="train", settings=settings, target=replace(target, job_kind="trainjob"))
+    settings = TrainSettings(hyperparameters={"lr": "0.5"}, epochs=1, workers=1, job_kind="trainjob")
+    trained = train(str(tiny_dataset), task="train", settings=settings, target=target)
     (job,) = (tmp_path / "cluster" / "trainjobs").iterdir()
     stored = json.loads((job / "object.json").read_text())
     assert stored["spec"]["trainer"]["numNodes"] == 2
@@ -103,6 +102,6 @@ def test_a_trainjob_trains_podiums_trainer_on_two_nodes(
 def test_a_foreign_command_runs_as_a_job_if_asked(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, script: str
 ) -> None:
-    settings = TrainSettings(command=["python", script])
-    train(str(tiny_dataset), task="train", settings=settings, target=replace(target, job_kind="job"))
+    settings = TrainSettings(command=["python", script], job_kind="job")
+    train(str(tiny_dataset), task="train", settings=settings, target=target)
     assert len(list((tmp_path / "cluster" / "jobs").iterdir())) == 1

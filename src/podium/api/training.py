@@ -129,10 +129,12 @@ def train(
         hyperparameters={} if recipe else hyperparameters,
     )  # fmt: skip
     uri = absolute(str(data))
-    planned = plan(uri, object_name("train", run.id, "train"), settings=settings, target=target, run=run)
-    with signals_interrupt(), place.open() as opened, launched(opened, planned.job):
-        say(f"{planned.job.kind} {planned.job.name}, at {opened.url}")
-        epochs = _follow(opened, planned)
+    name = object_name("train", run.id, "train")
+    with signals_interrupt(), place.open() as opened:
+        planned = plan(uri, name, settings=settings, target=target, run=run, serves=opened.serves)
+        with launched(opened, planned.job):
+            say(f"{planned.job.kind} {planned.job.name}, at {opened.url}")
+            epochs = _follow(opened, planned)
     return Training(place, planned, planned.result(epochs, target), epochs)
 
 

@@ -78,13 +78,10 @@ def check_values(values: Mapping[str, Any]) -> PipelineSettings:
     Raises:
         InvalidInput: A value breaks its rule, or there is no such Experiment.
     """
-    from podium.manifests.job_kinds import check_choice
     from podium.registry import PromotionRule
     from podium.registry.document import check_name
 
     settings = PipelineSettings.read(values)
-    if settings.target and settings.train:
-        check_choice(settings.target.job_kind, settings.train.workers)
     experiment = settings.experiment()
     rule = PromotionRule.parse(values.get("rule") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment)

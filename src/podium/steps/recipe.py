@@ -10,7 +10,7 @@ from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
-from podium.manifests.job_kinds import as_kind, choose_kind, everything, with_workers
+from podium.manifests.job_kinds import AUTO, as_kind, choose_kind, everything, with_workers
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, build
 from podium.manifests.workload import Draft, Workload
@@ -112,7 +112,7 @@ class Recipe:
 
     def job(
         self, target: LaunchTarget, *, workers: int, fixed: Mapping[str, Any], values: Mapping[str, str],
-        run: RunIdentity, serves: Callable[[str], bool] = everything,
+        run: RunIdentity, job_kind: str = AUTO, serves: Callable[[str], bool] = everything,
     ) -> Workload:  # fmt: skip
         """Return the job that trains.
 
@@ -123,14 +123,15 @@ class Recipe:
             fixed: Flags for podium's trainer.
             values: What stands for the placeholders.
             run: The run it belongs to.
+            job_kind: What it is launched as, see podium.manifests.job_kinds.
             serves: Whether the cluster runs objects of a kind.
 
         Raises:
             InvalidInput: The job cannot be of the kind that is asked for.
         """
         if workers < 0:
-            workers = self._usual_workers(target.job_kind)
-        kind = choose_kind(self.workload.kind, target.job_kind, workers, serves)
+            workers = self._usual_workers(job_kind)
+        kind = choose_kind(self.workload.kind, job_kind, workers, serves)
         job, container = as_kind(*with_workers(self.workload, self.container, workers), kind)
 
         def change(draft: Draft) -> None:

@@ -13,7 +13,7 @@ from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
 from podium.manifests.experiment.settings import takes_setting
-from podium.manifests.job_kinds import AUTO, choose_kind, everything, trials_as
+from podium.manifests.job_kinds import AUTO, check_choice, choose_kind, everything, trials_as
 from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
@@ -75,7 +75,11 @@ class SweepSettings:
     seed: int = 0
     """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
 
+    job_kind: str = AUTO
+    """What its trials are: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
+
     def __post_init__(self) -> None:
+        check_choice(self.job_kind, self.trial_workers)
         require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
         require_seed(self.seed)
 
@@ -97,7 +101,7 @@ class SweepSettings:
         if self.network and not is_podiums(experiment):
             problem = f"network={self.network} is for podium's trainer, but the trials run another"
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
-        experiment = self._as_kind(experiment, target.job_kind, serves)
+        experiment = self._as_kind(experiment, serves)
         fixed = decided(epochs=self.trial_epochs, network=self.network, seed=self.seed, gpus=target.gpus_per_worker)
         seeded = self.seed and takes_setting(experiment.algorithm.name, "random_state")
         return adapt(
@@ -107,11 +111,13 @@ class SweepSettings:
             labels=run.labels, owner=run.owner,
         )  # fmt: skip
 
-    def _as_kind(self, experiment: Experiment, job_kind: str, serves: Callable[[str], bool]) -> Experiment:
+    def _as_kind(self, experiment: Experiment, serves: Callable[[str], bool]) -> Experiment:
         """Return the Experiment with the kind of job as its trials that was asked for, or that the cluster runs."""
         own = experiment.template.workload
         workers = self.trial_workers if self.trial_workers or is_podiums(experiment) else own.workers
-        kind = own.kind if own.kind == "Job" and job_kind == AUTO else choose_kind(own.kind, job_kind, workers, serves)
+        if own.kind == "Job" and self.job_kind == AUTO:
+            return experiment
+        kind = choose_kind(own.kind, self.job_kind, workers, serves)
         return trials_as(experiment, kind, workers)
 
 

@@ -11,7 +11,6 @@ from podium.code.reference import Code
 from podium.code.wrap import with_code
 from podium.errors import PodiumError, require
 from podium.identity import RunIdentity
-from podium.manifests.job_kinds import AUTO, check_choice
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -68,11 +67,7 @@ class LaunchTarget:
     install_requirements: bool = False
     """Whether each pod installs the code's requirements.txt."""
 
-    job_kind: str = AUTO
-    """What trials and trainings are launched as: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
-
     def __post_init__(self) -> None:
-        check_choice(self.job_kind)
         require_at_least(self, gpus_per_worker=0)
         if self.code:
             Code.parse(self.code)

@@ -15,7 +15,7 @@ from podium.interrupts import Terminated
 from podium.manifests.conditions import State
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
-from podium.manifests.job_kinds import everything
+from podium.manifests.job_kinds import AUTO, check_choice, everything
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -56,8 +56,12 @@ class TrainSettings:
     seed: int = 0
     """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
 
+    job_kind: str = AUTO
+    """What it is launched as: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
+
     def __post_init__(self) -> None:
         require_at_least(self, epochs=0, workers=-1)
+        check_choice(self.job_kind, self.workers)
         require_seed(self.seed)
         if not all(isinstance(word, str) for word in self.command):
             raise InvalidInput(f"command is a list of words, but got {self.command!r}", '["python", "train.py"]')
@@ -192,7 +196,9 @@ def plan(
     output = target.model_url(data, run, name)
     recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
     values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
-    job = recipe.job(target, workers=settings.workers, fixed=fixed, values=values, run=run, serves=serves)
+    job = recipe.job(
+        target, workers=settings.workers, fixed=fixed, values=values, run=run, job_kind=settings.job_kind, serves=serves
+    )
     given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
     return PlannedTraining(job=job, recipe=recipe, output=output, hyperparameters=given, run=run)
 
