@@ -1,5 +1,6 @@
 """Search spaces as Python writes them: ``{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}``."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -177,7 +178,7 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     """
     searched = {name: found for name, given in space.items() if (found := dimension(name, given))}
     if not searched:
-        hint = '{"lr": (1e-4, 1e-1)} searches lr between two numbers'
+        hint = "a range is (1e-4, 1e-1), in the shell 1e-4..1e-1"
         raise InvalidInput(f"there is nothing to search in {dict(space)!r:.80}", hint)
     return searched, {name: given for name, given in space.items() if name not in searched}
 
@@ -186,3 +187,41 @@ def parameter(name: str, searched: Dimension) -> dict[str, Any]:
     """Return an entry of ``spec.parameters``."""
     kind, feasible = searched.feasible()
     return {"name": name, "parameterType": kind, "feasibleSpace": feasible}
+
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"(?:(log|linear):)?({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER}))?")
+
+
+def from_text(name: str, text: str) -> Any:
+    """Return what a word of a command line says: ``1e-4..1e-1``, ``1..8:2``, ``log:1..64``, ``32,64,128`` or a value.
+
+    Args:
+        name: Of the parameter.
+        text: Whole numbers stay whole; the ends of a range decide whether it is one of floats.
+
+    Raises:
+        InvalidInput: It looks like a range and is none.
+    """
+    if match := _RANGE.fullmatch(text):
+        scale, *given = match.groups()
+        low, high, step = (None if number is None else _number(number) for number in given)
+        if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
+            return Int(low, high, step or 1, log=scale == "log")
+        return Float(float(low or 0), float(high or 0), None if scale is None else scale == "log", step)
+    if ".." in text and "/" not in text:
+        raise InvalidInput(
+            f"--{name} {text} is neither a range nor a list", f"--{name} 1e-4..1e-1, or --{name} 32,64,128"
+        )
+    if "," in text:
+        return Choice([_number(part) for part in text.split(",")])
+    return _number(text)
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

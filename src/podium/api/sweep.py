@@ -12,10 +12,10 @@ from podium.api import experiments
 from podium.api.frames import data_frame, number
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.plots import Plots
-from podium.api.trials import TrialNews, cells, failed_trial, finished, heads, measured, parameters, trials_of
+from podium.api.trials import TrialNews, cells, failed_trial, failure, finished, heads, measured, parameters, trials_of
 from podium.api.watching import follow
 from podium.cluster.base import Cluster
-from podium.errors import Failed, InvalidInput, NotFound, PodiumError, suggestion
+from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.heartbeat import doing
 from podium.interrupts import Background, signals_interrupt
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
@@ -258,16 +258,9 @@ class Sweep:
     def check(self) -> None:
         """Raise Failed if the sweep failed."""
         state = self.experiment.state
-        if not state.finished or state.succeeded or is_stopped(self.experiment):
-            return
-        bad = failed_trial(self.cluster, self.name)
-        lines: list[str] = []
-        if bad:
-            with suppress(PodiumError):  # its pod may be gone
-                lines = list(self.cluster.logs("Trial", bad.name))[-8:]
-        said = [f"trial {bad.name} said last", *(f"  | {line}" for line in lines)] if bad and lines else []
-        hint = f"podium.open_sweep({self.name!r}).logs({bad.name!r}) has all it said" if bad else None
-        raise Failed("\n".join([f"sweep {self.name} failed: {state.message}", *said]), hint)
+        if state.finished and not state.succeeded and not is_stopped(self.experiment):
+            opened = f"podium.open_sweep({self.name!r})"
+            raise failure(self.cluster, self.name, trials=f"{opened}.trials", logs=f"{opened}.logs('TRIAL')")
 
     def delete(self) -> None:
         """Stop the sweep and remove it with its trials and logs; models stay where trials put them."""

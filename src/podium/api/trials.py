@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from podium.cluster.base import Cluster
-from podium.errors import NotFound
+from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, news
 from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
@@ -30,6 +30,26 @@ def failed_trial(cluster: Cluster, name: str) -> Trial | None:
     """Return the first trial that failed or has no metrics."""
     bad = ("Failed", "MetricsUnavailable")
     return next((trial for trial in finished(cluster, name) if trial.phase in bad), None)
+
+
+def failure(cluster: Cluster, name: str, *, trials: str, logs: str) -> Failed:
+    """Return the error to raise for an Experiment that failed, with the last lines of a trial that did.
+
+    Args:
+        cluster: Ran it.
+        name: Of the Experiment.
+        trials: What to type to see its trials.
+        logs: What to type to see what a trial said, with TRIAL for its name.
+    """
+    text = f"Experiment {name} failed: {cluster.experiment(name).state.message}"
+    bad = failed_trial(cluster, name)
+    if bad is None:
+        return Failed(text, trials)
+    lines: list[str] = []
+    with suppress(PodiumError):  # its pod may be gone
+        lines = list(cluster.logs("Trial", bad.name))[-8:]
+    said = "\n".join([f"trial {bad.name} said last", *(f"  | {line}" for line in lines)])
+    return Failed(f"{text}\n{said}" if lines else text, f"{logs.replace('TRIAL', bad.name)} prints all it said")
 
 
 def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:

@@ -223,30 +223,27 @@ def tune(
         goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, algorithm=algorithm,
         settings=settings, seed=seed, image=image,
     )  # fmt: skip
-    begun = start(train, space, given, data=data, cluster=cluster, storage=storage, name=name)
+    place = Place.of(cluster)
+    planned = plan(train, space, given, place=place, data=data, storage=storage, name=name)
+    say(describe(space, given))
+    begun = begin(planned.experiment, place, exact=name is not None, data=data, output=planned.output)
     return begun.wait() if wait else begun
 
 
-def start(
-    train: Train,
-    space: Mapping[str, Any],
-    settings: TuneSettings,
-    *,
-    data: str | Path | None = None,
-    cluster: str | Path | None = None,
-    storage: str | Path | None = None,
-    name: str | None = None,
-) -> Sweep:
-    """Begin to tune and return at once; see tune."""
-    place = Place.of(cluster)
-    experiment = planned(train, space, settings, data=data, place=place, storage=storage, name=name)
-    dimensions, _ = split(space)
-    searched = "; ".join(f"{name} {dimension}" for name, dimension in dimensions.items())
-    say(f"{settings.goal}: {searched}")
-    return begin(experiment, place, exact=name is not None, data=data, output=storage or "home")
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What tune runs."""
+
+    experiment: Experiment
+
+    words: tuple[str, ...]
+    """The command that a trial's flags follow."""
+
+    output: str
+    """Where trials put their models, each below its own name."""
 
 
-def planned(
+def plan(
     train: Train,
     space: Mapping[str, Any],
     settings: TuneSettings,
@@ -255,8 +252,8 @@ def planned(
     data: str | Path | None = None,
     storage: str | Path | None = None,
     name: str | None = None,
-) -> Experiment:
-    """Return the Experiment that tune runs; on Kubernetes its code is stored then.
+) -> Plan:
+    """Return what tune runs; on Kubernetes the code is stored then.
 
     Raises:
         InvalidInput: As tune; or there is no storage that the cluster can reach.
@@ -269,16 +266,21 @@ def planned(
     else:
         root = _remote(storage)
         program = program.packed(root)
-    return experiment_of(
-        program, searched, settings, name=name, data=experiments.uri(data) if data else None, output=f"{root}/trials"
-    )
+    given, output = experiments.uri(data) if data else None, f"{root}/trials"
+    experiment = experiment_of(program, searched, settings, name=name, data=given, output=output)
+    flags = (f"--data={given}",) if given and program.takes_data else ()
+    return Plan(experiment=experiment, words=(*program.words, *flags), output=output)
+
+
+def describe(space: Mapping[str, Any], settings: TuneSettings) -> str:
+    """Say what is searched for, and between which values."""
+    searched, _ = split(space)
+    return f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}"
 
 
 def _remote(storage: str | Path | None) -> str:
     text = str(storage or "")
     if not text.startswith(("s3://", "minio://")):
-        hint = "storage='s3://BUCKET/PREFIX'"
-        raise InvalidInput(
-            f"the code must be kept where the cluster's pods can read it, not in {text or 'nothing'}", hint
-        )
+        problem = f"the cluster's pods cannot read code from {text or 'this machine'}, nor write models there"
+        raise InvalidInput(problem, "name a storage: s3://BUCKET/PREFIX")
     return text.rstrip("/")

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "job": ("job", "job", "Run a PyTorchJob or a Job YAML, on this machine or on a cluster."),
     "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),
     "migrate": ("migrate", "migrate_", "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs."),
+    "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),
     "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),
     "models": ("models", "models", "List, compare, promote, roll back and verify models."),
     "storage": ("storage", "storage", "Check a bucket or directory, copy data into it and out of it."),

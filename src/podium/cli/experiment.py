@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +18,7 @@ from podium.cli.cluster_options import (
 from podium.cli.experiment_options import changed, manifest_options
 from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
 from podium.cli.notify_options import Notifier, notify_option
-from podium.errors import Failed, PodiumError
+from podium.errors import Failed
 from podium.terminal import echo
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run(source: str, url: str, processes: ProcessOptions, notifier: Notifier, as
         begun = begin(changed(source, **options), processes.place(url), exact=options["name"] is not None, **given)
         notice.run = begun.name
         with closing(begun):
-            notice.metrics = _follow(begun.cluster, begun.name, as_json)
+            notice.metrics = follow_to_end(begun.cluster, begun.name, as_json)
 
 
 @experiment.command()
@@ -97,7 +97,7 @@ def resume(
     with open_cluster(url, processes) as cluster:
         reported = {trial.name: trial.phase for trial in finished(cluster, name)}
         cluster.resume("Experiment", name, {field: value for field, value in given.items() if value is not None})
-        _follow(cluster, name, as_json, reported)
+        follow_to_end(cluster, name, as_json, reported)
 
 
 @experiment.command()
@@ -144,10 +144,11 @@ for command in (list_, status, best, trials, stop, keep, delete):
     experiment.add_command(command)
 
 
-def _follow(
+def follow_to_end(
     cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str, str] | None = None
 ) -> dict[str, float]:
     """Show an Experiment to its end, and then its best trial, whose objective is returned."""
+    from podium.api.trials import failure
     from podium.cli.experiment_view import ExperimentView
     from podium.cli.live import follow
     from podium.sweeps.resume import is_stopped
@@ -157,22 +158,8 @@ def _follow(
     if is_stopped(ended):
         raise Failed(f"{name}: {ended.state.message}")
     if not ended.state.succeeded:
-        raise _failure(cluster, name, ended.state.message)
+        trials, logs = next_command(f"experiment trials {name}", cluster), next_command("job logs TRIAL", cluster)
+        raise failure(cluster, name, trials=trials, logs=logs)
     echo(ended.state.message, err=True)
     best = show_best(cluster, name, as_json)
     return {} if best.value is None else {best.objective.metric: best.value}
-
-
-def _failure(cluster: "Cluster", name: str, message: str) -> Failed:
-    from podium.api.trials import failed_trial
-
-    text = f"Experiment {name} failed: {message}"
-    bad = failed_trial(cluster, name)
-    if bad is None:
-        return Failed(text, next_command(f"experiment trials {name}", cluster))
-    lines: list[str] = []
-    with suppress(PodiumError):  # its pod may be gone
-        lines = list(cluster.logs("Trial", bad.name))[-8:]
-    said = "\n".join([f"trial {bad.name} said last", *(f"  | {line}" for line in lines)])
-    hint = f"{next_command(f'job logs {bad.name}', cluster)} prints all it said"
-    return Failed(f"{text}\n{said}" if lines else text, hint)

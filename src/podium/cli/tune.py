@@ -1,0 +1,167 @@
+"""`podium tune`: search the best flags of any script or command, without YAML."""
+
+import shlex
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.cluster_options import as_json_option, cluster_options, next_command
+from podium.cli.experiment import follow_to_end
+from podium.cli.notify_options import Notifier, notify_option
+from podium.errors import InvalidInput, PodiumError
+from podium.terminal import echo
+
+if TYPE_CHECKING:
+    from podium.api.sweep import Place
+    from podium.api.tune import TuneSettings
+    from podium.manifests.experiment import Experiment
+
+COMMAND = "podium.tune.command"
+"""Words behind ``--``, in the context's meta."""
+
+
+class TuneCommand(click.Command):
+    """A command whose words behind ``--`` are another command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND], args = args[at + 1 :], args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    cls=TuneCommand,
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "help_option_names": ["-h", "--help"],
+    },
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] --NAME SPACE...")
+@click.option("--trials", default=20, show_default=True, help="How many.")
+@click.option("--parallel", default=2, show_default=True, help="How many at a time.")
+@click.option("--objective", default="accuracy", show_default=True, help="Metric: NAME, min:NAME or max:NAME.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
+@click.option("--algorithm", default="tpe", show_default=True, help="random, grid, tpe, cmaes, sobol … as in Katib.")
+@click.option("--seed", type=int, help="Seed of the algorithm.")
+@click.option("--param", "params", multiple=True, metavar="NAME=SPACE", help="A flag that podium tune has too.")
+@click.option("--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data.")
+@click.option("--storage", metavar="URI", help="Where trials put models, and on a cluster their code is kept.")
+@click.option("--image", default="", help="Image of the trials, on a cluster.")
+@click.option("--name", help="Name of the Experiment; the script's if missing.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the Experiment as YAML, too.")
+@click.option("--no-run", is_flag=True, help="Only write the YAML; needs --save.")
+@cluster_options
+@notify_option
+@as_json_option
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    url: str,
+    notifier: Notifier,
+    as_json: bool,
+    no_run: bool,
+    **options: Any,
+) -> None:
+    """Search the best flags of a script, or of the command behind --.
+
+    Every other option --NAME SPACE is a flag of the script. SPACE is a range (1e-4..1e-1, 1..8, 0..1:0.25), choices
+    (32,64,128), or a value that is the same in all trials. A range of floats that spans two decades or more is searched
+    on a log scale; log:1..64 and linear:1e-4..1 say which. The script prints metric lines such as accuracy=0.98, and
+    may keep its model in $PODIUM_OUTPUT.
+
+    On a cluster the code of the working directory is packed into --storage, and runs in --image.
+
+    \b
+    Examples:
+      podium tune train.py --lr 1e-4..1e-1 --batch-size 32,64,128 --trials 20
+      podium tune ./train.sh --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4
+      podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --epochs 1 --data podium-work/data/mnist
+      podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
+      podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
+    """
+    train, space = _read(words, ctx.meta.get(COMMAND), options.pop("params"))
+    save, given = options.pop("save"), {name: options.pop(name) for name in ("data", "storage", "name")}
+    if no_run and save is None:
+        raise InvalidInput("--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml")
+    from podium.api.sweep import Place, begin
+    from podium.api.tune import describe, plan
+
+    settings, place = _settings(**options), Place(url=url)
+    with notifier.about("Experiment") as notice:
+        planned = plan(train, space, settings, place=place, **given)
+        echo(describe(space, settings), err=True)
+        if save:
+            _save(planned.experiment, place, save)
+        if no_run:
+            return
+        exact = given["name"] is not None
+        begun = begin(planned.experiment, place, exact=exact, data=given["data"], output=planned.output)
+        notice.run = begun.name
+        with closing(begun):
+            notice.metrics = follow_to_end(begun.cluster, begun.name, as_json)
+            if not as_json:
+                flags = [f"--{name}={value}" for name, value in begun.best_trial.assignments.items()]
+                echo(f"train with them: {shlex.join([*planned.words, *flags])}")
+            echo(f"all trials: {next_command(f'experiment trials {begun.name}', begun.cluster)}", err=True)
+
+
+def _settings(*, objective: str, image: str, **options: Any) -> "TuneSettings":
+    from podium.api.tune import Goal, TuneSettings
+    from podium.steps.target import TRAINER_IMAGE
+
+    return TuneSettings(goal=Goal.read(objective), image=image or TRAINER_IMAGE, **options)
+
+
+def _read(
+    words: tuple[str, ...], command: list[str] | None, params: tuple[str, ...]
+) -> tuple[str | list[str], dict[str, Any]]:
+    """Tell the script from its flags.
+
+    Raises:
+        InvalidInput: There is no script or several, or a flag has no value.
+    """
+    from podium.api.space import from_text
+
+    scripts, given, left = list[str](), dict[str, str](), list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            scripts.append(word)
+        elif equals:
+            given[name] = value
+        elif left and not left[0].startswith("--"):
+            given[name] = left.pop(0)
+        else:
+            hint = f"--{name} SPACE; a flag without a value goes behind --: podium tune … -- python train.py --{name}"
+            raise InvalidInput(f"--{name} has no value", hint)
+    for text in params:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput(f"`--param NAME=SPACE` must hold, but got {text!r}", "for example --param seed=1..5")
+        given[name.lstrip("-")] = value
+    if len(scripts) != (command is None):
+        hint = "podium tune train.py --lr 1e-4..1e-1, or podium tune --lr 1e-4..1e-1 -- python train.py"
+        named = " ".join([*scripts, *(["--", *command] if command is not None else [])]) or "none"
+        raise InvalidInput(f"one script is tuned, or the command behind --, but got {named}", hint)
+    return scripts[0] if command is None else command, {name: from_text(name, text) for name, text in given.items()}
+
+
+def _save(experiment: "Experiment", place: "Place", file: Path) -> None:
+    """Write an Experiment as it is created on its cluster."""
+    import yaml
+
+    from podium.api.experiments import with_store
+
+    if not place.url.startswith("local:"):
+        experiment = with_store(experiment, place.url, lambda line: echo(line, err=True))
+    try:
+        file.write_text(yaml.safe_dump(experiment.manifest, sort_keys=False))
+    except OSError as error:
+        raise PodiumError(f"{file} cannot be written: {error.strerror}") from None
+    echo(f"wrote {file}", err=True)

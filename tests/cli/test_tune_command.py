@@ -1,0 +1,137 @@
+"""`podium tune` as a user types it, with real processes."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.cli import main
+from podium.doctor.manifest import check_for_katib
+from podium.manifests.experiment import Experiment
+
+SCRIPT = """#!{python}
+import argparse, os, pathlib
+parser = argparse.ArgumentParser()
+for name in ("--lr", "--batch-size", "--epochs", "--seed"):
+    parser.add_argument(name, type=float, default=0)
+parser.add_argument("--data", default="")
+given = parser.parse_args()
+print(f"accuracy={{1 - given.lr - given.batch_size / 1000}} seconds={{given.seed}}", given.data, given.epochs)
+"""
+
+
+@pytest.fixture
+def podium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Type a command beside train.py, which ends with a given exit code."""
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(python=sys.executable))
+    script.chmod(0o755)
+
+    def run(words: str, code: int = 0) -> Any:
+        monkeypatch.setattr("sys.argv", ["podium", *shlex.split(words)])
+        ended: Any = 0
+        try:
+            main()
+        except SystemExit as end:
+            ended = end.code
+        printed = capsys.readouterr()
+        assert (ended or 0) == code, printed
+        return printed
+
+    return run
+
+
+def test_a_script_is_tuned_and_its_best_command_runs(podium: Callable[..., Any], tmp_path: Path) -> None:
+    said = podium("tune train.py --lr 1e-4..1e-1 --batch-size 32,64 --epochs 2 --trials 3 --seed 1")
+    assert "maximize accuracy: lr 0.0001 to 0.1 on a log scale; batch-size 32, 64" in said.err
+    assert said.err.count(" Succeeded accuracy=") == 3
+    (command,) = [line for line in said.out.splitlines() if line.startswith("train with them: ")]
+    words = shlex.split(command.partition(": ")[2])
+    assert words[:3] == ["python", "train.py", "--epochs=2"]
+    done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=True, timeout=60)
+    best = json.loads(podium("experiment best train --json").out)
+    assert float(done.stdout.split()[0].partition("=")[2]) == pytest.approx(best["value"])
+
+
+def test_a_command_behind_dashes_keeps_its_own_words(podium: Callable[..., Any]) -> None:
+    words = "tune --lr 0..1:0.5 --param seed=3 --algorithm grid --trials 3 --parallel 1 --metric seconds --json"
+    best = json.loads(podium(f"{words} -- python train.py --batch-size 100 --data here").out)
+    assert best["parameters"] == {"lr": "0.0"}
+    assert best["value"] == pytest.approx(0.9)
+    assert best["metrics"]["seconds"]["latest"] == "3.0"
+
+
+def test_a_program_of_its_own_is_tuned(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "train.py").rename(tmp_path / "train")
+    said = podium("tune train --lr 1,2 --objective min:accuracy --algorithm grid --trials 2 --data .")
+    assert f"train with them: ./train --data={tmp_path} --lr=2" in said.out
+
+
+def test_the_saved_experiment_is_one_that_katib_takes(podium: Callable[..., Any], tmp_path: Path) -> None:
+    said = podium("tune train.py --lr 1e-4..1e-1 --storage s3://bucket/tuning --save sweep.yaml --no-run")
+    assert said.err.splitlines()[-1] == "wrote sweep.yaml"
+    saved = check_for_katib(Experiment.load(str(tmp_path / "sweep.yaml")))
+    (container,) = [container for _, container in saved.template.primary_containers()]
+    assert container.words == ("python", "train.py", "--lr=${trialParameters.lr}")
+    assert not (tmp_path / "podium-home").exists()
+    assert "sweep.yaml" in podium("doctor sweep.yaml").out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("tune", "one script is tuned, or the command behind --, but got none"),
+        ("tune train.py other.py --lr 1..2", "but got train.py other.py"),
+        ("tune train.py --lr 1..2 -- python train.py", "but got train.py -- python train.py"),
+        ("tune train.py --lr", "--lr has no value"),
+        ("tune train.py --verbose --lr 1..2", "--verbose has no value"),
+        ("tune train.py --lr 1..many", "--lr 1..many is neither a range nor a list"),
+        ("tune train.py --lr 2..1", "low <= high"),
+        ("tune train.py --epochs 3", "there is nothing to search"),
+        ("tune train.py --lr 1..2 --param seed", "`--param NAME=SPACE` must hold"),
+        ("tune train.py --lr 1..2 --no-run", "--no-run runs nothing"),
+        ("tune train.py --lr 1..2 --trials 0", "`trials >= 1` must hold"),
+        ("tune train.py --lr 1..2 --objective a:b", "an objective is the name of a metric"),
+        ("tune train.py --lr 1..2 --algorithm oracle", "oracle"),
+        ("tune nothing.py --lr 1..2", "there is no script nothing.py"),
+        ("tune train.py --lr 1..2 --cluster kubernetes://team", "name a storage: s3://"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(podium: Callable[..., Any], words: str, message: str, tmp_path: Path) -> None:
+    said = podium(words, code=2)
+    assert message in said.err
+    assert not (tmp_path / "podium-home").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1..8", "1 to 8"),
+        ("1..9:2", "1 to 9 in steps of 2"),
+        ("log:1..64", "1 to 64 on a log scale"),
+        ("1e-4..1e-1", "0.0001 to 0.1 on a log scale"),
+        ("linear:1e-4..1", "0.0001 to 1"),
+        ("-1..1", "-1 to 1"),
+        ("0..1:0.25", "0 to 1 in steps of 0.25"),
+        ("32,64", "32, 64"),
+        ("adam,sgd", "adam, sgd"),
+    ],
+)
+def test_every_space_of_the_help_is_understood(text: str, shown: str) -> None:
+    from podium.api.space import from_text
+
+    assert str(from_text("lr", text)) == shown
+
+
+@pytest.mark.parametrize(("text", "value"), [("3", 3), ("0.5", 0.5), ("adam", "adam"), ("../data", "../data")])
+def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
+    from podium.api.space import dimension, from_text
+
+    assert from_text("lr", text) == value
+    assert dimension("lr", value) is None
