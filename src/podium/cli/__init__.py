@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "init": ("init", "init", "Write a small project to begin with: data, trainer, Experiment, podium.yaml."),
     "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
     "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
+    "watch": ("watch", "watch", "Run a command whenever data change."),
     "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
     "upload": ("upload", "upload", "Upload a pipeline to a Kubeflow Pipelines server."),
     "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),

@@ -21,6 +21,8 @@ class Notifier:
     """Who is told at the end."""
 
     targets: "tuple[Target, ...]" = ()
+    texts: tuple[str, ...] = ()
+    """As given."""
 
     @contextmanager
     def about(self, what: str, **known: Any) -> "Iterator[Notice]":
@@ -50,7 +52,7 @@ def notify_option(command: F) -> F:
     def with_notifier(*args: Any, targets: tuple[str, ...], **options: Any) -> Any:
         from podium.notify import parse_target
 
-        notifier = Notifier(tuple(map(parse_target, targets)))
+        notifier = Notifier(tuple(map(parse_target, targets)), targets)
         return command(*args, notifier=notifier, **options)
 
     return with_notifier  # type: ignore[return-value]

@@ -1,0 +1,107 @@
+"""`podium watch`."""
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import click
+
+from podium.cli.notify_options import Notifier, notify_option
+from podium.errors import Failed, InvalidInput, suggestion
+from podium.heartbeat import paused
+from podium.terminal import echo
+
+PATIENCE = 60.0
+"""Seconds that a command has to stop what it started; more than `podium run` gives its steps."""
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("uri")
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--every", default="60s", show_default=True, metavar="TIME", help="Between two looks: 30s, 5m or 1h.")
+@click.option("--now", is_flag=True, help="Take the data that are there at the first look for changed.")
+@click.option("--once", is_flag=True, help="Look once and end, for cron; what was seen is kept for the next time.")
+@notify_option
+def watch(uri: str, words: tuple[str, ...], every: str, now: bool, once: bool, notifier: Notifier) -> None:
+    """Run a podium command whenever data change.
+
+    URI is a file, a directory, or s3:// or minio:// with an object or a prefix. The command after -- is started when
+    sizes, times or etags differ from those it was last run for, and two looks in a row have seen the same: nobody is
+    writing any more. The first look of all only remembers what is there. All that was seen is kept under
+    podium-work/watch/, so that a change while podium watch does not run is noticed when it runs again. A command that
+    fails is reported, and watching goes on. Ctrl-C or SIGTERM stops the command and ends.
+
+    \b
+    Examples:
+      podium watch incoming/ -- run tune_and_promote dataset=images:incoming
+      podium watch s3://raw/houses.csv --every 5m -- run dataset=table:s3://raw/houses.csv target=price
+      podium watch incoming/ --once --notify https://hooks.example/T0/B0 -- run
+    """
+    from podium.run.trigger import Trigger, WatchedData
+    from podium.settings import Settings
+
+    seconds = _seconds(every)
+    command = _command(words, notifier)
+    trigger = Trigger(WatchedData(uri), Settings.from_environment().home / "watch", words, now=now)
+    with trigger.held(), paused():
+        trigger.follow(lambda: _run(words, command), _say, every=seconds, once=once)
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not seconds:
+        raise InvalidInput(f"--every is a time such as 30s, 5m or 1h, not {text!r}")
+    return seconds
+
+
+def _command(words: tuple[str, ...], notifier: Notifier) -> list[str]:
+    """Return the words of a process; it does the notifying, for it knows what came of it.
+
+    Raises:
+        InvalidInput: It is not a command of podium, watches itself, or notifies nobody.
+    """
+    from podium.cli import COMMANDS, app
+
+    words = words[1:] if words[0] == "podium" else words
+    if not words or words[0] not in COMMANDS or words[0] == "watch":
+        first = words[0] if words else "podium"
+        raise InvalidInput(f"{first!r} is not a command of podium to run", suggestion(first, COMMANDS))
+    context, found, rest = click.Context(app), app.get_command(click.Context(app), words[0]), words[1:]
+    while isinstance(found, click.Group) and rest:
+        found, rest = found.get_command(context, rest[0]), rest[1:]
+    if notifier.texts and not (found and any(option.name == "targets" for option in found.params)):
+        raise InvalidInput(f"podium {shlex.join(words)} notifies nobody", "leave --notify out")
+    notify = [word for text in notifier.texts for word in ("--notify", text)]
+    return [sys.executable, "-P", "-c", "from podium.cli import main; main()", *words, *notify]
+
+
+def _run(words: tuple[str, ...], command: list[str]) -> None:
+    """Run the command to its end.
+
+    Raises:
+        Failed: Its exit code is not 0.
+    """
+    _say(f"running: podium {shlex.join(words)}")
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        code = process.wait()
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
+    if code:
+        raise Failed(f"podium {shlex.join(words)} ended with exit code {code}")
+    _say("done")
+
+
+def _say(line: str) -> None:
+    echo(f"{time.strftime('%H:%M:%S')}  {line}", err=True)

@@ -1,0 +1,180 @@
+"""`podium watch`: run a command whenever data have changed and nobody writes them any more."""
+
+import fcntl
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import cast
+
+from podium.documents import parse, read_json
+from podium.errors import Conflict, InvalidInput, PodiumError
+from podium.storage import Entry, Storage, connect, is_slip, path_of
+
+CHANGED = "the data changed; waiting until they stay the same"
+
+
+class WatchedData:
+    """A file, a directory, an object or all below a prefix.
+
+    Args:
+        uri: A path, or the URL of a storage or of an object in it.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        connect(uri if is_slip(uri) else _parent(uri)[0])  # a URL that is none is refused now, not at the first look
+
+    def look(self) -> tuple[str, str]:
+        """Return a fingerprint of keys, sizes, etags and times, and what is there in words; empty if nothing is.
+
+        Raises:
+            PodiumError: The storage does not answer.
+        """
+        entries = self._entries()
+        if not entries:
+            return "", "nothing there yet"
+        digest = sha256()
+        for entry in entries:
+            digest.update(f"{entry.key}\t{entry.size}\t{entry.etag}\t{entry.modified.isoformat()}\n".encode())
+        files = f"{len(entries)} file" + ("" if len(entries) == 1 else "s")
+        return digest.hexdigest(), f"{files}, {sum(entry.size for entry in entries):,} bytes"
+
+    def _entries(self) -> list[Entry]:
+        parent, name = _parent(self.uri)
+        if name and (entry := _head(connect(parent), name)):
+            return [entry]
+        return list(connect(self.uri).list())
+
+
+def _parent(uri: str) -> tuple[str, str]:
+    """Return the storage that holds the last part of a URI, and that part; a bucket has none."""
+    if uri.startswith("file://") or "://" not in uri:
+        path = Path(path_of(uri) if "://" in uri else uri).expanduser().resolve()
+        return str(path.parent), path.name
+    scheme, _, rest = uri.rstrip("/").partition("://")
+    bucket, slash, name = rest.rpartition("/")
+    return (f"{scheme}://{bucket}", name) if slash else (uri, "")
+
+
+def _head(storage: Storage, name: str) -> Entry | None:
+    try:
+        return storage.head(name)
+    except InvalidInput:  # no key: a directory all the same
+        return None
+
+
+@dataclass(kw_only=True)
+class _State:
+    seen: str
+    """Fingerprint at the last look."""
+
+    handled: str
+    """Fingerprint at the start of the last command that was carried out; of the first look if there was none."""
+
+
+class Trigger:
+    """Looks at data, and says when a command is due. What it saw is kept, so that a restart loses no change.
+
+    Args:
+        data: What is watched.
+        directory: Where the state is kept.
+        command: Words of the command; another command has a state of its own.
+        now: Whether data that are there at the first look of all count as changed.
+    """
+
+    def __init__(self, data: WatchedData, directory: Path, command: tuple[str, ...], *, now: bool = False) -> None:
+        key = sha256(json.dumps([data.uri, str(Path.cwd()), *command]).encode()).hexdigest()[:16]
+        self.data, self.now = data, now
+        self.file = directory / f"{key}.json"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from watching the same for the same command.
+
+        Raises:
+            Conflict: One does.
+        """
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.with_suffix(".lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = f"{self.data.uri} is being watched for this command by another process"
+                raise Conflict(text, "end that one first") from None
+            yield
+
+    def look(self, say: Callable[[str], None]) -> str:
+        """Return the fingerprint of data for which the command is due: changed, and the same at two looks; else "".
+
+        Raises:
+            PodiumError: The storage does not answer.
+        """
+        fingerprint, words = self.data.look()
+        state = self._read()
+        if state is None:
+            say(f"watching {self.data.uri}: {words}")
+            self._write(_State(seen=fingerprint, handled="" if self.now else fingerprint))
+            return ""
+        settled = fingerprint == state.seen
+        self._write(_State(seen=fingerprint, handled=state.handled))
+        if not fingerprint or fingerprint == state.handled:
+            return ""
+        if not settled:
+            say(f"{CHANGED}: {words}")
+        return fingerprint if settled else ""
+
+    def handled(self, fingerprint: str) -> None:
+        """Remember that the command was carried out for these data."""
+        state = self._read()
+        self._write(_State(seen=state.seen if state else fingerprint, handled=fingerprint))
+
+    def follow(self, run: Callable[[], None], say: Callable[[str], None], *, every: float, once: bool) -> None:
+        """Look again and again, and run the command whenever it is due. A storage that fails is asked again.
+
+        Args:
+            run: Runs the command; raises PodiumError if it fails, which is reported.
+            say: Called with each line of news.
+            every: Seconds between two looks.
+            once: Look once only.
+
+        Raises:
+            PodiumError: The storage does not answer, or the command failed, with `once`.
+        """
+        failing = ""
+        while True:
+            try:
+                due = self.look(say)
+                failing = ""
+            except PodiumError as error:
+                if once:
+                    raise
+                if failing != error.message:
+                    say(f"warning: {error.message}; looking again every {every:g} s")
+                failing, due = error.message, ""
+            if due:
+                try:
+                    run()
+                except PodiumError as error:
+                    if once:
+                        self.handled(due)
+                        raise
+                    say(f"warning: {error.message}; watching goes on")
+                self.handled(due)
+            if once:
+                return
+            time.sleep(every)
+
+    def _read(self) -> _State | None:
+        with suppress(InvalidInput, FileNotFoundError):  # missing or damaged: as at the first look
+            return cast(_State, parse(_State, read_json(self.file), str(self.file)))
+        return None
+
+    def _write(self, state: _State) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.file.with_suffix(".draft")
+        draft.write_text(json.dumps({"uri": self.data.uri, **asdict(state)}) + "\n")
+        draft.replace(self.file)
