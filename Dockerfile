@@ -1,5 +1,5 @@
 # Two images from one file (make images):
-#   steps    the pipeline's steps: kfp, the Kubernetes clients, minio, pyarrow, onnxruntime; no torch
+#   steps    the pipeline's steps: kfp, the Kubernetes clients, minio, pyarrow, onnxruntime; no torch, no scipy
 #   trainer  the trainer in every pod and trial: torch as well
 # Nothing secret and no data inside; runs as any user, also with a read-only root where /tmp is a volume.
 # A tag moves. To build from one image for good, give its digest, which `docker pull python:3.11-slim` prints:
@@ -14,9 +14,9 @@ RUN mkdir -p /minio /s3 /gcs && chmod 1777 /minio /s3 /gcs
 WORKDIR /opt/podium
 
 FROM base AS steps
-COPY requirements-steps.txt ./
+COPY requirements-steps.txt scripts/slim-packages ./
 # The pins are whole and have hashes: nothing is resolved and nothing else is taken.
-RUN pip install --no-deps --require-hashes -r requirements-steps.txt
+RUN pip install --no-deps --require-hashes -r requirements-steps.txt && ./slim-packages && rm slim-packages
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
 ARG CODE_VERSION=

@@ -48,11 +48,14 @@ check: lint test ## lint and fast tests
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --group build --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
+# Steps train nothing; SciPy is for Sobol sequences of sweeps on one machine, the others for optuna's own database.
+NOT_IN_STEPS = torch torchvision scipy sqlalchemy alembic
+
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	@$(COMPILE) --extra dev pyproject.toml -o requirements-dev.txt
 	@$(COMPILE) -c requirements-dev.txt pyproject.toml -o requirements.txt
-	@printf '%s\n' "torch; sys_platform == 'never'" "torchvision; sys_platform == 'never'" >$(VENV)/without-torch.txt
-	@$(COMPILE) -c requirements.txt --overrides $(VENV)/without-torch.txt pyproject.toml \
+	@printf "%s; sys_platform == 'never'\n" $(NOT_IN_STEPS) >$(VENV)/not-in-steps.txt
+	@$(COMPILE) -c requirements.txt --overrides $(VENV)/not-in-steps.txt pyproject.toml \
 	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt
 
 # Any builder with the options of `docker build`: podman build, buildah bud.
