@@ -16,7 +16,7 @@ WORKDIR /opt/podium
 FROM base AS steps
 COPY requirements-steps.txt scripts/slim-packages ./
 # The pins are whole and have hashes: nothing is resolved and nothing else is taken.
-RUN pip install --no-deps --require-hashes -r requirements-steps.txt && ./slim-packages && rm slim-packages
+RUN pip install --no-deps --require-hashes -r requirements-steps.txt && ./slim-packages steps && rm slim-packages
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
 ARG CODE_VERSION=
@@ -26,13 +26,14 @@ USER 1000:1000
 FROM base AS trainer
 # Index of PyTorch wheels without CUDA, or for another CUDA; empty takes those of the default index, with CUDA.
 ARG TORCH_INDEX=
-COPY requirements.txt ./
+COPY requirements.txt scripts/slim-packages ./
 # The wheels of that index are built anew under the same version: the hashes of the pins are not theirs.
 RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps --require-hashes -r requirements.txt; else \
       awk '/^[^ ]/ { drop = /^(torch|torchvision|triton|nvidia-.*|cuda-.*)==/ } !drop' requirements.txt >/tmp/rest.txt && \
       grep -Eo '^(torch|torchvision)==[^ ]+' requirements.txt >/tmp/torch.txt && \
       pip install --no-deps --require-hashes -r /tmp/rest.txt && \
-      pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi
+      pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi && \
+    ./slim-packages && rm slim-packages
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
 ARG CODE_VERSION=
