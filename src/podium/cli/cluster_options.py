@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from podium.cli.completion import run_names
 from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -30,7 +31,13 @@ def cluster_options(command: F) -> F:
         type=click.Path(path_type=Path),
         help="Directory of the local cluster; $PODIUM_HOME/cluster if missing.",
     )
-    @click.option("--run", "of_run", metavar="RUN", help="The local cluster of this run of `podium run`; or latest.")
+    @click.option(
+        "--run",
+        "of_run",
+        metavar="RUN",
+        shell_complete=run_names,
+        help="The local cluster of this run of `podium run`; or latest.",
+    )
     @functools.wraps(command)
     def with_url(*args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any) -> Any:
         given = {"--cluster": cluster, "--dir": directory, "--run": of_run}

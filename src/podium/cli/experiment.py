@@ -15,6 +15,7 @@ from podium.cli.cluster_options import (
     open_cluster,
     process_options,
 )
+from podium.cli.completion import experiments
 from podium.cli.experiment_options import changed, manifest_options
 from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
 from podium.cli.notify_options import Notifier, notify_option
@@ -31,7 +32,7 @@ def experiment() -> None:
 
 
 @experiment.command()
-@click.argument("source")
+@click.argument("source", shell_complete=experiments)
 @manifest_options
 @process_options()
 @cluster_options
@@ -101,7 +102,7 @@ def resume(
 
 
 @experiment.command()
-@click.argument("source")
+@click.argument("source", shell_complete=experiments)
 @manifest_options
 @click.option(
     "--secret",

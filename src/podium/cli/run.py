@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.completion import pipelines, run_names
 from podium.cli.notify_options import Notifier, notify_option
 from podium.errors import InvalidInput, PodiumError
 from podium.terminal import echo
@@ -21,10 +22,15 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline", default="")
+@click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
-@click.option("--resume", metavar="RUN", help="Go on with a run that was stopped or failed; latest for the newest.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    shell_complete=run_names,
+    help="Go on with a run that was stopped or failed; latest for the newest.",
+)
 @click.option("--from", "first", metavar="STEP", default="", help=f"With --resume: {FROM[0].lower()}{FROM[1:]}")
 @notify_option
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
@@ -114,7 +120,7 @@ def carry_out(start: "Callable[[Watcher], Run]", notifier: Notifier, as_json: bo
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline", default="")
+@click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
 @click.option("--steps-image", help="Image of the steps.")

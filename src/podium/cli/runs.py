@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.cluster_options import as_json_option
+from podium.cli.completion import run_names
 from podium.cli.notify_options import Notifier, notify_option
 from podium.cli.run import FROM, carry_out
 from podium.cli.server_options import open_server, server_options
@@ -59,7 +60,7 @@ def list_(as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="RUN", shell_complete=run_names)
 @as_json_option
 def show(name: str, as_json: bool) -> None:
     """Show a run: its parameters, its steps, and its result or what to do.
@@ -97,7 +98,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.option("--from", "first", metavar="STEP", default="", help=FROM)
 @notify_option
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
@@ -120,7 +121,7 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
 @click.option("--storage", help="Storage of a run's models: where a run on a cluster keeps its logs.")
 @server_options
@@ -159,7 +160,7 @@ def logs(name: str, what: str | None, storage: str | None, **server: Any) -> Non
 
 
 @runs.command()
-@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @as_json_option
 def compare(names: tuple[str, ...], as_json: bool) -> None:
     """Compare runs: the parameters in which they differ, and what came of each.
@@ -189,7 +190,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @stored_option
 @as_json_option
 def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.completion import pipelines
 from podium.cli.notify_options import Notifier, notify_option
 from podium.cli.server_options import GROUP, open_server, server_options
 from podium.heartbeat import doing
@@ -21,7 +22,7 @@ FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline", default="")
+@click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", help="Name on the server; the pipeline's own if missing.")
 @click.option("--description", default="", help="Shown with a new version.")
@@ -95,7 +96,7 @@ def _text(
 
 
 @click.command(context_settings=FREE)
-@click.argument("pipeline", default="")
+@click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--version", help="Name of the version; the newest if missing.")
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under.")
