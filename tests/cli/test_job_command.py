@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from rich.console import Console
+from trainjobs import program
 
 from podium.cli import app
 from podium.cli.job_view import JobView
@@ -58,6 +59,37 @@ def test_the_log_is_data_and_the_rest_is_talk(podium: Any) -> None:
     assert result.exit_code == 0
     assert result.stdout == "rank 0 of 2\n"
     assert "train Succeeded: master-0 succeeded" in result.stderr
+
+
+def test_a_trainjob_runs_and_is_looked_at_and_deleted(podium: Any) -> None:
+    script = "import os; print('node', os.environ['PET_NODE_RANK'], 'of', os.environ['PET_NNODES'])"
+    result = podium("run", documents=[program(script, 2)])
+    assert result.exit_code == 0
+    assert result.stdout == "node 0 of 2\n"
+    assert "job Succeeded: node-0 succeeded" in result.stderr
+    assert podium("logs", "job", "--replica", "node-1").stdout == "node 1 of 2\n"
+    status = json.loads(podium("status", "job", "--json").stdout)
+    assert (status["kind"], status["state"]) == ("TrainJob", "Succeeded")
+    assert [one["replica"] for one in status["replicas"]] == ["node-0", "node-1"]
+    assert "TrainJob" in podium("list").stdout
+    podium("delete", "job")
+    assert json.loads(podium("list", "--json").stdout) == []
+
+
+def test_a_trainjob_that_fails_says_why(podium: Any) -> None:
+    result = podium("run", documents=[program("import sys; sys.exit('no such optimizer')")])
+    assert "jobset failed due to one or more job failures" in error_of(result).message
+
+
+def test_a_running_trainjob_is_stopped(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    with connect(f"local://{directory}") as cluster:
+        cluster.create(program("import time; time.sleep(60)", 2))
+        stopped = CliRunner().invoke(app, ["job", "stop", "job", "--dir", str(directory)], catch_exceptions=False)
+        assert stopped.exit_code == 0
+        *_, last = cluster.watch("TrainJob", "job", timeout=30)
+        assert last["status"]["conditions"][-1]["reason"] == "Stopped"
+        assert {one.phase for one in cluster.replicas("TrainJob", "job")} == {"Stopped"}
 
 
 def test_all_jobs_of_a_file_run_with_named_lines(podium: Any) -> None:

@@ -14,7 +14,8 @@ from podium.manifests.rules import BrokenRules
 from podium.manifests.workload import Workload
 
 ROOT = Path(__file__).parent.parent.parent
-EXPERIMENTS = sorted(file for file in (ROOT / "experiments").glob("*.yaml") if file.stem != "pytorchjob")
+OTHERS = ("pytorchjob", "trainjob", "random-trainjob")
+EXPERIMENTS = sorted(file for file in (ROOT / "experiments").glob("*.yaml") if file.stem not in OTHERS)
 
 
 def container(**fields: Any) -> dict[str, Any]:

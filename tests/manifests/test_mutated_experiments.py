@@ -12,7 +12,7 @@ import pytest
 import yaml
 from katibcases import bases, mutate
 
-from podium.cli.experiment_options import at_home
+from podium.api.experiments import at_home
 from podium.cluster.local.supervisor import Supervisor
 from podium.doctor.manifest import examine_manifest
 from podium.doctor.report import Report

@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "schedule": ("schedule", "schedule", "Keep recurring runs on the server as YAML says."),
     "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
     "data": ("data", "data", "Prepare and inspect datasets."),
-    "job": ("job", "job", "Run a PyTorchJob or a Job YAML, on this machine or on a cluster."),
+    "job": ("job", "job", "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster."),
     "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),
     "migrate": ("migrate", "migrate_", "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs."),
     "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),

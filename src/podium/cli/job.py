@@ -1,4 +1,4 @@
-"""`podium job`: run PyTorchJob and Job YAML on this machine or on a cluster."""
+"""`podium job`: run the YAML of PyTorchJobs, TrainJobs and Jobs on this machine or on a cluster."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def job() -> None:
-    """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TFJob, XGBoostJob, JAXJob."""
+    """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TrainJob, TFJob, XGBoostJob, JAXJob."""
 
 
 @job.command()
@@ -94,7 +94,7 @@ def run(
 
 @job.command()
 @click.argument("name")
-@click.option("--replica", help="master-0, worker-1 …; the one that reports metrics if missing.")
+@click.option("--replica", help="master-0, worker-1, node-0 …; the one that reports metrics if missing.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the replica has ended.")
 @cluster_options
 def logs(name: str, replica: str | None, follow: bool, url: str) -> None:

@@ -15,6 +15,7 @@ from podium.cli.notify_options import Notifier, notify_option
 from podium.cli.run import FROM, carry_out
 from podium.cli.server_options import open_server, server_options
 from podium.errors import InvalidInput, NotFound, PodiumError, require, suggestion
+from podium.manifests.kinds import JOB_KINDS
 from podium.settings import STORAGE
 from podium.terminal import echo, echo_log, figure
 
@@ -294,7 +295,7 @@ def _print_job(run: "Run", name: str) -> None:
     from podium.manifests.resource import Resource
 
     with connect(f"local://{run.cluster}") as cluster:
-        for kind in ("Trial", "PyTorchJob", "Job"):
+        for kind in ("Trial", *JOB_KINDS):
             with suppress(NotFound):
                 for line in cluster.logs(kind, name):
                     echo_log(line)
