@@ -1,5 +1,7 @@
 """`podium.tune` with functions, scripts and commands, in real processes."""
 
+import importlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,8 @@ import pytest
 
 import podium
 from podium.api import space
-from podium.api.tune import Goal
+from podium.api.program import program_of
+from podium.api.tune import Goal, TuneSettings, experiment_of
 from podium.errors import Failed, InvalidInput
 
 SCRIPT = """
@@ -174,3 +177,20 @@ def test_every_public_name_can_be_imported() -> None:
     assert {name for name in podium.__all__ if not hasattr(podium, name)} == set()
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         podium.nothing  # noqa: B018
+
+
+def test_packed_code_runs_where_its_files_are_not(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    Path("model.py").write_text("from helpers import double\n\ndef train(x, output):\n    return double(x)\n")
+    Path("helpers.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    train = importlib.import_module("model").train
+    searched, fixed = space.split({"x": [1, 3]})
+    packed = program_of(train, searched, fixed, "gain").packed(str(tmp_path / "store"))
+    settings = TuneSettings(goal=Goal.read("gain"), algorithm="grid", trials=2)
+    experiment = experiment_of(packed, searched, settings, output=str(tmp_path / "trials"))
+    shutil.rmtree(tmp_path / "project")
+    monkeypatch.chdir(tmp_path)
+    assert podium.sweep(experiment).best.value == 6
+    assert str(tmp_path / "project") not in str(experiment.manifest)

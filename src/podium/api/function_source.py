@@ -98,7 +98,8 @@ class _Collected:
             self.definitions[name] = f"{name} = {value!r}"
         else:
             hint = f"make {name} inside {user}, or keep it in a module that {user} imports"
-            raise InvalidInput(f"{user} uses {name}, a {type(value).__name__} that only this process has", hint)
+            kind = type(value).__name__
+            raise InvalidInput(f"{user} uses {name} of type {kind}, which only this process has", hint)
 
     def _add_import(self, statement: str, module: ModuleType) -> None:
         self.imports[statement] = None

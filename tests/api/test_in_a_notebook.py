@@ -1,0 +1,71 @@
+"""What a notebook's kernel shows; the cells run in a real kernel."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+TRAIN = """
+import math
+import podium
+
+POWER = 2
+
+def shifted(x):
+    return x - math.floor(POWER / 2)
+
+def train(x):
+    return shifted(x) ** POWER
+"""
+
+
+@pytest.fixture
+def kernel(home: Path) -> Iterator[Any]:
+    """A kernel whose working directory is the test's own."""
+    manager = KernelManager()
+    manager.kernel_spec.argv[0] = sys.executable  # type: ignore[union-attr]
+    manager.start_kernel(cwd=str(Path.cwd()))
+    client = manager.blocking_client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def outputs_of(kernel: Any, code: str) -> list[dict[str, Any]]:
+    """Run a cell and return the contents of its outputs and updates, in order."""
+    found: list[dict[str, Any]] = []
+
+    def add(message: dict[str, Any]) -> None:
+        kinds = ("stream", "display_data", "update_display_data", "execute_result", "error")
+        if message["msg_type"] in kinds:
+            found.append({"kind": message["msg_type"], **message["content"]})
+
+    kernel.execute_interactive(code, timeout=120, output_hook=add)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_cell_shows_the_trials_while_they_run(kernel: Any, home: Path) -> None:
+    assert outputs_of(kernel, TRAIN) == []
+    shown = outputs_of(kernel, "podium.tune(train, {'x': (0.0, 2.0)}, objective='min:score', trials=3, parallel=1)")
+    assert [one for one in shown if one["kind"] == "error"] == []
+    assert "".join(one["text"] for one in shown if one["kind"] == "stream" and one["name"] == "stderr") == ""
+    updates = [one["data"]["text/html"] for one in shown if one["kind"] in ("display_data", "update_display_data")]
+    assert "Running" in "".join(updates)
+    assert updates[-1] == ""
+    (result,) = [one["data"]["text/html"] for one in shown if one["kind"] == "execute_result"]
+    assert result.count("<tr>") == 4
+    (figure,) = outputs_of(kernel, "podium.open_sweep('train').plot.history()")
+    assert "application/vnd.plotly.v1+json" in figure["data"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_value_that_cannot_travel_is_named(kernel: Any, home: Path) -> None:
+    outputs_of(kernel, "import podium\nrows = object()\ndef train(x):\n    return len(str(rows)) * x")
+    (error,) = [one for one in outputs_of(kernel, "podium.tune(train, {'x': (0.0, 2.0)})") if one["kind"] == "error"]
+    assert error["evalue"].startswith("train uses rows of type object, which only this process has")
