@@ -121,6 +121,7 @@ def experiment_of(
         "parameters": [parameter(name, dimension) for name, dimension in searched.items()],
         "trialTemplate": {
             "primaryContainerName": CONTAINER,
+            "retain": program.code is not None,  # else nobody could read why a pod on a cluster failed
             "trialParameters": [
                 *({"name": name, "reference": name} for name in searched),
                 {"name": "ownName", "reference": OWN_NAME},
