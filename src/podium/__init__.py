@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from podium.api.datasets import Dataset, load_dataset
+    from podium.api.datasets import Dataset, load_dataset, prepare_data
     from podium.api.predictions import open_model
     from podium.api.registry import registry
     from podium.api.runs import run, runs
@@ -25,6 +25,7 @@ __all__ = [
     "log",
     "open_model",
     "open_sweep",
+    "prepare_data",
     "registry",
     "run",
     "runs",
@@ -36,6 +37,7 @@ __all__ = [
 _MODULES = {
     "Choice": "space", "Dataset": "datasets", "Float": "space", "Int": "space", "Sweep": "sweep",
     "load_dataset": "datasets", "log": "space", "open_model": "predictions", "open_sweep": "sweep",
+    "prepare_data": "datasets",
     "registry": "registry", "run": "runs", "runs": "runs", "sweep": "sweep", "train": "training", "tune": "tune",
 }  # fmt: skip
 """Module of podium.api by name: loaded on first use, so that ``import podium`` costs nothing."""

@@ -20,24 +20,26 @@ def example_of(name: str, names: dict[str, Any]) -> list[doctest.DocTest]:
 
 
 @pytest.fixture
-def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path) -> dict[str, Any]:
+def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path, home: Path) -> dict[str, Any]:
     """What the examples take as given."""
     images = np.zeros((2, 28, 28), np.uint8)
     images[0, 12:16], images[1, :, 12:16] = 200, 200
     model = open_registry(tmp_path / "store")["digits"]
     model.upload({"model.onnx": shapes_model()}, {"dataset": {"name": "digits", "classes": ["zero", "one"]}}, "v1")
     model.promote("v1", {}, None)
+    rows = [f"{at % 7},{'north' if at % 3 else 'south'},{at * 7},{at * 1.5}" for at in range(70)]
+    (home.parent / "here/houses.csv").write_text("\n".join(["rooms,side,size,price", *rows]))
     return {"experiment": parabola, "dataset": str(tiny_dataset), "images": images, "storage": tmp_path / "store"}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("load_dataset", "log", "registry", "runs", "sweep", "tune"),
+        *("load_dataset", "log", "prepare_data", "registry", "runs", "sweep", "tune"),
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("run", "train")),
     ],
 )
-def test_the_example_of_a_function_runs(name: str, names: dict[str, Any], home: Path) -> None:
+def test_the_example_of_a_function_runs(name: str, names: dict[str, Any]) -> None:
     (test,) = example_of(name, names)
     said: list[str] = []
     results = doctest.DocTestRunner().run(test, out=said.append)

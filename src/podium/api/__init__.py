@@ -2,3 +2,8 @@
 
 Functions begin something and return an object that shows itself in a notebook: a Sweep, a Run, a Training, a Model.
 """
+
+import warnings
+
+# optuna imports tqdm, which warns in a notebook that has no ipywidgets; podium shows its own progress.
+warnings.filterwarnings("ignore", message="IProgress not found")

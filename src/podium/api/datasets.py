@@ -15,6 +15,10 @@ from podium.data.artifact import PARTS, DatasetInfo
 from podium.data.artifact import Part as Arrays
 from podium.data.draw import histogram_sheet, image_input, picture_grid
 from podium.errors import InvalidInput
+from podium.heartbeat import doing
+from podium.settings import Settings
+from podium.steps import prepare_data as step
+from podium.steps.prepare_data import DataSettings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -151,3 +155,45 @@ def load_dataset(uri: str | Path) -> Dataset:
         ((400, 28, 28), (400,))
     """
     return Dataset(uri)
+
+
+def prepare_data(
+    dataset: str | Path = "mnist", output: str | Path | None = None, *, source: str | Path = "", target: str = "",
+    limit: int = 0, seed: int = 1, **options: Any,
+) -> Dataset:  # fmt: skip
+    """Read, verify, split and write data as one checksummed dataset, as ``podium data prepare`` does.
+
+    Args:
+        dataset: ``mnist``, ``fashion-mnist``, ``images:DIRECTORY``, ``table:FILE``, ``text:FILE`` or ``npz:FILE``; or
+            the directory or URI of a prepared dataset, which is copied to output, or opened where there is none.
+        output: Directory, or ``s3://`` or ``minio://`` prefix; ``$PODIUM_HOME/data/NAME`` if None.
+        source: Directory or URI with the idx files of mnist; cache and mirrors if empty.
+        target: Name of the target column of a table or of text.
+        limit: Most items for train and validation together; 0 takes all. The test part of mnist stays whole.
+        seed: Decides which items are chosen.
+        **options: Of the source, such as ``validation=0.2`` or ``group="city"``.
+
+    Raises:
+        InvalidInput: The data or an option breaks a rule, or output holds something else.
+        NotFound: There is no such file.
+        Failed: No mirror has the files; the message names each.
+
+    Example:
+        >>> import podium
+        >>> podium.prepare_data("table:houses.csv", target="price")
+        <dataset houses: regression, train 57, validation 6, test 7>
+    """
+    settings = DataSettings(
+        dataset=str(dataset), source=str(source), target=target, limit=limit, seed=seed, data_options=options
+    )
+    return write(settings, output)
+
+
+def write(settings: DataSettings, output: str | Path | None = None) -> Dataset:
+    """Prepare a dataset where the user says, or below PODIUM_HOME; a prepared one without output stays where it is."""
+    if settings.is_prepared and output is None:
+        return Dataset(settings.dataset)
+    where = output or Settings.from_environment().home / "data" / settings.name
+    with doing(f"preparing {settings.name}"):
+        step.prepare_data(settings, str(where))
+    return Dataset(where)

@@ -56,17 +56,14 @@ def prepare(
       podium data prepare table:houses.csv --target price --option group=city
       podium data prepare small-fashion --output s3://datasets/small-fashion
     """
-    from podium.settings import Settings
-    from podium.steps.prepare_data import DataSettings, prepare_data
+    from podium.api.datasets import write
+    from podium.steps.prepare_data import DataSettings
 
     _talk()
     options = _options(words) | ({} if validation is None else {"validation": validation})
     settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=options)
-    where = output or (
-        dataset if settings.is_prepared else str(Settings.from_environment().home / "data" / settings.name)
-    )
-    with doing(f"preparing {settings.name}"):
-        info = prepare_data(settings, where)
+    data = write(settings, output)
+    info, where = data.info, output or data.uri
     if as_json:
         echo(json.dumps({"uri": where, **info.to_json()}, indent=1))
         return
