@@ -1,8 +1,10 @@
 """Pods get small requests and no token where nobody says otherwise."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from api_server import World
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -10,6 +12,8 @@ from podium.manifests.experiment import Experiment, customize
 from podium.manifests.pod_defaults import with_pod_defaults
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 
 
 def pod(**changes: Any) -> dict[str, Any]:
@@ -35,6 +39,21 @@ def test_pods_of_trials_get_no_token_and_their_runs_label(name: str) -> None:
     for replica in (trial.get("pytorchReplicaSpecs") or {"": trial}).values():
         assert replica["template"]["spec"]["automountServiceAccountToken"] is False
         assert replica["template"]["metadata"]["labels"]["podium/run-id"] == "r1"
+
+
+@pytest.mark.parametrize("kind", ["Job", "PyTorchJob", "TrainJob"])
+def test_the_network_policy_selects_every_launched_pod(kind: str) -> None:
+    main = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
+    spec = {
+        "Job": {"template": main},
+        "PyTorchJob": {"pytorchReplicaSpecs": {"Master": {"template": main}, "Worker": {"template": main}}},
+        "TrainJob": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"image": "i", "command": ["run"]}},
+    }
+    policy = yaml.safe_load((DEPLOY / "network" / "policy.yaml").read_text())["spec"]
+    (expression,) = policy["podSelector"]["matchExpressions"]
+    launched = with_pod_defaults(Workload.parse({"kind": kind, "spec": spec[kind]}))
+    assert expression["operator"] == "Exists"
+    assert all(expression["key"] in replica.pod.labels for replica in launched.replicas)
 
 
 def test_a_service_account_asked_for_keeps_its_token() -> None:

@@ -66,6 +66,9 @@ ISTIO_INJECT = "sidecar.istio.io/inject"
 RUN = "podium/run-id"
 """The run that launched an object; reap finds the objects of runs that are over by it."""
 
+LAUNCHED = "podium.dev/launched"
+"""On every pod that podium launches on a real cluster; the network policy in deploy/ tells them by it."""
+
 IGNORED_FIELDS = "podium.dev/ignored-fields"
 """Fields of a manifest that mean nothing on one machine."""
 

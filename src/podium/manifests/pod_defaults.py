@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from podium.manifests.labels import RUN
+from podium.manifests.labels import LAUNCHED, RUN
 from podium.manifests.pod_security import secure
 from podium.manifests.resource import Resource, mapping
 from podium.manifests.workload import Draft, Workload, merge
@@ -19,8 +19,8 @@ T = TypeVar("T", bound=Resource)
 def with_pod_defaults(resource: T) -> T:
     """Return a job or Experiment whose pods fit a namespace that enforces Pod Security "restricted".
 
-    They also have small requests, their run's label and no token of the API; a pod with a service account of its own
-    asks for an identity, and keeps the token.
+    They also have small requests, labels that tell them and their run, and no token of the API; a pod with a service
+    account of its own asks for an identity, and keeps the token.
     """
     run = resource.labels.get(RUN)
     return resource.changed_job(lambda draft: _set_defaults(draft, run))
@@ -28,9 +28,9 @@ def with_pod_defaults(resource: T) -> T:
 
 def _set_defaults(draft: Draft, run: str | None) -> None:
     for _, template in draft.templates:
-        if run:  # also for the network policy in deploy/, which tells launched pods by it
-            labels = mapping(mapping(template.get("metadata")).get("labels"))
-            merge(template, ("metadata", "labels"), {RUN: run, **labels})
+        own = {LAUNCHED: "true", **({RUN: run} if run else {})}
+        labels = mapping(mapping(template.get("metadata")).get("labels"))
+        merge(template, ("metadata", "labels"), {**own, **labels})
         if not template["spec"].get("serviceAccountName") and draft.takes("automountServiceAccountToken"):
             template["spec"].setdefault("automountServiceAccountToken", False)
         secure(template["spec"])
