@@ -1,9 +1,12 @@
 """A home of its own, and a small Experiment, for what `import podium` offers."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.manager import KernelManager
 
 PROGRAM = """
 import pathlib, sys, time
@@ -60,3 +63,17 @@ def parabola(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             },
         },
     }
+
+
+@pytest.fixture
+def kernel(home: Path) -> Iterator[Any]:
+    """A kernel whose working directory is the test's own."""
+    manager = KernelManager()
+    manager.kernel_spec.argv[0] = sys.executable  # type: ignore[union-attr]
+    manager.start_kernel(cwd=str(Path.cwd()))
+    client = manager.blocking_client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)

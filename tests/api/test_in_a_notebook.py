@@ -1,12 +1,9 @@
 """What a notebook's kernel shows; the cells run in a real kernel."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.manager import KernelManager
 
 TRAIN = """
 import math
@@ -20,20 +17,6 @@ def shifted(x):
 def train(x):
     return shifted(x) ** POWER
 """
-
-
-@pytest.fixture
-def kernel(home: Path) -> Iterator[Any]:
-    """A kernel whose working directory is the test's own."""
-    manager = KernelManager()
-    manager.kernel_spec.argv[0] = sys.executable  # type: ignore[union-attr]
-    manager.start_kernel(cwd=str(Path.cwd()))
-    client = manager.blocking_client()
-    client.start_channels()
-    client.wait_for_ready(timeout=60)
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
 
 
 def outputs_of(kernel: Any, code: str) -> list[dict[str, Any]]:
