@@ -45,6 +45,19 @@ def test_every_document_of_a_file_is_written(source: Path) -> None:
     assert "spec.runPolicy.backoffLimit: is left out" in done.stderr
 
 
+def test_a_script_is_written_as_a_block(source: Path) -> None:
+    script = "set -e\npython examples/spirals.py\n"
+    (file := source.with_name("script.yaml")).write_text(
+        source.read_text().replace(
+            "[python, examples/spirals.py, --epochs=8]", f"[sh, -c, {script!r}]".replace("'", '"')
+        )
+    )
+    done = podium("migrate", str(file))
+    assert "    - |\n      set -e\n      torchrun examples/spirals.py\n" in done.stdout
+    _, job, _ = yaml.safe_load_all(done.stdout)
+    assert job["spec"]["trainer"]["command"][2] == script.replace("python", "torchrun")
+
+
 def test_another_runtime_is_named(source: Path, tmp_path: Path) -> None:
     done = podium("migrate", str(source), "--runtime", "team-torch", "-o", str(tmp_path / "out.yaml"))
     assert done.stdout == ""

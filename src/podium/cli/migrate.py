@@ -29,8 +29,6 @@ def migrate_(file: Any, output: str, runtime: str) -> None:
       podium migrate train.yaml -o trainjob.yaml
       podium migrate sweep.yaml | kubectl apply --dry-run=server -f -
     """
-    import yaml
-
     from podium.doctor.manifest import documents, with_templates
 
     content = file.read(MAX_YAML + 1)
@@ -39,11 +37,25 @@ def migrate_(file: Any, output: str, runtime: str) -> None:
         kinds = ", ".join(str(manifest.get("kind")) for manifest in manifests) or "nothing"
         raise InvalidInput(f"{file.name} must hold a PyTorchJob, a Job or an Experiment, but holds {kinds}")
     changed = [_migrate(manifest, file.name, runtime) for manifest in manifests]
-    written = yaml.safe_dump_all(changed, sort_keys=False)
+    written = _yaml(changed)
     if output == "-":
         echo(written, nl=False)
     else:
         _write(Path(output), written)
+
+
+def _yaml(manifests: list[dict[str, Any]]) -> str:
+    """Write documents; a text of several lines, such as a script, as a block."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """With a representer of its own."""
+
+    def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+    Dumper.add_representer(str, represent)
+    return yaml.dump_all(manifests, Dumper=Dumper, sort_keys=False)
 
 
 def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
