@@ -24,6 +24,8 @@ EVERY = 14.0
 LOOK = 0.25
 """Seconds between two redraws of the line on a terminal."""
 
+STOPPING = "stopping what was started; Ctrl-C again kills it at once"
+
 Doing = str | Callable[[], str]
 """What goes on, as `verifying mnist`, to which the time is added; or a function that says all of it, or nothing yet."""
 
@@ -42,6 +44,7 @@ class Heartbeat:
         self._doing: list[tuple[Doing, float]] = []
         self._pauses = 0
         self._drawn = False
+        self._stopping = False
         self._last = time.monotonic()
         self._ended: threading.Event | None = None
 
@@ -77,6 +80,10 @@ class Heartbeat:
                 self._pauses -= 1
                 self._last = time.monotonic()
 
+    def stopping(self) -> None:
+        """Say from now on that what was started is being stopped; safe in a signal handler."""
+        self._stopping = True
+
     @contextmanager
     def talking(self, *, err: bool) -> Iterator[None]:
         """Print within this: to stderr, or to stdout."""
@@ -99,6 +106,7 @@ class Heartbeat:
         if silence < (self.first if _is_screen(sys.stderr) else self.every):
             return
         line = what() if callable(what) else f"{what}: {clock(time.monotonic() - since)} so far"
+        line = STOPPING if self._stopping else line
         if line and _is_screen(sys.stderr):
             sys.stderr.write(f"\r\x1b[2K{_fitting(line)}")
             self._drawn = True
@@ -145,4 +153,4 @@ def _fitting(line: str) -> str:
 
 
 _heartbeat = Heartbeat()
-doing, paused, talking = _heartbeat.doing, _heartbeat.paused, _heartbeat.talking
+doing, paused, stopping, talking = _heartbeat.doing, _heartbeat.paused, _heartbeat.stopping, _heartbeat.talking

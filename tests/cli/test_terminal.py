@@ -2,12 +2,15 @@
 
 import ast
 import json
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from terminals import on_terminal
+from terminals import PODIUM, on_terminal
 
 from podium.tables import paint, table
 from podium.terminal import harmless
@@ -135,3 +138,24 @@ def test_nothing_prints_but_through_the_terminal_module() -> None:
     }
     assert {file: found for file, found in past.items() if found} == {}
     assert prints(ast.parse((SRC / "terminal.py").read_text())), "the search itself finds what there is"
+
+
+def test_a_second_interrupt_kills_at_once_and_says_so(tmp_path: Path) -> None:
+    stubborn = job("sh", "-c", f"trap '' TERM; echo ready; while sleep 0.1; do date > {tmp_path}/alive; done")
+    stubborn["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(stubborn))
+    words = [*PODIUM, "job", "run", str(tmp_path / "job.yaml"), "--dir", str(tmp_path / "dir")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        time.sleep(1)
+        assert process.poll() is None, "the job has a minute to end"
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    assert said.endswith("interrupted again: what still ran was killed at once\n")
+    time.sleep(0.3)
+    (tmp_path / "alive").unlink()
+    time.sleep(0.3)
+    assert not (tmp_path / "alive").exists()

@@ -79,6 +79,14 @@ def test_a_pipeline_of_ones_own_runs_on_this_machine(tmp_path: Path, tiny_datase
     outcome = json.loads(done.stdout)
     assert outcome["outputs"] == {"Output": 5}
     assert list(outcome["steps"]) == ["prepare-data", "train-distributed", "count"]
+    assert outcome["step_outputs"]["count"] == {"Output": 5}
+    shown = CliRunner().invoke(app, ["runs", "show", "latest"], env={"PODIUM_HOME": str(home)}).stdout
+    assert [line.split() for line in shown.splitlines() if "Output" in line] == [
+        ["count", "Output", "5"],
+        ["Output", "5"],
+    ]
+    listed = CliRunner().invoke(app, ["runs", "list"], env={"PODIUM_HOME": str(home)}).stdout
+    assert listed.splitlines()[1].endswith("Output 5")
     assert "own.py" in json.loads((only_run(home) / "run.json").read_text())["pipeline"]
     assert next((home / "store/runs").glob("*/train*/model.onnx")), "in the storage of this machine"
 

@@ -7,15 +7,17 @@ import codecs
 import io
 import os
 import select
+import signal
 import sys
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import click
 
 from podium import __version__
 from podium.errors import InvalidInput, PodiumError
-from podium.heartbeat import doing
+from podium.heartbeat import doing, stopping
 from podium.interrupts import exit_code, signals_interrupt
 from podium.terminal import echo, echo_error
 
@@ -88,6 +90,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # in the C locale, as click does
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         with signals_interrupt(), doing(" ".join(["podium", *sys.argv[1:2]])):
             app(standalone_mode=False)
@@ -101,10 +105,20 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         # click makes an Abort of every KeyboardInterrupt.
-        code = exit_code(error if isinstance(error, KeyboardInterrupt) else error.__cause__)
-        echo("interrupted" if code == 130 else "terminated", err=True)
+        last = error if isinstance(error, KeyboardInterrupt) else error.__cause__
+        code = exit_code(last)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
+        again = last is not None and isinstance(last.__context__, KeyboardInterrupt)
+        said = "interrupted again: what still ran was killed at once" if again else "interrupted"
+        echo(said if code == 130 else "terminated", err=True)
         sys.exit(code)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         echo_error(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
         sys.exit(1)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle Ctrl-C: a second one interrupts the cleanup of the first, and what still runs is killed."""
+    stopping()
+    signal.default_int_handler(number, frame)

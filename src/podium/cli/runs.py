@@ -80,7 +80,7 @@ def show(name: str, as_json: bool) -> None:
     run = _runs()[name]
     outcome = None
     with suppress(PodiumError):
-        outcome = outcome_of(run) if run.state == "succeeded" else None
+        outcome = outcome_of(run)
     if as_json:
         echo(json.dumps({**_summary(run), "parameters": run.parameters, "outcome": outcome}, indent=1))
         return
@@ -266,7 +266,7 @@ def _summary(run: "Run") -> dict[str, Any]:
 
 
 def _result(run: "Run") -> str:
-    """Return the winner's score on the test part and whether it was promoted; empty if the run has none."""
+    """Return the winner's score on the test part and whether it was promoted, or what the pipeline returned."""
     from podium.run.outcome import outcome_of
 
     if run.state != "succeeded":
@@ -274,7 +274,9 @@ def _result(run: "Run") -> str:
     try:
         outcome = outcome_of(run)
     except PodiumError:
-        return ""  # a pipeline of one's own has other steps
+        return ""
+    if "decision" not in outcome:  # a pipeline of one's own
+        return ", ".join(f"{name} {value}" for name, value in outcome["outputs"].items())
     metric = outcome["metric"]["name"]
     return f"{metric} {figure(outcome['test']['metrics'][metric])}, {outcome['decision']['outcome']}"
 

@@ -14,15 +14,20 @@ from podium.storage import path_of
 from podium.tables import screen_width, table
 from podium.terminal import Styled, figure, harmless
 
+LONGEST = 200
+"""Characters shown of an output."""
+
 
 def outcome_of(run: Run) -> dict[str, Any]:
     """Collect the results of a run's steps, and copy the report into the run's directory.
 
     Returns:
-        Leaderboard, candidates, decision and paths; of a pipeline without these steps, its steps and outputs.
+        Leaderboard, candidates, decision and paths; of a pipeline without these steps, or a run that has not
+        succeeded, what its steps and it put out.
     """
-    if not {"evaluate", "promote-best"} <= run.steps.keys():
-        return {**_steps(run), "outputs": run.outputs, "directory": str(run.directory)}
+    if run.state != "succeeded" or not {"evaluate", "promote-best"} <= run.steps.keys():
+        outputs = {"step_outputs": step_outputs(run), "outputs": run.outputs}
+        return {**_steps(run), **outputs, "directory": str(run.directory)}
     evaluation = read_evaluation(_artifact(run, "evaluate", "evaluation"))
     decision = read_json(_artifact(run, "promote-best", "decision"))
     report = run.directory / "report.html"
@@ -46,15 +51,42 @@ def _steps(run: Run) -> dict[str, Any]:
     return {"run": run.id, "pipeline": run.pipeline, "steps": steps}
 
 
+def step_outputs(run: Run) -> dict[str, dict[str, Any]]:
+    """Return what finished steps put out, by step and name: values, metrics, and the URIs of other artifacts."""
+    found: dict[str, dict[str, Any]] = {}
+    for step, record in run.steps.items():
+        files = sorted(run.directory.glob(f"artifacts/*/{step}/executor_output.json"))
+        if not record.is_done or not files:  # it put out nothing, or another run did and its result was cached
+            continue
+        written = read_json(files[-1])
+        found[step] = dict(written.get("parameterValues", {}))
+        for name, held in written.get("artifacts", {}).items():
+            listed = [artifact.get("metadata") or artifact.get("uri", "") for artifact in held.get("artifacts", [])]
+            found[step][name] = listed[0] if len(listed) == 1 else listed
+    return found
+
+
 def show(outcome: Mapping[str, Any]) -> Styled:
     """Format an outcome as text, no wider than the terminal."""
     if "decision" not in outcome:
-        outputs = [[name, str(value)] for name, value in outcome["outputs"].items()]
-        return Styled(harmless(_columns([*outputs, ["run", relative(outcome["directory"])]])))
+        rows = [
+            [f"{step}  {name}", _brief(value)]
+            for step, outputs in outcome["step_outputs"].items()
+            for name, value in outputs.items()
+        ]
+        rows += [[name, _brief(value)] for name, value in outcome["outputs"].items()]
+        return Styled(harmless(_columns([*rows, ["run", relative(outcome["directory"])]])))
     sweep, decision = outcome["sweep"], outcome["decision"]
     parts: list[str] = [_leaderboard(sweep)] if sweep else []
     parts += [_candidates(outcome), _verdict(outcome, decision), _paths(outcome, decision)]
     return Styled("\n\n".join(part if isinstance(part, Styled) else harmless(part) for part in parts))
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        value = ", ".join(f"{name} {_brief(part)}" for name, part in value.items())
+    text = relative(str(value))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _artifact(run: Run, step: str, name: str) -> Path:
