@@ -2,12 +2,14 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 
 PODIUM = [sys.executable, "-P", "-c", "from podium.cli import main; main()"]
+SIGNS_OF_LIFE = re.compile(r"(?:\r\x1b\[2K[^\r\x1b]*so far)+\r\x1b\[2K")
 
 
 def on_terminal(*words: str, width: int = 80, stdout: int | None = None, program: Sequence[str] = PODIUM) -> str:
@@ -35,4 +37,5 @@ def on_terminal(*words: str, width: int = 80, stdout: int | None = None, program
         os.close(theirs)
         reader.join(30)
         os.close(ours)
-    return b"".join(got).decode(errors="replace")
+    seen = b"".join(got).decode(errors="replace")
+    return SIGNS_OF_LIFE.sub("", seen) if program is PODIUM else seen  # where importing takes long
