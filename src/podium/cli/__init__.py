@@ -23,7 +23,7 @@ from podium.terminal import echo, echo_error
 
 # command -> (module in podium.cli, object in it, line shown by `podium --help`)
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "init": ("init", "init", "Write a small project to begin with: data, trainer, Experiment, podium.yaml."),
+    "init": ("init", "init", "Write a small project to begin with."),
     "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
     "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
     "watch": ("watch", "watch", "Run a command whenever data change."),
@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),
     "models": ("models", "models", "List, compare, promote, roll back and verify models."),
     "storage": ("storage", "storage", "Check a bucket or directory, copy data into it and out of it."),
-    "predict": ("predict", "predict", "Classify pictures with the champion."),
+    "predict": ("predict", "predict", "Predict new pictures, rows or sentences with the champion."),
 }
 
 
@@ -82,7 +82,16 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="podium")
 def app() -> None:
-    """Tune, train and promote a model: on this machine today, on Kubeflow tomorrow."""
+    """Tune, train and promote a model: on this machine today, on Kubeflow tomorrow.
+
+    Everything is kept under podium-work/ in the working directory; the variable PODIUM_HOME names another. COMMAND
+    --help shows options and examples that run.
+
+    \b
+    Begin with:
+      podium run         tunes, trains and promotes a model of MNIST here
+      podium init NAME   writes a project for data of your own
+    """
 
 
 def main() -> None:

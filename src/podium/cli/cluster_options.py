@@ -29,7 +29,7 @@ def cluster_options(command: F) -> F:
         "--dir",
         "directory",
         type=click.Path(path_type=Path),
-        help="Directory of the local cluster; $PODIUM_HOME/cluster if missing.",
+        help="Directory of the local cluster; podium-work/cluster if missing.",
     )
     @click.option(
         "--run",

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from podium.cli.groups import Commands
 from podium.documents import load_yaml
 from podium.errors import require
 from podium.heartbeat import doing
@@ -15,14 +16,14 @@ from podium.terminal import EchoHandler, echo
 PARTS = ["train", "validation", "test"]  # as podium.data.artifact has them, which would load numpy for --help
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def data() -> None:
     """Prepare and inspect datasets."""
 
 
 @data.command()
 @click.argument("dataset", metavar="[SOURCE]", default="mnist")
-@click.option("-o", "--output", help="Directory, s3:// or minio:// prefix; $PODIUM_HOME/data/NAME if missing.")
+@click.option("-o", "--output", help="Directory, s3:// or minio:// prefix; podium-work/data/NAME if missing.")
 @click.option(
     "--source", default="", help="Directory or URI with the idx files of mnist; cache and mirrors if missing."
 )
@@ -89,7 +90,7 @@ def _options(words: tuple[str, ...]) -> dict[str, Any]:
 def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> None:
     """Verify a dataset and show its sizes, columns, statistics, classes and some images.
 
-    URI is a directory or URI that `podium data prepare` wrote; $PODIUM_HOME/data/mnist if missing. Every byte is
+    URI is a directory or URI that `podium data prepare` wrote; podium-work/data/mnist if missing. Every byte is
     read, verified and measured again.
 
     \b

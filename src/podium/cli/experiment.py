@@ -18,6 +18,7 @@ from podium.cli.cluster_options import (
 from podium.cli.completion import experiments
 from podium.cli.experiment_options import changed, manifest_options
 from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
+from podium.cli.groups import Commands
 from podium.cli.notify_options import Notifier, notify_option
 from podium.errors import Failed
 from podium.terminal import echo
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from podium.cluster.base import Cluster
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def experiment() -> None:
     """Run a Katib Experiment YAML, on this machine or on a cluster."""
 

@@ -17,6 +17,7 @@ from podium.cli.cluster_options import (
     process_options,
     queue_options,
 )
+from podium.cli.groups import Commands
 from podium.cli.notify_options import Notifier, notify_option
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from podium.manifests.workload import Workload
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def job() -> None:
     """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TrainJob, TFJob, XGBoostJob, JAXJob."""
 

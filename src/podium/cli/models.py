@@ -8,6 +8,7 @@ import click
 
 from podium import tables
 from podium.cli import model_view as view
+from podium.cli.groups import Commands
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.registry_options import open_registry, output, registry_options, select_models
 from podium.heartbeat import doing
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from podium.steps.compare import Predictions
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def models() -> None:
     """List, compare, promote, roll back and verify models."""
 

@@ -19,7 +19,7 @@ def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--storage",
         envvar="PODIUM_STORAGE",
         show_envvar=True,
-        help="Directory, s3:// or minio:// URL of the registry; $PODIUM_HOME/store if missing.",
+        help="Directory, s3:// or minio:// URL of the registry; podium-work/store if missing.",
     )(command)
 
 

@@ -11,6 +11,7 @@ import click
 
 from podium.cli.cluster_options import as_json_option
 from podium.cli.completion import run_names
+from podium.cli.groups import Commands
 from podium.cli.notify_options import Notifier, notify_option
 from podium.cli.run import FROM, carry_out
 from podium.cli.server_options import open_server, server_options
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 stored_option = click.option("--storage", help="Storage with what runs on a cluster left; else runs on this machine.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def runs() -> None:
     """List, compare, resume and remove the runs on this machine."""
 
@@ -88,10 +89,11 @@ def show(name: str, as_json: bool) -> None:
     for parameter, value in run.parameters.items():
         echo(f"  {parameter}={value if isinstance(value, str) else json.dumps(value)}")
     steps = [
-        Row(phase=step.state.capitalize(), cells=(step.title, step.state, duration(step.elapsed)))
-        for step in run.steps.values()
+        Row(phase=step.state.capitalize(), cells=(step.title, name, step.state, duration(step.elapsed)))
+        for name, step in run.steps.items()
     ]
-    drawn = table(("STEP", "STATE", ">TOOK"), steps, width=screen_width(), drop=("STATE",), shorten="STEP")
+    heads, drop = ("STEP", "NAME", "STATE", ">TOOK"), ("NAME", "STATE")
+    drawn = table(heads, steps, width=screen_width(), drop=drop, shorten="STEP")
     echo(Styled(f"\n{drawn}\n"))
     echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
     if run.state not in ("succeeded", "running"):
@@ -106,8 +108,8 @@ def show(name: str, as_json: bool) -> None:
 def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
     """Go on with a run that was stopped or failed, with its parameters; the same as podium run --resume.
 
-    Finished steps and finished trials are not repeated, unless --from says so. The steps' names are those of
-    podium runs show RUN --json.
+    Finished steps and finished trials are not repeated, unless --from names the first step to repeat; podium runs show
+    lists the names.
 
     \b
     Examples:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.groups import Commands
 from podium.cli.server_options import GROUP, open_server, server_options
 from podium.terminal import echo
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 PATHS = click.Path(exists=True, path_type=Path)
 
 
-@click.group()
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def schedule() -> None:
     """Keep recurring runs on Kubeflow Pipelines as YAML says.
 

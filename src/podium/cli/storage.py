@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.cluster_options import as_json_option
+from podium.cli.groups import Commands
 from podium.terminal import Styled, echo, harmless, progress_bar, styled
 
 if TYPE_CHECKING:
     from podium.storage import Entry
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def storage() -> None:
     """Check a bucket or directory, copy data into it and out of it."""
 

@@ -23,23 +23,25 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("uri")
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--every", default="60s", show_default=True, metavar="TIME", help="Between two looks: 30s, 5m or 1h.")
-@click.option("--now", is_flag=True, help="Take the data that are there at the first look for changed.")
+@click.option(
+    "--every", default="60s", show_default=True, metavar="TIME", help="Time between two looks, as in 30s, 5m or 1h."
+)
+@click.option("--now", is_flag=True, help="Run also for the data that are there at the first look.")
 @click.option("--once", is_flag=True, help="Look once and end, for cron; what was seen is kept for the next time.")
 @notify_option
 def watch(uri: str, words: tuple[str, ...], every: str, now: bool, once: bool, notifier: Notifier) -> None:
     """Run a podium command whenever data change.
 
-    URI is a file, a directory, or s3:// or minio:// with an object or a prefix. The command after -- is started when
-    sizes, times or etags differ from those it was last run for, and two looks in a row have seen the same: nobody is
-    writing any more. The first look of all only remembers what is there. All that was seen is kept under
-    podium-work/watch/, so that a change while podium watch does not run is noticed when it runs again. A command that
-    fails is reported, and watching goes on. Ctrl-C or SIGTERM stops the command and ends.
+    URI is a file, a directory, or an object or prefix of s3:// or minio://. The command after -- starts when names,
+    sizes or times differ from those of its last run and two looks in a row saw the same, so nobody is still writing.
+    The first look only remembers what is there. This is kept under podium-work/watch/: changes made while podium watch
+    did not run are noticed at its next start. A command that fails is reported, and watching goes on. Ctrl-C or
+    SIGTERM stops the command and ends.
 
     \b
     Examples:
       podium watch incoming/ -- run tune_and_promote dataset=images:incoming
-      podium watch s3://raw/houses.csv --every 5m -- run dataset=table:s3://raw/houses.csv target=price
+      podium watch s3://raw/photos --every 5m -- run dataset=images:s3://raw/photos
       podium watch incoming/ --once --notify https://hooks.example/T0/B0 -- run
     """
     from podium.run.trigger import Trigger, WatchedData

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from podium.documents import read_json
+from podium.documents import parse, read_json
 from podium.errors import PodiumError
 from podium.run.runs import Run
 from podium.steps.handover import read_evaluation
@@ -16,6 +17,26 @@ from podium.terminal import Styled, figure, harmless
 
 LONGEST = 200
 """Characters shown of an output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Artifact:
+    name: str = ""
+    uri: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Artifacts:
+    artifacts: list[_Artifact] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StepOutput:
+    """The file that a KFP component leaves (kfp: ExecutorOutput in pipeline_spec.proto)."""
+
+    parameterValues: dict[str, Any] = field(default_factory=dict)
+    artifacts: dict[str, _Artifacts] = field(default_factory=dict)
 
 
 def outcome_of(run: Run) -> dict[str, Any]:
@@ -58,10 +79,10 @@ def step_outputs(run: Run) -> dict[str, dict[str, Any]]:
         files = sorted(run.directory.glob(f"artifacts/*/{step}/executor_output.json"))
         if not record.is_done or not files:  # it put out nothing, or another run did and its result was cached
             continue
-        written = read_json(files[-1])
-        found[step] = dict(written.get("parameterValues", {}))
-        for name, held in written.get("artifacts", {}).items():
-            listed = [artifact.get("metadata") or artifact.get("uri", "") for artifact in held.get("artifacts", [])]
+        written = cast(_StepOutput, parse(_StepOutput, read_json(files[-1]), str(files[-1])))
+        found[step] = dict(written.parameterValues)
+        for name, held in written.artifacts.items():
+            listed = [artifact.metadata or artifact.uri for artifact in held.artifacts]
             found[step][name] = listed[0] if len(listed) == 1 else listed
     return found
 
