@@ -42,8 +42,8 @@ def settings(name: str) -> str:
         {
             "cpu": "150m", "memory": "200Mi", "node_selector": {"kubernetes.io/os": "linux"},
             "tolerations": [TOLERATION], "env": {"MARK": "seen"}, "secret_env": {"TOKEN": f"{name}/key"},
-            "claims": {"/scratch": name}, "queue": name, "priority_class": name, "service_account": name,
-            "image_pull_secrets": [name], "labels": {"team": name},
+            "claims": {"/scratch": name}, "queue": name, "queue_priority": name, "priority_class": name,
+            "service_account": name, "image_pull_secrets": [name], "labels": {"team": name},
             "security": "baseline", "run_as_user": 1000,
         }
     )  # fmt: skip
@@ -78,7 +78,8 @@ def check_run(cluster: KubernetesCluster, run_id: str, name: str, jobs: int) -> 
     try:
         found = until(lambda: len(jobs_of(cluster, run_id)) == jobs and jobs_of(cluster, run_id), 300)
         for job in found:
-            assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == name
+            for label in ("queue-name", "priority-class"):
+                assert job["metadata"]["labels"][f"kueue.x-k8s.io/{label}"] == name
             selector = f"training.kubeflow.org/job-name={job['metadata']['name']}"
             pods = until(lambda of=selector: len(pods_of(cluster, of)) == 3 and pods_of(cluster, of), 60)
             for pod in pods:
