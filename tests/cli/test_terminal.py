@@ -67,6 +67,15 @@ def test_logs_keep_sequences_for_files_only(cluster: Path, tmp_path: Path) -> No
     assert file.read_text() == "\x1b]0;owned\x07\x1b[2Jsaid\x1b[31m red\n"
 
 
+def test_a_jobs_log_in_a_file_bypasses_the_live_table(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job(*SAID)))
+    with (tmp_path / "log").open("wb") as stdout:
+        words = ["job", "run", str(tmp_path / "job.yaml"), "--dir", str(tmp_path / "dir")]
+        seen = on_terminal(*words, stdout=stdout.fileno())
+    assert (tmp_path / "log").read_text() == "\x1b]0;owned\x07\x1b[2Jsaid\x1b[31m red\n"
+    assert "REPLICA" in seen
+
+
 def test_a_reason_on_a_terminal_is_harmless(tmp_path: Path) -> None:
     """A status that somebody else wrote: its name, state and message reach tables and sentences."""
     place = tmp_path / "dir"

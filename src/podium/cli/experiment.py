@@ -65,9 +65,9 @@ def run(source: str, url: str, processes: ProcessOptions, notifier: Notifier, as
 
 @experiment.command()
 @click.argument("name")
-@click.option("--max-trials", type=int, help="New spec.maxTrialCount; must be above the trials there are.")
-@click.option("--parallel-trials", type=int, help="New spec.parallelTrialCount.")
-@click.option("--max-failed-trials", type=int, help="New spec.maxFailedTrialCount.")
+@click.option("--max-trials", type=int, help="Trials in all, more than there are (spec.maxTrialCount).")
+@click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount).")
+@click.option("--max-failed-trials", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
 @process_options()
 @cluster_options
 @as_json_option

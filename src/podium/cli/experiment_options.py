@@ -16,20 +16,26 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = [
-    click.option("--name", help="metadata.name; that of the manifest if missing."),
+    click.option("--name", help="Name of the Experiment, instead of the manifest's."),
     click.option("--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."),
     click.option("--output", metavar="URI", help="Where trials put their models, each below its own name."),
-    click.option("--set", "flags", metavar="FLAG=VALUE", multiple=True, help="Another flag of the trials' program."),
+    click.option(
+        "--set",
+        "flags",
+        metavar="FLAG=VALUE",
+        multiple=True,
+        help="Another flag of the trials' program; may be repeated.",
+    ),
     click.option("--image", help="Image of the trials."),
-    click.option("--max-trials", type=int, help="spec.maxTrialCount."),
-    click.option("--parallel-trials", type=int, help="spec.parallelTrialCount."),
+    click.option("--max-trials", type=int, help="Trials in all (spec.maxTrialCount)."),
+    click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount)."),
     click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
-    click.option("--goal", type=float, help="spec.objective.goal."),
-    click.option("--seed", type=int, help="random_state of the algorithm."),
+    click.option("--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."),
+    click.option("--seed", type=int, help="Seed of the search algorithm (random_state)."),
     click.option(
         "--resume-policy",
         type=click.Choice(["Never", "LongRunning", "FromVolume"]),
-        help="spec.resumePolicy: whether a finished Experiment may get more trials.",
+        help="Whether a finished Experiment may get more trials (spec.resumePolicy).",
     ),
     click.option(
         "--config-map",
@@ -39,7 +45,13 @@ _OPTIONS = [
         type=click.Path(path_type=Path),
         help="YAML of the ConfigMap that holds the trial template; it may stand in the Experiment's own file too.",
     ),
-    click.option("--warm-start", "warm_start", metavar="NAME", multiple=True, help="Learn from this Experiment first."),
+    click.option(
+        "--warm-start",
+        "warm_start",
+        metavar="NAME",
+        multiple=True,
+        help="Learn from the trials of this Experiment of the same cluster first; may be repeated.",
+    ),
 ]
 
 
