@@ -127,9 +127,12 @@ def test_a_terminals_table_keeps_the_best_trial_in_sight(podium: Any, manifest: 
         view.look()
         drawn: dict[int, str] = {}
         for width in (80, 50, 40):
-            console = Console(width=width, file=(file := io.StringIO()))
+            console = Console(width=width, height=40, file=(file := io.StringIO()))
             console.print(view)
             drawn[width] = file.getvalue()
+        Console(width=80, height=12, file=(low := io.StringIO())).print(view)
+    assert len(low.getvalue().splitlines()) <= 11
+    assert best["name"] in low.getvalue()
     assert all("…" not in text and best["name"] in text for text in drawn.values()), "columns go, no cell is cut"
     assert "too narrow for lr)" in drawn[50].replace("\n", " ")
     assert "STATE" in drawn[40].partition("TRIAL")[0]

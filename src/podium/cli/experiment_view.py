@@ -12,6 +12,9 @@ from podium.terminal import Styled, styled
 _SHOWN = 24
 """Rows of the live table at most; earlier trials are counted, the best always shown."""
 
+_AROUND = 6
+"""Lines of the terminal left for the title, heads, the best trial and the prompt."""
+
 
 def draw(trials: Sequence[Trial], experiment: Experiment) -> str:
     """Draw trials as aligned text."""
@@ -64,12 +67,13 @@ class ExperimentView(View):
         return self._news.lines()
 
     def table(self, width: int) -> Styled:
-        """Draw the latest trials and the best."""
+        """Draw the latest trials, the running ones and the best, as many as there is room for."""
         if not self._seen:
             return styled("starting …")
         experiment, trials = self._seen
         best = best_trial(trials)
-        hidden = {trial.name for trial in trials[:-_SHOWN]} - {best.name if best else ""}
+        most = max(1, min(_SHOWN, (self.height or 100) - _AROUND))
+        hidden = {trial.name for trial in trials[:-most] if trial is not best and trial.phase != "Running"}
         title = f"{self._name}: {len(trials)} trials, {self.seconds:.0f} s"
         if hidden:
             title += f" ({len(hidden)} earlier ones not shown)"

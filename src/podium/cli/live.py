@@ -23,6 +23,8 @@ class View(ABC):
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.began = time.monotonic()
+        self.height: int | None = None
+        """Lines of the terminal, once it is known."""
 
     @abstractmethod
     def look(self) -> None:
@@ -59,6 +61,7 @@ class View(ABC):
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         from rich.text import Text
 
+        self.height = console.height
         yield Text.from_ansi(self.table(options.max_width), no_wrap=True)
 
 
