@@ -1,9 +1,12 @@
 """PyTorchJobs, Jobs and Experiments as TrainJobs: what is carried over, and a note for each thing that is not."""
 
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from katibcases import bases, mutate
 
 from podium.documents import load_yaml
 from podium.errors import InvalidInput
@@ -220,3 +223,17 @@ def test_conditions_of_ones_own_are_said_to_change() -> None:
     said = notes(migrate(Experiment.parse(manifest)))
     assert "becomes the condition of a TrainJob" in said["successCondition"]
     assert said["primaryPodLabels"] == "metrics are collected from the first node"
+
+
+def test_whatever_is_wrong_is_refused_in_a_sentence() -> None:
+    sources = [*(manifest for _, manifest in bases()), pytorchjob(workingDir="/app").manifest, job().manifest]
+    migrated = 0
+    for number in range(300):
+        draw = random.Random(number)
+        manifest, _ = mutate(draw.choice(sources), draw)
+        with suppress(InvalidInput):
+            is_experiment = isinstance(manifest, dict) and manifest.get("kind") == "Experiment"
+            resource: Any = Experiment.parse(manifest) if is_experiment else Workload.parse(manifest)
+            assert "PyTorchJob" not in str(migrate(resource).resource.manifest["spec"])
+            migrated += 1
+    assert 0 < migrated < 300
