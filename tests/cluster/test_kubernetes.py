@@ -426,6 +426,14 @@ def test_refused_pods_end_the_watch_with_the_quotas_words(
     assert "quota" in str(caught.value.hint)
 
 
+def test_refused_nodes_of_a_trainjob_end_the_watch(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    cluster.create(program("pass", 2, "mnist"))
+    world.put("jobs", {"kind": "Job", "metadata": {"name": "mnist-node-0"}})
+    world.event("jobs", "mnist-node-0", "FailedCreate", QUOTA)
+    with pytest.raises(Failed, match=r"TrainJob mnist cannot start: .*exceeded quota"):
+        list(cluster.watch("TrainJob", "mnist", timeout=20))
+
+
 def test_a_refused_init_container_names_the_operators_template(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:

@@ -26,6 +26,7 @@ from podium.manifests.labels import (
 )
 from podium.manifests.pod_security import INIT_CONTAINER, INIT_HINT
 from podium.manifests.resource import Resource
+from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
 
 _log = logging.getLogger("podium")
@@ -273,12 +274,15 @@ class Watchman:
                 self.complete[job] = max(pod.metadata.creation_timestamp for pod in have)
                 continue
             uid = resource.uid if job == resource.name else None
-            if trouble := self._refusal(job, uid):
+            # The pods of a TrainJob are made by a Job of its JobSet, which has a name and uid of its own.
+            made_by = f"{job}-{NODE}-0" if job_of(resource).kind == TRAINJOB else ""
+            if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield trouble, (job, "refused")
 
-    def _refusal(self, job: str, uid: str | None) -> Trouble | None:
+    def _refusal(self, job: str, uid: str | None, made_by: str, created: datetime | None) -> Trouble | None:
         try:
-            events = self.api.warnings(job)
+            names = [job, made_by] if made_by else [job]
+            events = sorted((event for name in names for event in self.api.warnings(name)), key=event_time)
         except Unavailable:
             raise
         except PodiumError as error:
@@ -292,10 +296,16 @@ class Watchman:
             event
             for event in events
             if event.reason in REFUSED
-            and uid in (None, event.involved_object.uid)
+            and (uid in (None, event.involved_object.uid) or event.involved_object.name == made_by)
             and (since is None or event_time(event) > since)
+            and (event.involved_object.name != made_by or created is None or event_time(event) >= created)
         ]
         return _refusal_of(news[-1]) if news else None
+
+
+def created_at(resource: Resource) -> datetime | None:
+    """Return when an object was created; None if it does not say."""
+    return datetime.fromisoformat(resource.created) if resource.created else None
 
 
 def _refusal_of(event: Any) -> Trouble:
@@ -335,6 +345,13 @@ JOBSET_HINT = (
 """A TrainJob that was admitted so never starts (observed: Kueue 0.15.0 with Trainer 2.3.0)."""
 
 
+def job_of(resource: Resource) -> Workload:
+    """Return the job that an object is, or that a Trial's or an Experiment's trials are."""
+    if resource.kind == "Experiment":
+        return Experiment.parse(resource.manifest).template.workload
+    return Trial.parse(resource.manifest).workload if resource.kind == "Trial" else Workload.parse(resource.manifest)
+
+
 def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
     """Return (name, its pods, number of pods it wants) of every job that should run now.
 
@@ -343,11 +360,9 @@ def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, li
         resource: A PyTorchJob, Job, Trial or Experiment.
         pods: All pods of it.
     """
+    want = pods_of(job_of(resource))
     if resource.kind != "Experiment":
-        trial = resource.kind == "Trial"
-        job = Trial.parse(resource.manifest).workload if trial else Workload.parse(resource.manifest)
-        return [(resource.name, pods, pods_of(job))]
-    want = pods_of(Experiment.parse(resource.manifest).template.workload)
+        return [(resource.name, pods, want)]
     trials = map(Trial.parse, api.objects("Trial", f"{EXPERIMENT}={resource.name}"))
     running = [trial.name for trial in trials if not trial.state.finished]
     labels = [(pod, (pod.metadata.labels or {}).get(JOB_SELECTOR["Trial"])) for pod in pods]
