@@ -14,6 +14,7 @@ def promote_best(
     version: str,
     model_name: str = "mnist",
     rule: str = "better",
+    tracking: str = "",
     storage: str = "",
     cluster: str = "",
     pods: dict = {},  # noqa: B006  KFP takes the default from the signature
@@ -28,6 +29,7 @@ def promote_best(
         version: The version that challenges.
         model_name: Name of the model in the registry.
         rule: What the challenger must do to win.
+        tracking: Address of an MLflow server that gets the run and the version; empty for none.
         storage: URL of the storage; empty for a place beside the run's artifacts.
         cluster: URL of the cluster where a champion that is a command predicts; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
@@ -37,7 +39,7 @@ def promote_best(
     jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri)
     result = promote(
         data.path, evaluation.path, decision.path, report.path, version=version, model_name=model_name, rule=rule,
-        jobs=jobs,
+        jobs=jobs, tracking=tracking,
     )  # fmt: skip
     decision.metadata.update(result.metrics)
     return result.outcome

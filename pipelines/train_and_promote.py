@@ -27,6 +27,7 @@ def train_and_promote(
     model_name: str = "mnist",
     metric: str = "",
     rule: str = "better",
+    tracking: str = "",
     storage: str = "",
     cluster: str = "",
     trainer_image: str = "",
@@ -59,6 +60,7 @@ def train_and_promote(
         model_name: Name of the model in the registry.
         metric: What models are compared by, as in rmse or max:package.module:function; empty for accuracy or rmse.
         rule: What a challenger must do to be promoted.
+        tracking: Address of an MLflow server that gets the run and the version; empty for none.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs the training; empty for the one the steps run on.
         trainer_image: Image of master and workers; empty for podium's trainer image.
@@ -95,7 +97,7 @@ def train_and_promote(
     uploaded.set_display_name("Upload the model").set_caching_options(False)
 
     promoted = promote_best(
-        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, storage=storage,
-        cluster=cluster, pods=pods,
+        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, tracking=tracking,
+        storage=storage, cluster=cluster, pods=pods,
     )  # fmt: skip
     promoted.set_display_name("Promote it if it is better").set_caching_options(False)

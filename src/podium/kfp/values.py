@@ -80,10 +80,12 @@ def check_values(values: Mapping[str, Any]) -> PipelineSettings:
     """
     from podium.registry import PromotionRule
     from podium.registry.document import check_name
+    from podium.steps.mlflow_log import check_tracking
 
     settings = PipelineSettings.read(values)
     experiment = settings.experiment()
     rule = PromotionRule.parse(values.get("rule") or "")
+    check_tracking(values.get("tracking") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment)
     if "model_name" in values:
         check_name("model name", values["model_name"])

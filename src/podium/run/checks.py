@@ -20,9 +20,11 @@ def check_here(values: Mapping[str, Any]) -> None:
         PodiumError: A value breaks a rule, or there is no such cluster or storage.
     """
     from podium import cluster, storage
+    from podium.steps.mlflow_log import check_tracking
 
     settings = check_values(values)
     storage.connect(values["storage"])
+    check_tracking(values.get("tracking") or "", here=True)
     with cluster.connect(values["cluster"]):
         pass
     if values["cluster"].startswith("local:"):

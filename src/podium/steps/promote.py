@@ -9,6 +9,7 @@ from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
+from podium.steps.mlflow_log import log_to_mlflow
 from podium.steps.predict_job import PredictJobs
 from podium.steps.recorder import keep_output
 from podium.steps.target import LaunchTarget, storage_url
@@ -44,6 +45,7 @@ def promote(
     model_name: str,
     rule: str = "better",
     jobs: PredictJobs,
+    tracking: str = "",
 ) -> Promotion:
     """Compare a version with the champion on the same test items and promote it if the rule says so.
 
@@ -61,6 +63,7 @@ def promote(
         model_name: Name in the registry.
         rule: In the notation of PromotionRule.parse.
         jobs: Where a champion that is a command predicts; its storage holds the registry.
+        tracking: Address of an MLflow server that gets the run and the version, see check_tracking; empty for none.
 
     Raises:
         InvalidInput: The rule cannot be parsed.
@@ -87,6 +90,7 @@ def promote(
     for reason in contest.decision.reasons:
         say(reason)
     say(f"{model_name} {version}: {result['outcome']}")
+    log_to_mlflow(tracking, measured, result, model.storage.join(model.catalog.prefix(version)))
     figures = contest.decision.figures
     return Promotion(
         outcome=result["outcome"],

@@ -1,0 +1,137 @@
+"""Log a pipeline's run to MLflow: its figures as a run, its version in MLflow's model registry, alias champion.
+
+The files stay where podium's registry has them, and MLflow's version names that place as its source. Only an MLflow
+server gets a copy of files on this machine: it refuses a source that it cannot see.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from podium.errors import InvalidInput, require
+from podium.steps.base import say
+from podium.storage import path_of
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+CHAMPION = "champion"
+RUN_TAG, VERSION_TAG = "podium.run", "podium.version"
+
+
+def check_tracking(uri: str, *, here: bool = False) -> None:
+    """Refuse an address of MLflow that cannot work.
+
+    Args:
+        uri: ``http://host:5000``, ``https://…`` or ``sqlite:///file.db``; empty logs nothing.
+        here: Whether the steps run in this Python, which then has MLflow.
+
+    Raises:
+        InvalidInput: It is another address, has credentials in it, or MLflow is not installed.
+    """
+    if not uri:
+        return
+    parts = urlsplit(uri)
+    hint = "http://mlflow:5000 or sqlite:////directory/mlflow.db; MLFLOW_TRACKING_USERNAME and _PASSWORD log in"
+    shown = uri.replace(f"{parts.username}:{parts.password}@", "…@")
+    absolute = parts.scheme == "sqlite" and uri.startswith("sqlite:////")  # steps have another working directory
+    fits = (parts.scheme in ("http", "https") or absolute) and not parts.password
+    require(fits, "tracking is the address of an MLflow server or database, without a password", hint, tracking=shown)
+    if here and find_spec("mlflow") is None:
+        raise InvalidInput(f"tracking={uri} needs MLflow", "pip install 'podium-ml[mlflow]'")
+
+
+def log_to_mlflow(uri: str, measured: Mapping[str, Any], result: Mapping[str, Any], source: str) -> None:
+    """Log a run and its version; what goes wrong is a warning, for podium's registry has decided already.
+
+    Logging the same run again changes nothing but the alias.
+
+    Args:
+        uri: Address of MLflow, see check_tracking; empty logs nothing.
+        measured: What evaluate wrote.
+        result: The decision, as promote writes it.
+        source: URL of the version's files.
+    """
+    if not uri:
+        return
+    try:
+        run, version = _log(uri, measured, result, source)
+    except Exception as error:  # whatever MLflow does, the promotion stands
+        reason = "pip install 'podium-ml[mlflow]'" if isinstance(error, ImportError) else str(error)
+        print(f"warning: the run is not logged to MLflow: {reason}", file=sys.stderr, flush=True)
+        return
+    say(f"MLflow: run {run}, {result['model_name']} version {version}, {_standing(result)}")
+
+
+def _standing(result: Mapping[str, Any]) -> str:
+    return CHAMPION if result["outcome"] == "promoted" else "not champion"
+
+
+def _log(uri: str, measured: Mapping[str, Any], result: Mapping[str, Any], source: str) -> tuple[str, str]:
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read at the import
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    run = _run(client, measured, result)
+    version = _version(client, run, result, lambda: _place(client, uri, run, source))
+    if result["outcome"] == "promoted":
+        client.set_registered_model_alias(result["model_name"], CHAMPION, version)
+    return run, version
+
+
+def _run(client: "MlflowClient", measured: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return the id of the run; create it unless an earlier attempt did."""
+    from mlflow.entities import Metric, Param
+
+    name, run_id = str(result["model_name"]), str(measured["run_id"])
+    experiment = client.get_experiment_by_name(name)
+    experiment_id = str(experiment.experiment_id) if experiment else client.create_experiment(name)
+    known = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'")
+    if known:
+        return str(known[0].info.run_id)
+    tags = {RUN_TAG: run_id, "podium.outcome": str(result["outcome"]), "podium.dataset": measured["dataset"]["digest"]}
+    made = str(client.create_run(experiment_id, tags=tags, run_name=run_id).info.run_id)
+    now = int(time.time() * 1000)
+    metrics = [Metric(key, value, now, step) for key, value, step in _metrics(measured)]
+    params = [Param(key, str(value)) for key, value in measured["winner"]["hyperparameters"].items()]
+    client.log_batch(made, metrics=metrics, params=[*params, Param("dataset", measured["dataset"]["name"])])
+    client.set_terminated(made)
+    return made
+
+
+def _metrics(measured: Mapping[str, Any]) -> Iterator[tuple[str, float, int]]:
+    """Yield name, value and epoch of all that is known of the winner: its epochs, validation and test part."""
+    winner = next(one for one in measured["candidates"] if one["uri"] == measured["winner"]["uri"])
+    for number, epoch in enumerate(winner["epochs"], 1):
+        yield from ((name, value, number) for name, value in epoch.items() if name != "epoch")
+    yield from ((f"validation_{name}", value, 0) for name, value in winner["validation"]["metrics"].items())
+    yield from ((f"test_{name}", value, 0) for name, value in measured["test"]["metrics"].items())
+
+
+def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], place: Callable[[], str]) -> str:
+    """Return the number of the version in MLflow's registry; create it unless an earlier attempt did."""
+    from mlflow.exceptions import MlflowException
+
+    name, version = str(result["model_name"]), str(result["version"])
+    try:
+        client.get_registered_model(name)
+    except MlflowException:
+        client.create_registered_model(name)
+    for known in client.search_model_versions(f"name = '{name}'"):
+        if known.tags.get(VERSION_TAG) == version:
+            return str(known.version)
+    return str(client.create_model_version(name, place(), run, tags={VERSION_TAG: version}).version)
+
+
+def _place(client: "MlflowClient", uri: str, run: str, source: str) -> str:
+    """Return where MLflow finds a version's files; those on this machine become artifacts of the run on a server."""
+    if source.startswith(("s3://", "minio://")):
+        return source.replace("minio://", "s3://", 1)  # MLflow knows the store by its protocol
+    if uri.startswith("sqlite:"):
+        return source
+    client.log_artifacts(run, path_of(source), "model")
+    return f"{client.get_run(run).info.artifact_uri}/model"

@@ -1,0 +1,112 @@
+"""A run and its promoted version in MLflow, with the real MLflow where it is installed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.errors import InvalidInput
+from podium.steps.evaluate import evaluate
+from podium.steps.mlflow_log import check_tracking, log_to_mlflow
+from podium.steps.predict_job import PredictJobs
+from podium.steps.promote import promote
+from podium.steps.target import LaunchTarget
+from podium.steps.upload_model import upload_model
+
+RUN = "20260102-030405-abcd"
+
+
+@pytest.fixture(params=["database", pytest.param("server", marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Address of an empty MLflow: a database, and a server as its documentation starts one."""
+    pytest.importorskip("mlflow", reason="needs MLflow: pip install 'podium-ml[mlflow]'")
+    if request.param == "database":
+        yield f"sqlite:///{tmp_path}/mlflow.db"
+        return
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
+    command += ["--port", str(port), "--workers", "1"]
+    server = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    try:
+        while server.poll() is None:
+            with suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10).close()
+                break
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+
+
+def run_of(data: Path, candidates: dict[str, Path], tmp_path: Path, uri: str) -> str:
+    """Evaluate, upload and promote as a pipeline does; return the outcome."""
+    target = LaunchTarget(storage=f"file://{tmp_path}/store", cluster=f"local://{tmp_path}/cluster")
+    jobs = PredictJobs(target=target, beside="")
+    models = [str(candidates["weak"]), str(candidates["strong"])]
+    evaluate(data, models, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs)
+    version = upload_model(models[1], tmp_path / "predictions", tmp_path / "evaluation", beside="",
+                           model_name="tiny", storage=f"file://{tmp_path}/store")  # fmt: skip
+    return promote(data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
+                   model_name="tiny", jobs=jobs, tracking=uri).outcome  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_gets_the_run_and_the_champion(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, uri: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from mlflow import MlflowClient
+
+    assert run_of(tiny_dataset, candidates, tmp_path, uri) == "promoted"
+    assert run_of(tiny_dataset, candidates, tmp_path, uri) == "promoted"  # a retried step
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    champion = client.get_model_version_by_alias("tiny", "champion")
+    assert str(champion.version) == "1"
+    if uri.startswith("sqlite:"):
+        assert champion.source == f"file://{tmp_path}/store/models/tiny/versions/{RUN}"
+    else:
+        assert "model/model.onnx" in [file.path for file in client.list_artifacts(champion.run_id, "model")]
+    experiment = client.get_experiment_by_name("tiny")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert (run.info.run_name, run.info.status, run.data.params["lr"]) == (RUN, "FINISHED", "1.0")
+    assert {"test_accuracy", "validation_accuracy", "accuracy"} <= run.data.metrics.keys()
+    assert champion.run_id == run.info.run_id
+    assert f"MLflow: run {run.info.run_id}, tiny version 1, champion" in capfd.readouterr().out
+
+
+def test_a_promotion_stands_when_mlflow_does_not_answer(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert run_of(tiny_dataset, candidates, tmp_path, "http://127.0.0.1:9") == "promoted"
+    assert "warning: the run is not logged to MLflow: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "uri", ["mlflow:5000", "file:///mlruns", "sqlite:///mlflow.db", "http://me:pass-of-mine@mlflow:5000"]
+)
+def test_an_address_that_cannot_work_is_refused(uri: str) -> None:
+    with pytest.raises(InvalidInput, match="tracking is the address of an MLflow server") as refused:
+        check_tracking(uri)
+    assert "pass-of-mine" not in str(refused.value)
+
+
+def test_without_mlflow_a_run_here_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.steps.mlflow_log.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match="needs MLflow"):
+        check_tracking("http://mlflow:5000", here=True)
+    check_tracking("http://mlflow:5000")
+    nothing: dict[str, Any] = {}
+    log_to_mlflow("", nothing, nothing, "")
