@@ -11,8 +11,19 @@ import podium
 
 POWER = 2
 
+class Base:
+    def shift(self):
+        return math.floor(POWER / 2)
+
+class Shift(Base):
+    def __init__(self, x):
+        self.x = x
+
+    def value(self):
+        return self.x - self.shift()
+
 def shifted(x):
-    return x - math.floor(POWER / 2)
+    return Shift(x).value()
 
 def train(x):
     return shifted(x) ** POWER

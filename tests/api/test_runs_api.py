@@ -49,6 +49,10 @@ def test_a_failed_run_goes_on_where_it_failed(pipeline: Path, tmp_path: Path, ho
     assert "the marker is missing" in run.logs("halve")
     with pytest.raises(PodiumError, match="has no result: it is failed"):
         run.outcome  # noqa: B018
+    with pytest.raises(NotFound, match="has no sweep on this machine"):
+        run.sweep  # noqa: B018
+    with pytest.raises(NotFound, match="has no step, trial or job 'halved'"):
+        run.logs("halved")
     (tmp_path / "marker").touch()
     assert run.resume().outputs == {"Output": 1.5}
     assert [(one, podium.runs()[one].state) for one in podium.runs()] == [(run.id, "succeeded")]
@@ -109,8 +113,12 @@ def test_packages_are_called_like_their_functions() -> None:
 @pytest.mark.slow
 def test_a_run_ends_with_a_version_that_predicts(tiny_dataset: Path, home: Path) -> None:
     data = podium.load_dataset(tiny_dataset)
-    run = podium.run("train_and_promote", dataset=data, epochs=1, workers=0, network="fast")
+    given = {"max_trials": 2, "parallel_trials": 1, "trial_epochs": 1, "epochs": 1, "workers": 0, "network": "fast"}
+    run = podium.run("tune_and_promote", dataset=data, **given)
     assert run.promoted
+    assert len(run.sweep.results) == 2
+    assert len(run.sweep.best.predict(data.test)) == 100
+    assert "accuracy=" in run.logs(run.sweep.best.name)
     assert run.model.version == run.version == podium.registry()["mnist"].champion.version
     predictions = run.model.predict(data.test)
     right = (predictions.indices == data.test.target).mean()

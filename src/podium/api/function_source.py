@@ -9,6 +9,7 @@ import ast
 import builtins
 import dis
 import inspect
+import linecache
 import site
 import sys
 import sysconfig
@@ -73,11 +74,7 @@ class _Collected:
         """Add a function or class, what it needs first."""
         if name in self.definitions:
             return
-        try:
-            source = textwrap.dedent(inspect.getsource(value))
-        except (OSError, TypeError):
-            hint = "write it into a file, or into a cell of a notebook"
-            raise InvalidInput(f"the source of {name} is not known", hint) from None
+        source = _source(name, value)
         self.definitions[name] = ""  # it may call itself
         for used in sorted(_globals_of(value, source)):
             if used in scope:
@@ -104,6 +101,36 @@ class _Collected:
     def _add_import(self, statement: str, module: ModuleType) -> None:
         self.imports[statement] = None
         self.roots.extend(_root(module))
+
+
+def _source(name: str, value: Any) -> str:
+    """Return the source of a function or class.
+
+    Raises:
+        InvalidInput: It is not known.
+    """
+    try:
+        return textwrap.dedent(inspect.getsource(value))
+    except (OSError, TypeError):
+        if isinstance(value, type) and (source := _class_in_a_cell(value)):
+            return source
+    hint = "write it into a file, and import it"
+    raise InvalidInput(f"the source of {name} is not known", hint)
+
+
+def _class_in_a_cell(value: type) -> str | None:
+    """Return the source of a class of a notebook, which inspect does not find: its methods know their cell."""
+    for method in vars(value).values():
+        code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
+        if code is None:
+            continue
+        text = "".join(linecache.getlines(code.co_filename))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and node.name == value.__name__:
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                lines = text.splitlines(keepends=True)[first - 1 : node.end_lineno]
+                return textwrap.dedent("".join(lines))
+    return None
 
 
 def _importable(value: Any) -> ModuleType | None:

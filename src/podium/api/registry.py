@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from podium.api.frames import data_frame
 from podium.api.notebook import table
 from podium.errors import Failed, NotFound
-from podium.registry import Model, open_registry
+from podium.registry import Decision, Model, Record, open_registry
 from podium.registry.catalog import Summary
 from podium.registry.pointers import CHAMPION
 from podium.registry.version import Version
@@ -153,6 +153,19 @@ class Versions(Sequence[ModelVersion]):
         return table(heads, rows, title=f"{len(rows)} versions of {self._model.name}")
 
 
+class NotPromoted(Failed):
+    """A version does not meet the rule; the champion stays.
+
+    Args:
+        message: Which version, and who stays champion.
+        decision: Of the rule.
+    """
+
+    def __init__(self, message: str, decision: Decision) -> None:
+        super().__init__(message, "; ".join(decision.reasons))
+        self.decision = decision
+
+
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
     """What became of a version that was to be champion."""
@@ -162,8 +175,11 @@ class Promotion:
     replaced: str | None
     """The champion before; None if there was none."""
 
-    reasons: tuple[str, ...] = ()
-    """Of the rule, with its figures."""
+    record: Record
+    """In the history."""
+
+    decision: Decision | None = None
+    """Of the rule, with its figures; None if there was no rule."""
 
 
 class RegisteredModel:
@@ -207,7 +223,7 @@ class RegisteredModel:
             reason: For the history.
 
         Raises:
-            Failed: It does not meet the rule; the champion stays.
+            NotPromoted: It does not meet the rule; the champion stays.
             NotFound: There is no such version.
             Conflict: Somebody else moved the champion meanwhile.
         """
@@ -216,16 +232,15 @@ class RegisteredModel:
         if rule is None:
             held = self._model.aliases().get(CHAMPION)
             record = self._model.promote(chosen, {"reason": reason}, held.points_at if held else None)
-            return Promotion(version=record.version, replaced=record.replaced)
+            return Promotion(version=record.version, replaced=record.replaced, record=record)
         from podium.steps.compare import contest
 
         ended = contest(self._model, chosen, rule, str(data) if data else None, {"reason": reason})
         if ended.record is None:
             champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
-            raise Failed(
-                f"{chosen} of {self.name} does not meet the rule; {champion}", "; ".join(ended.decision.reasons)
-            )
-        return Promotion(version=chosen, replaced=ended.record.replaced, reasons=ended.decision.reasons)
+            raise NotPromoted(f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision)
+        replaced = ended.record.replaced
+        return Promotion(version=chosen, replaced=replaced, record=ended.record, decision=ended.decision)
 
     def rollback(self, to: str | None = None, *, reason: str = "by hand") -> ModelVersion:
         """Make the previous champion, or the one named, champion again after verifying it; return it."""

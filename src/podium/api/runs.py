@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
-from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
+from podium.api.sweep import Place, Sweep
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.interrupts import signals_interrupt
+from podium.manifests.resource import Resource
 from podium.run.outcome import outcome_of, show
+from podium.run.printed import printed
 from podium.run.progress import progress
 from podium.run.run import Watcher, resume_run, run_pipeline
 from podium.run.runs import Run as RunRecord
@@ -100,24 +103,35 @@ class Run:
             raise PodiumError(f"{self._record.pipeline} stores no version in the registry", hint)
         return self.outcome[part]
 
-    def logs(self, step: str | None = None) -> Log:
-        """Return what a step printed; of all steps if None.
+    def logs(self, what: str | None = None) -> Log:
+        """Return what a step, a trial or a job printed; what all steps did if None.
 
         Raises:
-            NotFound: There is no such step, or it has printed nothing.
+            NotFound: There is none of this name, or it has printed nothing.
         """
-        if step is None:
-            printed = [name for name in self._record.steps if self._record.log(name).is_file()]
-            return Log("\n".join(f"== {name}\n{self.logs(name)}" for name in printed))
-        if step not in self._record.steps:
-            hint = suggestion(step, self._record.steps)
-            raise NotFound(f"run {self.id} has no step {step!r}", hint)
-        if not self._record.log(step).is_file():
-            raise NotFound(f"step {step} of run {self.id} has printed nothing", f"it is {self.steps[step]}")
-        return Log(self._record.log(step).read_text(errors="replace").rstrip("\n"))
+        logs = printed(self._record, what)
+        heads = ((f"== {log.title}\n" if log.title else "", "\n".join(log.lines)) for log in logs)
+        return Log("\n".join(head + text for head, text in heads))
 
-    def resume(self) -> "Run":
+    @property
+    def sweep(self) -> Sweep:
+        """Its sweep: ``.best``, ``.trials``, ``.plot.history()``.
+
+        Raises:
+            NotFound: It has none, or none on this machine.
+        """
+        place = Place.of(self._record.cluster)
+        with place.open() as cluster:
+            names = [Resource.parse(manifest).name for manifest in cluster.list("Experiment")]
+        if not names:
+            raise NotFound(f"run {self.id} has no sweep on this machine", "tune_and_promote has one")
+        return Sweep(place, names[-1])
+
+    def resume(self, first: str = "") -> "Run":
         """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.
+
+        Args:
+            first: The first step to repeat although it has finished; empty repeats none.
 
         Raises:
             InvalidInput: It has succeeded.
@@ -125,7 +139,7 @@ class Run:
             Failed: A step failed.
         """
         settings = Settings.from_environment()
-        return _carried_out(lambda watcher: resume_run(RunRecords(settings)[self.id], settings, watcher))
+        return _carried_out(lambda watcher: resume_run(RunRecords(settings)[self.id], settings, watcher, first))
 
     def __repr__(self) -> str:
         result = ""

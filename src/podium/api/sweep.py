@@ -26,6 +26,8 @@ from podium.sweeps.resume import is_stopped
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from podium.api.predictions import Predictions
+
 SHOWN = 50
 """Rows of the table in a notebook at most; the best are shown."""
 
@@ -72,6 +74,19 @@ class Best:
 
     model: str | None
     """URI of its model directory; None if the trial left none."""
+
+    def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
+        """Predict new items with its model, as ``ModelVersion.predict`` does.
+
+        Raises:
+            NotFound: The trial left no model.
+        """
+        from podium.api.predictions import open_model
+
+        if self.model is None:
+            hint = "a trainer writes it to its parameter output, to --output or to PODIUM_OUTPUT"
+            raise NotFound(f"trial {self.name} left no model", hint)
+        return open_model(self.model).predict(items, data=data)
 
     def _repr_html_(self) -> str:
         rows = [(key, str(value)) for key, value in {**self.parameters, **self.metrics}.items()]

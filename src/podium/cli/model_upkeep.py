@@ -10,7 +10,7 @@ import click
 
 from podium import tables as draw
 from podium.cli.registry_options import open_registry, output, registry_options, select_models
-from podium.errors import require
+from podium.errors import Failed, require
 from podium.heartbeat import doing
 from podium.terminal import echo, figure, progress_bar
 
@@ -79,22 +79,18 @@ def promote(
       podium models promote mnist RUN-ID --reason "better at sevens"
       podium models promote mnist RUN-ID --rule significant,p=0.01,max_class_drop=0.02
     """
-    from podium.errors import Failed
-    from podium.steps.compare import contest
+    from podium.api.registry import NotPromoted, RegisteredModel
 
-    model = open_registry(storage)[name]
-    version = model.version(version).version
-    if rule is None:
-        held = model.aliases().get("champion")
-        _show(model.promote(version, {"reason": reason}, held.points_at if held else None), as_json)
-        return
-    with doing(f"comparing {version} with the champion"):
-        ended = contest(model, version, rule, data, {"reason": reason})
-    echo(str(ended.decision), err=True)
-    if ended.record is None:
-        champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
-        raise Failed(f"{version} of {name} does not meet the rule; {champion}")
-    _show(ended.record, as_json)
+    model = RegisteredModel(open_registry(storage)[name])
+    with doing(f"comparing {version} with the champion" if rule else f"verifying {version}"):
+        try:
+            promoted = model.promote(version, rule=rule, data=data, reason=reason)
+        except NotPromoted as refused:
+            echo(str(refused.decision), err=True)
+            raise Failed(refused.message) from None
+    if promoted.decision:
+        echo(str(promoted.decision), err=True)
+    _show(promoted.record, as_json)
 
 
 @click.command()

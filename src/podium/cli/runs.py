@@ -4,7 +4,6 @@ import json
 import os
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,15 +14,13 @@ from podium.cli.groups import Commands
 from podium.cli.notify_options import Notifier, notify_option
 from podium.cli.run import FROM, carry_out
 from podium.cli.server_options import open_server, server_options
-from podium.errors import InvalidInput, NotFound, PodiumError, require, suggestion
-from podium.manifests.kinds import JOB_KINDS
+from podium.errors import InvalidInput, NotFound, PodiumError, require
 from podium.settings import STORAGE
 from podium.terminal import echo, echo_log, figure
 
 if TYPE_CHECKING:
     from podium.run.runs import Run, Runs
     from podium.run.stored_runs import StoredRun, StoredRuns
-    from podium.steps.kept_logs import KeptLogs
 
 
 stored_option = click.option("--storage", help="Storage with what runs on a cluster left; else runs on this machine.")
@@ -141,25 +138,19 @@ def logs(name: str, what: str | None, storage: str | None, **server: Any) -> Non
       podium runs logs latest sweep-285315287b-w8cqfcdq
       podium runs logs 8c1d29f0 train --storage s3://models/podium
     """
+    from podium.run.printed import of_kept, printed
+
     try:
         run = _runs()[name] if storage is None else None
     except NotFound:
         if not (storage := os.environ.get(STORAGE) or _known_storage(name, server)):
             raise
         run = None
-    if run is None:
-        _print_kept(_stored(storage).logs(name), what)
-    elif what is None:
-        for step in run.steps:
-            if run.log(step).is_file():
-                echo(f"== {step}")
-                _print(run.log(step))
-    elif what in run.steps:
-        if not run.log(what).is_file():
-            raise NotFound(f"step {what} of run {run.id} has printed nothing", f"it is {run.steps[what].state}")
-        _print(run.log(what))
-    else:
-        _print_job(run, what)
+    for log in of_kept(_stored(storage).logs(name), what) if run is None else printed(run, what):
+        if log.title:
+            echo(f"== {log.title}")
+        for line in log.lines:
+            echo_log(line)
 
 
 @runs.command()
@@ -286,38 +277,6 @@ def _result(run: "Run") -> str:
 def _text(run: "Run", name: str) -> str:
     value = run.parameters.get(name, "")
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _print(log: Path) -> None:
-    with log.open(errors="replace") as lines:
-        for line in lines:
-            echo_log(line.rstrip("\n"))
-
-
-def _print_job(run: "Run", name: str) -> None:
-    from podium.cluster import connect
-    from podium.manifests.resource import Resource
-
-    with connect(f"local://{run.cluster}") as cluster:
-        for kind in ("Trial", *JOB_KINDS):
-            with suppress(NotFound):
-                for line in cluster.logs(kind, name):
-                    echo_log(line)
-                return
-        if kept := run.kept_logs:
-            _print_kept(kept, name)
-            return
-        names = [*run.steps, *(Resource.parse(trial).name for trial in cluster.list("Trial"))]
-    raise NotFound(f"run {run.id} has no step, trial or job {name!r}", suggestion(name, names))
-
-
-def _print_kept(kept: "KeptLogs", what: str | None) -> None:
-    names = kept.of(what)
-    for name in names:
-        if len(names) > 1:
-            echo(f"== {name.removeprefix('steps/')}")
-        for line in kept.read(name).splitlines():
-            echo_log(line)
 
 
 def _known_storage(name: str, server: dict[str, Any]) -> str | None:
