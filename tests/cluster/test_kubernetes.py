@@ -13,6 +13,7 @@ from trainjobs import program
 from podium.cluster.kubernetes import api as kubernetes_api
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
+from podium.cluster.kubernetes import refusals
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
@@ -35,7 +36,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten every wait."""
     monkeypatch.setattr(kubernetes_watch, "WINDOW", 1)
     monkeypatch.setattr(kubernetes_pods, "IMAGE_GRACE", 0.5)
-    monkeypatch.setattr(kubernetes_pods, "REFUSED_GRACE", 0.5)
+    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.5)
     monkeypatch.setattr(kubernetes_logs, "PAUSE", 0.05)
 
 
@@ -459,6 +460,26 @@ def test_refused_pods_of_a_trial_end_the_sweeps_watch(
     world.event("pytorchjobs", "sweep-1", "FailedCreatePod", QUOTA)
     with pytest.raises(Failed, match=r"Experiment sweep cannot start: .*exceeded quota"):
         list(cluster.watch("Experiment", "sweep", timeout=20))
+
+
+def test_a_refused_suggestion_service_ends_the_sweeps_watch(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
+    replicas = {"metadata": {"name": "sweep-random-66d49ff798"}, "kind": "ReplicaSet"}
+    refusal = (
+        'pods "sweep-random-66d4-x" is forbidden: violates PodSecurity "restricted:latest": (container "suggestion")'
+    )
+    world.put("replicasets", replicas)
+    world.event("replicasets", "sweep-random-66d49ff798", "FailedCreate", "of an earlier one of the same name")
+    cluster.create(EXPERIMENT)
+    assert next(cluster.watch("Experiment", "sweep", timeout=20))["kind"] == "Experiment"
+    with pytest.raises(Failed, match="within"):
+        list(cluster.watch("Experiment", "sweep", timeout=2))
+    world.event("replicasets", "sweep-random-66d49ff798", "FailedCreate", refusal)
+    with pytest.raises(Failed, match=r'sweep cannot start: .*container "suggestion"') as caught:
+        list(cluster.watch("Experiment", "sweep", timeout=20))
+    assert "katib-config" in str(caught.value.hint)
 
 
 def test_a_webhook_briefly_away_refuses_no_pod(cluster: KubernetesCluster, world: World, impatient: None) -> None:

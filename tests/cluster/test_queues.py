@@ -11,7 +11,7 @@ from api_server import World
 from click.testing import CliRunner
 
 from podium.cli import app
-from podium.cluster.kubernetes import pods as kubernetes_pods
+from podium.cluster.kubernetes import refusals
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput
@@ -317,7 +317,7 @@ def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any) -
 def test_a_trainjob_that_lost_its_patches_is_given_up(
     cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch, impatient: None
 ) -> None:
-    monkeypatch.setattr(kubernetes_pods, "REFUSED_GRACE", 0.5)
+    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.5)
     world.plurals.add("trainjobs")
     world.put(
         "trainjobs", {"kind": "TrainJob", "metadata": {"name": "tj", "labels": QUEUED}, "spec": {"suspend": False}}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from test_doctor_manifests import GOOD, PYTORCHJOB
 
-from podium.cluster.kubernetes.pods import Trouble
+from podium.cluster.kubernetes.refusals import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
 from podium.doctor.outside import answers, find_images, full_name
 from podium.doctor.report import Report

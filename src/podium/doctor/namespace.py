@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from podium.cluster.kubernetes.refusals import refusal_hint
 from podium.doctor.report import Report
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, Seen
 from podium.manifests.labels import METRICS_INJECTION
-from podium.manifests.pod_security import COLLECTOR, INIT_CONTAINER, INIT_HINT
+from podium.manifests.pod_security import COLLECTOR_HINT, INIT_HINT, SUGGESTION_HINT
 from podium.manifests.rules import Hit, Rule, apply, rule
 
 _HINTS = {
@@ -162,12 +163,8 @@ def pod_security(seen: Seen) -> Iterator[Hit]:
 
 
 def _security_hint(refusal: str, namespace: str) -> str:
-    if INIT_CONTAINER in refusal:
-        return INIT_HINT
-    if COLLECTOR in refusal:
-        return "set init.controller.injectSecurityContext: true in katib-config, and runAsUser in the pods of trials"
-    if '"suggestion"' in refusal:
-        return "give the suggestions in katib-config a securityContext with runAsUser (kubeflow/katib#2613)"
+    if (hint := refusal_hint(refusal)) in (INIT_HINT, COLLECTOR_HINT, SUGGESTION_HINT):
+        return hint
     label = f"kubectl label namespace {namespace} --overwrite {POD_SECURITY}=baseline"
     return f"launch it with podium or `podium experiment render`, change what it asks for, or: {label}"
 

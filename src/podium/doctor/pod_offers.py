@@ -12,7 +12,13 @@ from podium.errors import PodiumError
 from podium.manifests.experiment import load
 from podium.manifests.experiment.experiment import Experiment, job_of
 from podium.manifests.pod_defaults import with_pod_defaults
-from podium.manifests.pod_security import COLLECTOR, INIT_CONTAINER, with_container, with_init_container
+from podium.manifests.pod_security import (
+    COLLECTOR,
+    INIT_CONTAINER,
+    SUGGESTION_CONTAINER,
+    with_container,
+    with_init_container,
+)
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.resource import Resource, items, mapping, objects
 from podium.manifests.workload import Pod, Replica, Workload
@@ -110,7 +116,7 @@ def usual(installed: Installed, unknown_kinds: Sequence[str]) -> Named:
             yield f"a PyTorchJob's {replica.role}", "warn", _with_init_container(installed, job, replica)
     if "Experiment" not in unknown_kinds:
         yield "a trial that Katib runs", "warn", _with_collector(installed, trial.pod)
-        service = {"name": "suggestion", "image": "suggestion", **installed.suggestion}
+        service = {"name": SUGGESTION_CONTAINER, "image": "suggestion", **installed.suggestion}
         yield "Katib's suggestion service", "warn", with_container(Pod(manifest={}, path=""), service)
 
 

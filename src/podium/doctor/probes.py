@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, Unreachable, event_time, resource
-from podium.cluster.kubernetes.pods import REFUSED, Trouble, cannot_start
+from podium.cluster.kubernetes.pods import cannot_start
+from podium.cluster.kubernetes.refusals import REFUSED, Trouble
 from podium.doctor.outside import answers, find_images
 from podium.doctor.pod_offers import offer_pods
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, Controller, Refusal, Seen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from podium.manifests.labels import TRAINER_API
 
 if TYPE_CHECKING:
-    from podium.cluster.kubernetes.pods import Trouble
+    from podium.cluster.kubernetes.refusals import Trouble
 
 RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),

@@ -7,6 +7,9 @@ EXPERIMENT = "katib.kubeflow.org/experiment"
 TRIAL = "katib.kubeflow.org/trial"
 """Trial of a job and its pods."""
 
+SUGGESTION = "katib.kubeflow.org/suggestion"
+"""Experiment whose algorithm a pod of Katib runs."""
+
 METRICS_INJECTION = "katib.kubeflow.org/metrics-collector-injection"
 """Label of a namespace in which Katib collects metrics: ``enabled``."""
 

@@ -25,6 +25,13 @@ INIT_HINT = (
 COLLECTOR = "metrics-logger-and-collector"
 """What Katib adds to the pods of trials for StdOut and File (katib v0.19.0: pkg/webhook/v1beta1/pod)."""
 
+COLLECTOR_HINT = "set init.controller.injectSecurityContext: true in katib-config, and runAsUser in the pods of trials"
+
+SUGGESTION_CONTAINER = "suggestion"
+"""Where Katib asks an algorithm (katib v0.19.0: pkg/controller.v1beta1/consts)."""
+
+SUGGESTION_HINT = "give the suggestions in katib-config a securityContext with runAsUser (kubeflow/katib#2613)"
+
 _HARMLESS = {"NET_BIND_SERVICE"}
 _VOLUMES = {
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret",

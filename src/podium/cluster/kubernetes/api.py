@@ -317,10 +317,11 @@ class Api:
         answer = self.call(doing, self.core.list_namespaced_pod, self.namespace, label_selector=selector)
         return sorted(answer.items, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
 
-    def warnings(self, name: str) -> list[Any]:
-        """Return the warnings (CoreV1Event) about objects of a name, oldest first."""
+    def warnings(self, name: str = "", kind: str = "") -> list[Any]:
+        """Return the warnings (CoreV1Event) about objects of a name, or of a kind, oldest first."""
         doing = f"list events in namespace {self.namespace}"
-        selector = f"involvedObject.name={name},type=Warning"
+        about = f"involvedObject.name={name}" if name else f"involvedObject.kind={kind}"
+        selector = f"{about},type=Warning"
         answer = self.call(doing, self.core.list_namespaced_event, self.namespace, field_selector=selector)
         return sorted(answer.items, key=event_time)
 

@@ -3,13 +3,13 @@
 import logging
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 from podium.cluster.base import ReplicaStatus
-from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
+from podium.cluster.kubernetes.api import Api, event_time
+from podium.cluster.kubernetes.refusals import REFUSED, Trouble, refusal_of, service_events
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
@@ -22,9 +22,9 @@ from podium.manifests.labels import (
     REPLICA_INDEX,
     REPLICA_TYPE,
     REPLICATED_JOB,
+    SUGGESTION,
     TRIAL,
 )
-from podium.manifests.pod_security import INIT_CONTAINER, INIT_HINT
 from podium.manifests.resource import Resource
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
@@ -39,15 +39,6 @@ IMAGE_GRACE = 20.0
 
 SCHEDULE_GRACE = 180.0
 """Seconds for an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
-
-REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
-"""Reasons of the events about pods that could not be created: of the training operator, the job controller, Trainer."""
-
-REFUSED_GRACE = 15.0
-"""Seconds a quota or policy may refuse a pod: another pod may be about to end, a new namespace is still set up."""
-
-INTERNAL = "Internal error occurred"
-"""How the message of every error 500 of the API server begins, a webhook that does not answer among them."""
 
 JOB_SELECTOR = {
     **dict.fromkeys(OPERATOR_KINDS, JOB_NAME),
@@ -88,28 +79,6 @@ ENDED = {
     "StartError": _START,
 }
 """Reasons of an end, with what to do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trouble:
-    """What is wrong with one pod."""
-
-    pod: str | None
-    """The pod's name; None if it could not be created."""
-
-    container: str | None
-    """The container concerned; None if the pod as a whole is."""
-
-    reason: str
-    message: str
-    """Details, may be empty."""
-
-    hint: str | None
-    grace: float = 0.0
-    """Seconds it may go on before it counts as hopeless."""
-
-    def __str__(self) -> str:
-        return (f"pod {self.pod}: " if self.pod else "") + self.reason + (f" ({self.message})" if self.message else "")
 
 
 def by_replica(pods: list[Any]) -> list[tuple[str, Any]]:
@@ -255,7 +224,7 @@ class Watchman:
             return
         now, seen = time.monotonic(), {}
         pods = self.api.pods(selector_of(self.api, kind, name))
-        for trouble, key in (*self._starting(pods), *self._refused(resource, pods)):
+        for trouble, key in (*self._starting(pods), *self._refused(resource, pods), *self._without_trials(resource)):
             seen[key] = self.since.get(key, now)
             if now - seen[key] >= trouble.grace:
                 raise Failed(f"{kind} {name} cannot start: {trouble}", trouble.hint)
@@ -279,70 +248,46 @@ class Watchman:
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield trouble, (job, "refused")
 
+    def _without_trials(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+        """Yield what keeps Katib from proposing an Experiment's first trial."""
+        name = resource.name
+        if resource.kind != "Experiment" or not resource.created or self.api.objects("Trial", f"{EXPERIMENT}={name}"):
+            return
+        services = self.api.pods(f"{SUGGESTION}={name}")
+        yield from self._starting(services)
+        if not services and (events := self._refusals(lambda: service_events(self.api, resource))):
+            yield refusal_of(events[-1]), (name, "service")
+
     def _refusal(self, job: str, uid: str | None, made_by: str, created: datetime | None) -> Trouble | None:
+        names = [job, made_by] if made_by else [job]
+        events = self._refusals(lambda: [event for name in names for event in self.api.warnings(name)])
+        since = self.complete.get(job)
+        # Refusals before all pods were there are over; an object of the same name before this one is another's.
+        news = [
+            event
+            for event in sorted(events, key=event_time)
+            if (uid in (None, event.involved_object.uid) or event.involved_object.name == made_by)
+            and (since is None or event_time(event) > since)
+            and (event.involved_object.name != made_by or created is None or event_time(event) >= created)
+        ]
+        return refusal_of(news[-1]) if news else None
+
+    def _refusals(self, ask: Callable[[], list[Any]]) -> list[Any]:
+        """Return the events that tell of refused pods; none where events may not be listed, which is said once."""
         try:
-            names = [job, made_by] if made_by else [job]
-            events = sorted((event for name in names for event in self.api.warnings(name)), key=event_time)
+            return [event for event in ask() if event.reason in REFUSED]
         except Unavailable:
             raise
         except PodiumError as error:
             if not self.warned:
                 _log.warning("pods that a quota or policy refuses go unnoticed: %s (apply deploy/)", error.message)
             self.warned = True
-            return None
-        since = self.complete.get(job)
-        # Refusals before all pods were there are over; an object of the same name before this one is another's.
-        news = [
-            event
-            for event in events
-            if event.reason in REFUSED
-            and (uid in (None, event.involved_object.uid) or event.involved_object.name == made_by)
-            and (since is None or event_time(event) > since)
-            and (event.involved_object.name != made_by or created is None or event_time(event) >= created)
-        ]
-        return _refusal_of(news[-1]) if news else None
+            return []
 
 
 def created_at(resource: Resource) -> datetime | None:
     """Return when an object was created; None if it does not say."""
     return datetime.fromisoformat(resource.created) if resource.created else None
-
-
-def _refusal_of(event: Any) -> Trouble:
-    """Describe a pod that could not be created.
-
-    An event has no field for the status code of the refusal: the text the API server puts before every error 500 tells
-    a webhook that is away for a moment from a rule that holds.
-    """
-    message = str(event.message or "").strip()
-    head, changed, _ = message.partition(JOBSET_CHANGED)  # the whole JobSet as JSON follows
-    message = head + changed
-    grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
-    hint = refusal_hint(message)
-    return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
-
-
-def refusal_hint(message: str) -> str:
-    """Say what to do about a pod that could not be created.
-
-    Args:
-        message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity "restricted:latest": …``.
-    """
-    if JOBSET_CHANGED in message:
-        return JOBSET_HINT
-    if "violates PodSecurity" not in message:
-        return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
-    return (
-        INIT_HINT if INIT_CONTAINER in message else "Pod Security of the namespace: change what the pods ask for, or it"
-    )
-
-
-JOBSET_CHANGED = "spec.replicatedJobs: Invalid value"
-JOBSET_HINT = (
-    "the TrainJob was changed after its JobSet was made: a Kueue made for Trainer 2.1, as 0.15 is, drops "
-    "runtimePatches and activeDeadlineSeconds as it admits it; take a newer Kueue, or launch a PyTorchJob or Job"
-)
-"""A TrainJob that was admitted so never starts (observed: Kueue 0.15.0 with Trainer 2.3.0)."""
 
 
 def job_of(resource: Resource) -> Workload:

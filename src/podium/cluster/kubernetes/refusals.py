@@ -1,0 +1,97 @@
+"""Pods that could not be created: they are in no status, only in events."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
+from podium.manifests.pod_security import (
+    COLLECTOR,
+    COLLECTOR_HINT,
+    INIT_CONTAINER,
+    INIT_HINT,
+    SUGGESTION_CONTAINER,
+    SUGGESTION_HINT,
+)
+from podium.manifests.resource import Resource
+
+REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
+"""Reasons of the events about pods that could not be created: of the training operator, the job controller, Trainer."""
+
+REFUSED_GRACE = 15.0
+"""Seconds a quota or policy may refuse a pod: another pod may be about to end, a new namespace is still set up."""
+
+INTERNAL = "Internal error occurred"
+"""How the message of every error 500 of the API server begins, a webhook that does not answer among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What is wrong with one pod."""
+
+    pod: str | None
+    """The pod's name; None if it could not be created."""
+
+    container: str | None
+    """The container concerned; None if the pod as a whole is."""
+
+    reason: str
+    message: str
+    """Details, may be empty."""
+
+    hint: str | None
+    grace: float = 0.0
+    """Seconds it may go on before it counts as hopeless."""
+
+    def __str__(self) -> str:
+        return (f"pod {self.pod}: " if self.pod else "") + self.reason + (f" ({self.message})" if self.message else "")
+
+
+def refusal_of(event: Any) -> Trouble:
+    """Describe a pod that could not be created.
+
+    An event has no field for the status code of the refusal: the text the API server puts before every error 500 tells
+    a webhook that is away for a moment from a rule that holds.
+    """
+    message = str(event.message or "").strip()
+    head, changed, _ = message.partition(JOBSET_CHANGED)  # the whole JobSet as JSON follows
+    message = head + changed
+    grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
+    hint = refusal_hint(message)
+    return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
+
+
+def refusal_hint(message: str) -> str:
+    """Say what to do about a pod that could not be created.
+
+    Args:
+        message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity "restricted:latest": …``.
+    """
+    if JOBSET_CHANGED in message:
+        return JOBSET_HINT
+    if "violates PodSecurity" not in message:
+        return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
+    hints = {INIT_CONTAINER: INIT_HINT, COLLECTOR: COLLECTOR_HINT, f'"{SUGGESTION_CONTAINER}"': SUGGESTION_HINT}
+    other = "Pod Security of the namespace: change what the pods ask for, or it"
+    return next((hint for container, hint in hints.items() if container in message), other)
+
+
+JOBSET_CHANGED = "spec.replicatedJobs: Invalid value"
+JOBSET_HINT = (
+    "the TrainJob was changed after its JobSet was made: a Kueue made for Trainer 2.1, as 0.15 is, drops "
+    "runtimePatches and activeDeadlineSeconds as it admits it; take a newer Kueue, or launch a PyTorchJob or Job"
+)
+"""A TrainJob that was admitted so never starts (observed: Kueue 0.15.0 with Trainer 2.3.0)."""
+
+
+def service_events(api: Api, experiment: Resource) -> list[Any]:
+    """Return the warnings about the pod in which Katib asks an Experiment's algorithm, oldest first.
+
+    They are about a ReplicaSet, ``<experiment>-<algorithm>-<hash>``. Those from before the Experiment are another's.
+    """
+    made = datetime.fromisoformat(experiment.created)
+    return [
+        event
+        for event in api.warnings(kind="ReplicaSet")
+        if event.involved_object.name.startswith(f"{experiment.name}-") and event_time(event) >= made
+    ]
