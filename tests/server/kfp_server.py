@@ -82,6 +82,8 @@ class KfpWorld:
         return 200, made
 
     def next_state(self, run_id: str) -> tuple[int, dict[str, Any]]:
+        if run_id not in self.runs:
+            return 404, {"error": f"Failed to fetch run {run_id}: ResourceNotFoundError: Run {run_id} not found"}
         if self.script:
             self.runs[run_id].update(self.script.pop(0))
         return 200, self.runs[run_id]

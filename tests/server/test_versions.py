@@ -1,6 +1,7 @@
 """Uploads: a new version only when the content changed, on old and new servers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -144,6 +145,8 @@ def test_the_server_knows_where_a_run_keeps_its_logs(
     server = Server(kfp.host)
     assert runs.storage_of(server, "run-2") == "s3://team/podium"
     assert runs.storage_of(server, "run-3") == "minio://mlpipeline/podium"
+    refused: Any = CliRunner().invoke(app, ["runs", "logs", "run", "--host", kfp.host]).exception
+    assert "with --storage the beginning will do" in refused.hint
 
 
 def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(server: Server, world: KfpWorld) -> None:

@@ -283,7 +283,12 @@ def _known_storage(name: str, server: dict[str, Any]) -> str | None:
     """Return where the server says that a run keeps its logs; None without a server."""
     from podium.kfp.runs import storage_of
 
-    return storage_of(open_server(**server), name) if server["host"] else None
+    if not server["host"]:
+        return None
+    try:
+        return storage_of(open_server(**server), name)
+    except NotFound as error:
+        raise NotFound(error.message, "the server takes whole ids only; with --storage the beginning will do") from None
 
 
 def _stored(storage: str | None) -> "StoredRuns":
