@@ -9,8 +9,8 @@ import pytest
 from api_server import ApiServer
 from click.testing import CliRunner, Result
 
+from podium.api.experiments import with_store
 from podium.cli import app
-from podium.cli.cluster_options import with_store
 from podium.errors import InvalidInput
 from podium.manifests.experiment import load
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
@@ -85,14 +85,15 @@ def test_a_job_launched_on_a_namespace_gets_its_storage_keys(server: ApiServer, 
     data = {"endpoint": "http://store:9000", "secret": "keys"}
     server.world.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
     job = Workload.parse(build(PyTorchJobSpec(name="train", image="i", command=("train", "--data=s3://b/mnist"))))
-    granted = with_store(job, "kubernetes://team")
+    granted = with_store(job, "kubernetes://team", print)
     ((_, container),) = granted.containers()
     assert container.env["AWS_ENDPOINT_URL"]["value"] == "http://store:9000"
     assert container.env["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "keys"
 
 
-def test_a_namespace_without_a_store_is_reported(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_namespace_without_a_store_is_reported(server: ApiServer) -> None:
+    said: list[str] = []
     server.world.plurals.add("configmaps")
     job = Workload.parse(build(PyTorchJobSpec(name="train", image="i", command=("train", "--data=s3://b/mnist"))))
-    assert with_store(job, "kubernetes://team").manifest == job.manifest
-    assert "no ConfigMap podium-storage" in capsys.readouterr().err
+    assert with_store(job, "kubernetes://team", said.append).manifest == job.manifest
+    assert "no ConfigMap podium-storage" in said[0]

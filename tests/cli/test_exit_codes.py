@@ -20,12 +20,16 @@ FILES = {
     "experiment run": ["no.yaml"],
     "experiment render": ["no.yaml"],
     "doctor": ["no.yaml"],
+    "migrate": ["no.yaml"],
     "storage put": ["no.csv", "s3://bucket"],
     "models upload": ["no-model", "no-model"],
     "predict": ["no.png"],
     "predict --file": ["no.onnx", "no.png"],
 }
-SERVER = {"upload", "submit", "schedule plan", "schedule apply", "schedule list", "schedule pause", "schedule delete"}
+SERVER = {
+    "upload", "submit", "runs logs", "schedule plan", "schedule apply", "schedule list", "schedule pause",
+    "schedule delete",
+}  # fmt: skip
 
 
 def typed(

@@ -99,7 +99,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # in the C locale, as click does
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         with signals_interrupt(), doing(" ".join(["podium", *sys.argv[1:2]])):
@@ -116,7 +117,6 @@ def main() -> None:
         # click makes an Abort of every KeyboardInterrupt.
         last = error if isinstance(error, KeyboardInterrupt) else error.__cause__
         code = exit_code(last)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
         again = last is not None and isinstance(last.__context__, KeyboardInterrupt)
         said = "interrupted again: what still ran was killed at once" if again else "interrupted"
         echo(said if code == 130 else "terminated", err=True)
@@ -125,6 +125,9 @@ def main() -> None:
         where = f"{error.filename}: " if error.filename else ""
         echo_error(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
         sys.exit(1)
+    finally:
+        if handler is signal.default_int_handler:
+            signal.signal(signal.SIGINT, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
