@@ -58,6 +58,16 @@ def test_a_script_is_written_as_a_block(source: Path) -> None:
     assert job["spec"]["trainer"]["command"][2] == script.replace("python", "torchrun")
 
 
+def test_what_is_a_trainjob_already_stays(source: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    podium("migrate", str(source), "-o", str(first))
+    first.write_text((ROOT / "examples/spirals-pytorchjob.yaml").read_text() + "\n---\n" + first.read_text())
+    done = podium("migrate", str(first), "-o", str(second))
+    assert list(yaml.safe_load_all(second.read_text()))[1:] == list(yaml.safe_load_all(first.read_text()))[1:]
+    assert "TrainJob spirals stays as it is" in done.stderr
+    assert "Experiment grid stays as it is" in done.stderr
+
+
 def test_another_runtime_is_named(source: Path, tmp_path: Path) -> None:
     done = podium("migrate", str(source), "--runtime", "team-torch", "-o", str(tmp_path / "out.yaml"))
     assert done.stdout == ""

@@ -45,6 +45,30 @@ def test_what_is_not_one_python_stays_as_it_is(command: list[str]) -> None:
     assert with_torchrun(command) is None
 
 
-def test_launchers_are_known_in_a_shell_too() -> None:
-    assert launches(["sh", "-c", "cd /app && torchrun train.py"])
-    assert not launches(["python", "train.py"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["torchrun", "train.py"],
+        ["/opt/venv/bin/torchrun", "train.py"],
+        ["python", "-m", "torch.distributed.run", "train.py"],
+        ["env", "A=b", "accelerate", "launch", "train.py"],
+        ["sh", "-c", "cd /app && torchrun train.py"],
+        ["sh", "-c", "(torchrun train.py)"],
+    ],
+)
+def test_launchers_are_known_wherever_they_stand(command: list[str]) -> None:
+    assert launches(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python", "train.py"],
+        ["python", "train.py", "--output=/models/torchrun"],
+        ["python", "train.py", "--output", "s3://models/deepspeed-1"],
+        ["python", "accelerate_training.py"],
+    ],
+)
+def test_a_launchers_name_in_another_word_starts_nothing(command: list[str]) -> None:
+    assert not launches(command)
+    assert with_torchrun(command) == ("torchrun", *command[1:])

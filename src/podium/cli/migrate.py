@@ -7,6 +7,7 @@ import click
 
 from podium.documents import MAX_YAML
 from podium.errors import InvalidInput, PodiumError
+from podium.manifests.kinds import TRAINJOB
 from podium.manifests.migrate import KINDS, OWN_RUNTIME, migrate
 from podium.manifests.rules import Hit
 from podium.manifests.trainjob import TORCH
@@ -64,8 +65,8 @@ def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
 
     kind, name = manifest.get("kind"), Workload.parse(manifest).name
     subject = f"{origin}: {kind} {name}".rstrip()
-    if kind == "Experiment":
-        experiment = Experiment.parse(manifest)
+    experiment = Experiment.parse(manifest) if kind == "Experiment" else None
+    if experiment and experiment.template.workload.kind != TRAINJOB:
         migrated: Any = migrate(experiment, runtime)
         subject = f"{subject}: its {experiment.template.workload.kind}s become TrainJobs"
     elif kind in KINDS:

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 
-_LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate|deepspeed|mpirun|horovodrun")
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "mpirun",
+              "horovodrun")  # fmt: skip
 _PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)?)?")
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
 _IN_SCRIPT = re.compile(
@@ -15,8 +16,12 @@ _IN_SCRIPT = re.compile(
 
 
 def launches(words: Sequence[str]) -> bool:
-    """Return whether a command starts the processes of a training through torchrun or another launcher."""
-    return bool(_LAUNCHER.search(" ".join(words)))
+    """Return whether a command starts the processes of a training through torchrun or another launcher.
+
+    It is a word of its own, there or in a script: ``--output=/models/torchrun`` starts nothing.
+    """
+    named = (name.strip("();&|'\"") for word in words for name in word.split())
+    return any(name in _LAUNCHERS or name.partition("/bin/")[2] in _LAUNCHERS for name in named)
 
 
 def script_of(words: Sequence[str]) -> int | None:
