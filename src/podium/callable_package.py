@@ -4,7 +4,9 @@ Python sets a package's name in ``podium`` as soon as anything imports a module 
 is the package, whichever came first, and calling it calls the function.
 """
 
+import inspect
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -14,8 +16,17 @@ class CallablePackage(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function of the API."""
-        podium = sys.modules["podium"]
-        return podium.function(self.__name__.rpartition(".")[2])(*args, **kwargs)
+        return self._function(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What inspect and notebooks show."""
+        return inspect.signature(self._function)
+
+    @property
+    def _function(self) -> Callable[..., Any]:
+        function: Callable[..., Any] = sys.modules["podium"].function(self.__name__.rpartition(".")[2])
+        return function
 
 
 def make_callable(name: str) -> None:

@@ -1,5 +1,6 @@
 """`podium.run`, `podium.runs` and `podium.train`, on a tiny dataset with real processes."""
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,8 @@ def test_what_is_not_a_training_is_refused(given: dict, message: str, tiny_datas
 
 
 def test_packages_are_called_like_their_functions() -> None:
+    assert list(inspect.signature(podium.run).parameters) == ["pipeline", "parameters"]
+    assert list(inspect.signature(podium.registry).parameters) == ["url"]
     code = (
         "import podium.run.run, podium.registry.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"
     )

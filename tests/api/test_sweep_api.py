@@ -1,6 +1,7 @@
 """`podium.sweep` and the Sweep it returns, with real processes."""
 
 import copy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 
 import podium
 from podium.api import sweep as module
-from podium.errors import Failed, InvalidInput, NotFound
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.sdk import to_sdk
 
@@ -43,6 +44,13 @@ def test_trials_are_a_data_frame_best_first(swept: podium.Sweep) -> None:
     assert list(frame.columns) == ["trial", "state", "x", "loss", "seconds", "model"]
     assert frame["loss"].tolist() == [0.0, 0.25, 0.25]
     assert frame["x"].dtype == float
+
+
+def test_without_pandas_the_error_says_what_to_install(swept: podium.Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(PodiumError, match=r"needs pandas\nhint: pip install 'podium-ml\[notebook\]'"):
+        swept.trials  # noqa: B018
+    assert "<table>" in swept._repr_html_()
 
 
 def test_a_sweep_shows_itself_as_a_table(swept: podium.Sweep) -> None:

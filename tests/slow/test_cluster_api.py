@@ -1,0 +1,65 @@
+"""`podium.sweep` on a live cluster with Katib, from Python: pytest --cluster, any kubeconfig.
+
+PODIUM_TEST_PYTHON names an image with python (python:3.11-slim).
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+import podium
+from podium.cluster import connect
+from podium.errors import InvalidInput, NotFound
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+IMAGE = os.environ.get("PODIUM_TEST_PYTHON", "python:3.11-slim")
+
+PROGRAM = "'import time; time.sleep(4); print(\"loss=\" + str((${trialParameters.x} - 0.5) ** 2)); time.sleep(2)'"
+"""Katib's collector misses a program that has ended before it looks."""
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace of its own in which Katib collects metrics."""
+    name = f"podium-api-{uuid.uuid4().hex[:8]}"
+    labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
+    with connect(f"kubernetes://{name}") as there:
+        core = there.api.core  # type: ignore[attr-defined]
+        core.create_namespace({"metadata": {"name": name, "labels": labels}})
+        yield f"kubernetes://{name}"
+        core.delete_namespace(name)
+
+
+def test_a_sweep_on_a_cluster_ends_with_its_best_trial(namespace: str) -> None:
+    container = {
+        "name": "training", "image": IMAGE, "command": ["python", "-c", PROGRAM],
+        "securityContext": {"runAsUser": 1000}, "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+    }  # fmt: skip
+    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    spec = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "random"},
+        "parallelTrialCount": 1,
+        "maxTrialCount": 2,
+        "maxFailedTrialCount": 1,
+        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
+        "trialTemplate": {
+            "primaryContainerName": "training",
+            "retain": True,
+            "trialParameters": [{"name": "x", "reference": "x"}],
+            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
+        },
+    }
+    manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "bowl"}, "spec": spec}
+    sweep = podium.sweep(manifest, cluster=namespace)
+    assert sweep.status == "Succeeded"
+    assert sweep.best.value == pytest.approx((sweep.best.parameters["x"] - 0.5) ** 2)
+    assert len(sweep.trials) == len(sweep.plot.history().data[1].y) == 2
+    assert f"loss={sweep.best.value}"[:12] in sweep.logs()
+    with pytest.raises(InvalidInput, match="there is nothing to stop"):
+        sweep.stop()
+    sweep.delete()
+    with pytest.raises(NotFound):
+        podium.open_sweep("bowl", cluster=namespace)
