@@ -8,6 +8,7 @@ from api_server import World
 
 from podium import pod
 from podium.cluster.kubernetes import store_access as access
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.store_access import (
     Access,
     AccessByReference,
@@ -20,6 +21,7 @@ from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
+from podium.steps.launch import launched
 
 STORE = Access(endpoint="http://store:9000", secret="keys")
 
@@ -47,6 +49,19 @@ def test_a_step_takes_the_stores_address_and_the_secrets_name(in_pod: World) -> 
         "AWS_REGION": "us-east-1",
         "PODIUM_S3_SECRET": "keys",
     }
+
+
+def test_jobs_in_another_namespace_use_its_own_store(in_pod: World) -> None:
+    data = {"endpoint": "http://store.team:9000", "secret": "theirs"}
+    in_pod.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
+    job = Workload.parse(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",))))
+    with KubernetesCluster("kubernetes://fenced") as fenced, launched(fenced, job):
+        asked = [path for path in in_pod.requests if "configmaps" in path]
+    assert asked == ["GET /api/v1/namespaces/fenced/configmaps/podium-storage"]
+    env = in_pod.objects["pytorchjobs", "mnist"]["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    given = {entry["name"]: entry for entry in env["containers"][0]["env"]}
+    assert given["AWS_ENDPOINT_URL"]["value"] == "http://store.team:9000"
+    assert given["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "theirs"
 
 
 def test_credentials_of_ones_own_win(in_pod: World) -> None:

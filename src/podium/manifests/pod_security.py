@@ -19,7 +19,7 @@ INIT_CONTAINER = "init-pytorch"
 
 INIT_HINT = (
     "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
-    "deploy/training-operator (docs/cluster.md), or launch a TrainJob, or no Workers"
+    "deploy/training-operator (docs/cluster.md), or launch a TrainJob (job_kind=trainjob), or no Workers"
 )
 
 COLLECTOR = "metrics-logger-and-collector"

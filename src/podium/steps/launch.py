@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from podium.cluster.base import Cluster
-from podium.cluster.kubernetes.store_access import find_access, grant_access
+from podium.cluster.kubernetes.store_access import Access, find_access, grant_access
 from podium.cluster.local.store import is_resumable
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
 from podium.interrupts import Terminated
 from podium.manifests.experiment import Experiment
 from podium.manifests.workload import Workload
+from podium.pod import pod_namespace
 from podium.steps.base import say
 
 
@@ -28,7 +29,7 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
     """
     kind, name = resource.kind, resource.name
     try:
-        _create_or_adopt(cluster, grant_access(resource, find_access()))
+        _create_or_adopt(cluster, grant_access(resource, _access(cluster)))
         yield
     except Terminated:
         cluster.abandon(kind, name)
@@ -43,6 +44,15 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
             if not cluster.resource(kind, name).state.finished:
                 cluster.delete(kind, name)
         raise
+
+
+def _access(cluster: Cluster) -> Access | None:
+    """Return the store that the namespace of the pods names, or else the one that this step's namespace names.
+
+    A Service has another name from elsewhere, and a pod may read the Secrets of its own namespace only.
+    """
+    there = find_access(cluster.url) if cluster.remote and pod_namespace() else None
+    return there or find_access()
 
 
 def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
