@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-slow minio lint check pins golden clean
+.PHONY: help install demo images images-load deploy test test-cluster test-slow minio lint check pins golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,14 @@ test-cluster: $(STAMP) images images-load deploy ## everything on the cluster of
 golden: $(STAMP) ## write the compiled pipelines that tests compare with; review the diff before you commit it
 	@for name in tune_and_promote train_and_promote; do \
 	  $(BIN)/podium compile $$name -o tests/golden/pipelines/$$name.yaml; done
+
+# What users import besides podium itself: the classes of what its functions return, and what a trainer needs.
+API = podium.api.plots podium.api.predictions podium.api.registry podium.api.runs podium.api.training \
+  podium.trainer.kit podium.data.artifact podium.errors
+
+docs: $(STAMP) ## write the reference of the Python API from its docstrings: build/docs/podium.html
+	@$(BIN)/pdoc -d google --no-show-source --no-include-undocumented -o build/docs podium '!podium[.]' $(API)
+	@echo build/docs/podium.html
 
 clean: ## remove build outputs, caches and podium-work
 	rm -rf podium-work local_outputs build *.egg-info src/*.egg-info .pytest_cache .ruff_cache .mypy_cache
