@@ -52,6 +52,17 @@ def test_every_kind_must_be_known() -> None:
     assert levels(unknown_kinds=["Experiment"])["kinds-known"] == "fail"
 
 
+@pytest.mark.parametrize("kind", ["PyTorchJob", "TrainJob"])
+def test_one_kind_of_distributed_job_is_enough(kind: str) -> None:
+    assert levels(unknown_kinds=[kind])["kinds-known"] == "pass"
+    assert levels(unknown_kinds=["PyTorchJob", "TrainJob"])["kinds-known"] == "fail"
+    katib = [Controller(name=name, namespace="kubeflow", ready=1) for name in ("katib-controller", "katib-db-manager")]
+    other = "kubeflow-trainer-controller-manager" if kind == "PyTorchJob" else "training-operator"
+    running = Controller(name=other, namespace="kubeflow-system", ready=1)
+    assert levels(unknown_kinds=[kind], controllers=[*katib, running])["controllers-run"] == "pass"
+    assert levels(unknown_kinds=[kind], controllers=katib)["controllers-run"] == "warn"
+
+
 def test_controllers_must_be_ready() -> None:
     ready = [Controller(name=name, namespace="kubeflow", ready=1) for name in ("katib-controller", "katib-db-manager")]
     operator = Controller(name="training-operator", namespace="kubeflow", ready=0)

@@ -5,13 +5,13 @@ from typing import Any
 
 from podium.cluster.kubernetes.refusals import refusal_hint
 from podium.doctor.report import Report
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, Seen
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, TRAINERS, Seen
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import COLLECTOR_HINT, INIT_HINT, SUGGESTION_HINT
 from podium.manifests.rules import Hit, Rule, apply, rule
 
 _HINTS = {
-    "PyTorchJob": "install the Kubeflow training operator 1.9",
+    "PyTorchJob": "install the Kubeflow training operator 1.9, or Kubeflow Trainer 2.2 or later",
     "Experiment": "install Katib 0.19",
     "Trial": "install Katib 0.19",
     "Job": "check that the address is that of a Kubernetes API server",
@@ -54,10 +54,15 @@ def injection_label(seen: Seen) -> Iterator[Hit]:
 
 @rule("fail", "The API server takes only kinds that it knows.")
 def kinds_known(seen: Seen) -> Iterator[Hit]:
-    for kind in seen.unknown_kinds:
+    distributed = [kind for kind in TRAINERS if kind not in seen.unknown_kinds]
+    unknown = [kind for kind in seen.unknown_kinds if kind not in TRAINERS]
+    if not distributed:
+        what = f"the server knows neither {' nor '.join(TRAINERS)}"
+        yield Hit(what=what, where="custom resources", hint=_HINTS["PyTorchJob"])
+    for kind in unknown:
         yield Hit(what=f"the server does not know {kind}", where="custom resources", hint=_HINTS[kind])
-    if not seen.unknown_kinds:
-        yield fine("PyTorchJob, Experiment and Trial are known", "custom resources")
+    if distributed and not unknown:
+        yield fine(f"{', '.join(distributed)}, Experiment and Trial are known", "custom resources")
 
 
 @rule("fail", "Objects without their controller stay as they are for good.")
@@ -67,7 +72,9 @@ def controllers_run(seen: Seen) -> Iterator[Hit]:
         yield Hit(what="Deployments may not be listed", where="controllers", hint=hint, level="note")
         return
     running = {controller.name: controller for controller in seen.controllers}
-    for name in CONTROLLERS:
+    trainers = [name for kind, name in TRAINERS.items() if kind not in seen.unknown_kinds]
+    trainers = [name for name in trainers if name in running] or trainers[:1]
+    for name in (name for name in CONTROLLERS if name not in TRAINERS.values() or name in trainers):
         if name not in running:
             hint = "install it, unless it runs under another name"
             yield Hit(what=f"no Deployment {name}", where="controllers", hint=hint, level="warn")

@@ -10,7 +10,7 @@ from podium.cluster.kubernetes.pods import cannot_start
 from podium.cluster.kubernetes.refusals import REFUSED, Trouble
 from podium.doctor.outside import answers, find_images
 from podium.doctor.pod_offers import offer_pods
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, Controller, Refusal, Seen
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, TRAINERS, Controller, Refusal, Seen
 from podium.doctor.store import ask_for_bucket, service_of
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import status_of
@@ -215,7 +215,7 @@ def find_refusals(api: Api) -> list[Refusal] | None:
 def _is_gone(api: Api, kind: str, name: str) -> bool:
     """Tell whether a job is deleted; of other kinds nothing is known."""
     try:
-        return kind in ("Job", "PyTorchJob") and not api.get(kind, name)
+        return kind in ("Job", *TRAINERS) and not api.get(kind, name)
     except NotFound:
         return True
     except PodiumError:
@@ -225,7 +225,7 @@ def _is_gone(api: Api, kind: str, name: str) -> bool:
 def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the objects, given and live, whose pods use s3:// and are given no credentials."""
     live = []
-    for kind in ("Experiment", "PyTorchJob", "Job"):
+    for kind in ("Experiment", *TRAINERS, "Job"):
         try:
             live += [manifest for manifest in api.objects(kind) if not status_of(manifest).finished]
         except PodiumError:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import TRAINER_API
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 """(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
 
-KINDS = ("PyTorchJob", "Experiment", "Trial", "Job")
-CONTROLLERS = ("katib-controller", "katib-db-manager", "training-operator")
+KINDS = ("PyTorchJob", TRAINJOB, "Experiment", "Trial", "Job")
+TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-controller-manager"}
+"""Controller by kind of distributed job; one of the kinds is enough."""
+
+CONTROLLERS = ("katib-controller", "katib-db-manager", *TRAINERS.values())
 CONFIG_MAP = "podium-storage"
 POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
