@@ -19,6 +19,7 @@ RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "pods", ("get", "list", "watch")),
     ("", "pods/log", ("get",)),
     ("", "events", ("list",)),
+    ("kueue.x-k8s.io", "workloads", ("list",)),
 )
 """(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
 
