@@ -6,6 +6,7 @@ Source: kubernetes-sigs/kueue v0.15.0, apis/kueue/v1beta2/workload_types.go, pkg
 from typing import Any
 
 from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment
+from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import JOB_UID
 from podium.manifests.resource import Attribute, Condition, Resource, objects, text
 from podium.manifests.workload import Workload
@@ -67,6 +68,12 @@ def _condition(kind: str, reason: str, message: str, source: Condition | None) -
 def is_held(job: Workload) -> bool:
     """Return whether a queue holds a job back."""
     return bool(job.queue) and job.suspended and not job.state.finished
+
+
+def lost_patches(resource: Resource) -> bool:
+    """Return whether a TrainJob that a queue has admitted has no runtimePatches: podium's always have some."""
+    job = Workload.parse(resource.manifest)
+    return job.kind == TRAINJOB and bool(job.queue) and not job.suspended and not job.spec.get("runtimePatches")
 
 
 def unexplained(job: Workload, hint: str) -> Condition:

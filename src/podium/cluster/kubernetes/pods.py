@@ -4,16 +4,18 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from podium.cluster.base import ReplicaStatus
 from podium.cluster.kubernetes.api import Api, event_time
-from podium.cluster.kubernetes.refusals import REFUSED, Trouble, refusal_of, service_events
+from podium.cluster.kubernetes.refusals import PATCHES_LOST, REFUSED, Trouble, refusal_of, service_events
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
+from podium.manifests.kueue import lost_patches
 from podium.manifests.labels import (
     COMPLETION_INDEX,
     EXPERIMENT,
@@ -246,7 +248,7 @@ class Watchman:
             # The pods of a TrainJob are made by a Job of its JobSet, which has a name and uid of its own.
             made_by = f"{job}-{NODE}-0" if job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
-                yield trouble, (job, "refused")
+                yield (replace(trouble, hint=PATCHES_LOST) if lost_patches(resource) else trouble), (job, "refused")
 
     def _without_trials(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         """Yield what keeps Katib from proposing an Experiment's first trial."""

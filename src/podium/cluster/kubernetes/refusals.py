@@ -54,8 +54,8 @@ def refusal_of(event: Any) -> Trouble:
     a webhook that is away for a moment from a rule that holds.
     """
     message = str(event.message or "").strip()
-    head, changed, _ = message.partition(JOBSET_CHANGED)  # the whole JobSet as JSON follows
-    message = head + changed
+    head, refused, _ = message.partition(JOBSET_AS_JSON)
+    message = head + refused
     grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
     hint = refusal_hint(message)
     return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
@@ -67,8 +67,6 @@ def refusal_hint(message: str) -> str:
     Args:
         message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity "restricted:latest": …``.
     """
-    if JOBSET_CHANGED in message:
-        return JOBSET_HINT
     if "violates PodSecurity" not in message:
         return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
     hints = {INIT_CONTAINER: INIT_HINT, COLLECTOR: COLLECTOR_HINT, f'"{SUGGESTION_CONTAINER}"': SUGGESTION_HINT}
@@ -76,10 +74,12 @@ def refusal_hint(message: str) -> str:
     return next((hint for container, hint in hints.items() if container in message), other)
 
 
-JOBSET_CHANGED = "spec.replicatedJobs: Invalid value"
-JOBSET_HINT = (
-    "the TrainJob was changed after its JobSet was made: a Kueue made for Trainer 2.1, as 0.15 is, drops "
-    "runtimePatches and activeDeadlineSeconds as it admits it; take a newer Kueue, or launch a PyTorchJob or Job"
+JOBSET_AS_JSON = "spec.replicatedJobs: Invalid value"
+"""In the refusal of a JobSet that was changed; all of it follows."""
+
+PATCHES_LOST = (
+    "Kueue changed the TrainJob as it admitted it: one made for Trainer 2.1, as 0.15 is, drops runtimePatches and "
+    "activeDeadlineSeconds; take a newer Kueue, or launch a PyTorchJob or Job"
 )
 """A TrainJob that was admitted so never starts (observed: Kueue 0.15.0 with Trainer 2.3.0)."""
 
