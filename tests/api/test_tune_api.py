@@ -194,3 +194,12 @@ def test_packed_code_runs_where_its_files_are_not(home: Path, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     assert podium.sweep(experiment).best.value == 6
     assert str(tmp_path / "project") not in str(experiment.manifest)
+
+
+def silent(x: float) -> None:
+    print("nothing to see")
+
+
+def test_a_function_without_metrics_is_told_so(home: Path) -> None:
+    with pytest.raises(Failed, match=r"The objective score was never printed\nit said last\n  \| nothing to see"):
+        podium.tune(silent, {"x": (0.0, 1.0)}, objective="score", trials=1)

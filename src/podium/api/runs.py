@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
-from podium.api.sweep import Place, Sweep
+from podium.api.place import Place
+from podium.api.sweep import Sweep
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.interrupts import signals_interrupt
 from podium.manifests.resource import Resource

@@ -3,94 +3,32 @@
 import atexit
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.api import experiments
+from podium.api.best import Best, model_of
 from podium.api.frames import data_frame, number
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
+from podium.api.place import Place
 from podium.api.plots import Plots
 from podium.api.trials import TrialNews, cells, failed_trial, failure, finished, heads, measured, parameters, trials_of
 from podium.api.watching import follow
 from podium.cluster.base import Cluster
-from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
+from podium.errors import NotFound, PodiumError, suggestion
 from podium.heartbeat import doing
 from podium.interrupts import Background, signals_interrupt
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
 from podium.settings import Settings
-from podium.sweeps import connect
 from podium.sweeps.resume import is_stopped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from podium.api.predictions import Predictions
 
 SHOWN = 50
 """Rows of the table in a notebook at most; the best are shown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A cluster, and what only processes on this machine need."""
-
-    url: str
-    images: Mapping[str, str | Path] | None = None
-    entrypoints: Mapping[str, Sequence[str]] | None = None
-    fork_server: bool = True
-
-    @classmethod
-    def of(cls, cluster: str | Path | None, **processes: Any) -> "Place":
-        """Return the place that a user names: a URL, a directory, or None for the local cluster of PODIUM_HOME."""
-        text = str(cluster or Settings.from_environment().cluster)
-        url = text if "://" in text or text.startswith("local:") else f"local://{Path(text).absolute()}"
-        return cls(url=url, **processes)
-
-    def open(self) -> Cluster:
-        """Open the cluster.
-
-        Raises:
-            InvalidInput: There is no such kind of cluster, or one that pulls its images is given directories for them.
-        """
-        return connect(self.url, self.images, self.entrypoints, self.fork_server)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Best:
-    """The best trial of a sweep."""
-
-    name: str
-
-    parameters: dict[str, Any]
-    """Value by search parameter, numbers as numbers."""
-
-    metrics: dict[str, Any]
-    """Value by metric, by the Experiment's strategies: the best or the latest."""
-
-    value: float
-    """The objective."""
-
-    model: str | None
-    """URI of its model directory; None if the trial left none."""
-
-    def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
-        """Predict new items with its model, as ``ModelVersion.predict`` does.
-
-        Raises:
-            NotFound: The trial left no model.
-        """
-        from podium.api.predictions import open_model
-
-        if self.model is None:
-            hint = "a trainer writes it to its parameter output, to --output or to PODIUM_OUTPUT"
-            raise NotFound(f"trial {self.name} left no model", hint)
-        return open_model(self.model).predict(items, data=data)
-
-    def _repr_html_(self) -> str:
-        rows = [(key, str(value)) for key, value in {**self.parameters, **self.metrics}.items()]
-        return table(("NAME", ">VALUE"), [*rows, *([("model", self.model)] if self.model else [])], title=self.name)
 
 
 class Sweep:
@@ -330,20 +268,6 @@ class Sweep:
 def _print(news: TrialNews) -> None:
     for line in news.lines():
         say(line)
-
-
-def model_of(trial: Trial) -> str | None:
-    """Return the URI of what a trial left as its model; None if it left nothing."""
-    from podium.steps.retention import output_of
-    from podium.storage import connect
-
-    try:
-        url = output_of(trial)
-    except InvalidInput:
-        return None
-    with suppress(PodiumError, OSError):
-        return url if next(iter(connect(url).list()), None) else None
-    return None
 
 
 def sweep(

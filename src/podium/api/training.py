@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from podium.api.experiments import uri as absolute
 from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
-from podium.api.sweep import Place
+from podium.api.place import Place
 from podium.api.watching import follow
 from podium.cluster.base import Cluster
 from podium.documents import load_yaml, read_text

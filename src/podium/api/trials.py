@@ -48,8 +48,12 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str) -> Failed:
     lines: list[str] = []
     with suppress(PodiumError):  # its pod may be gone
         lines = list(cluster.logs("Trial", bad.name))[-8:]
-    said = "\n".join([f"trial {bad.name} said last", *(f"  | {line}" for line in lines)])
-    return Failed(f"{text}\n{said}" if lines else text, f"{logs.replace('TRIAL', bad.name)} prints all it said")
+    said = [
+        f"trial {bad.name}: {bad.message}",
+        *(["it said last"] if lines else []),
+        *(f"  | {line}" for line in lines),
+    ]
+    return Failed("\n".join([text, *said]), f"{logs.replace('TRIAL', bad.name)} prints all it said")
 
 
 def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:

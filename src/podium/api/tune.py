@@ -7,9 +7,10 @@ from typing import Any
 
 from podium.api import experiments
 from podium.api.notebook import say
+from podium.api.place import Place
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
-from podium.api.sweep import Place, Sweep, begin
+from podium.api.sweep import Sweep, begin
 from podium.code.wrap import with_code
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Experiment, check
@@ -185,14 +186,11 @@ def tune(
     """Search the best arguments of a function, a script or a command.
 
     Args:
-        train: A function, which each trial calls in a process of its own with the values as keyword arguments. It
-            returns its metrics (a number, or numbers by name) or prints metric lines (``accuracy=0.98``). Or the path
-            of a script, or a command as a list of words, which get ``--name=value``. A function that has a parameter
-            ``data`` or ``output`` is given the dataset and the place for its model; scripts find the place in the
-            variable PODIUM_OUTPUT.
-        space: What to search: ``(low, high)`` between two numbers, ``[…]`` for choices, ``range(1, 5)``, or Float,
-            Int, Choice; a single value is the same in all trials. Floats whose range spans two decades or more are
-            searched on a log scale.
+        train: A function, called in a process of its own with the values as keywords; it returns its metrics (a number,
+            or numbers by name) or prints metric lines; a parameter ``data`` or ``output`` gets the dataset and the
+            place for its model. Or the path of a script, or a command as words: they get ``--name=value``.
+        space: ``(low, high)``, ``[…]`` for choices, ``range(1, 5)``, Float, Int, Choice, or a value that is the same in
+            all trials. Floats whose range spans two decades or more are searched on a log scale.
         objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides.
         metrics: Other metrics to record.
         trials: How many.
@@ -201,8 +199,7 @@ def tune(
         settings: Settings of the algorithm.
         seed: Seed of the algorithm.
         data: Directory or URI of a dataset: a script gets it as ``--data``.
-        cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of PODIUM_HOME if None.
-            On Kubernetes the code is packed into the storage and runs in the image.
+        cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of this machine.
         storage: Directory or URI below which trials put their models and code is kept.
         image: Of the trials, on a cluster.
         name: Name of the sweep; the function's or script's if None.
@@ -220,10 +217,8 @@ def tune(
         >>> len(sweep.results)
         5
     """
-    given = TuneSettings(
-        goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, algorithm=algorithm,
-        settings=settings, seed=seed, image=image,
-    )  # fmt: skip
+    given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
+                         algorithm=algorithm, settings=settings, seed=seed)  # fmt: skip
     place = Place.of(cluster)
     planned = plan(train, space, given, place=place, data=data, storage=storage, name=name)
     say(describe(space, given))

@@ -13,7 +13,7 @@ from podium.cli.completion import run_names
 from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from podium.api.sweep import Place
+    from podium.api.place import Place
     from podium.cluster.base import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,7 +70,7 @@ class ProcessOptions:
 
     def place(self, url: str) -> "Place":
         """Return the cluster of a URL with these options."""
-        from podium.api.sweep import Place
+        from podium.api.place import Place
 
         return Place(url=url, images=self.images, entrypoints=self.entrypoints, fork_server=self.fork_server)
 

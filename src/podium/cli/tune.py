@@ -14,7 +14,7 @@ from podium.errors import InvalidInput, PodiumError
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.api.sweep import Place
+    from podium.api.place import Place
     from podium.api.tune import TuneSettings
     from podium.manifests.experiment import Experiment
 
@@ -88,7 +88,8 @@ def tune(
     save, given = options.pop("save"), {name: options.pop(name) for name in ("data", "storage", "name")}
     if no_run and save is None:
         raise InvalidInput("--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml")
-    from podium.api.sweep import Place, begin
+    from podium.api.place import Place
+    from podium.api.sweep import begin
     from podium.api.tune import describe, plan
 
     settings, place = _settings(**options), Place(url=url)

@@ -1,0 +1,62 @@
+"""The best trial of a sweep, and the model it left."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.api.notebook import table
+from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.manifests.experiment import Trial
+from podium.steps.retention import output_of
+from podium.storage import connect
+
+if TYPE_CHECKING:
+    from podium.api.predictions import Predictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best trial of a sweep."""
+
+    name: str
+
+    parameters: dict[str, Any]
+    """Value by search parameter, numbers as numbers."""
+
+    metrics: dict[str, Any]
+    """Value by metric, by the Experiment's strategies: the best or the latest."""
+
+    value: float
+    """The objective."""
+
+    model: str | None
+    """URI of its model directory; None if the trial left none."""
+
+    def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
+        """Predict new items with its model, as ``ModelVersion.predict`` does.
+
+        Raises:
+            NotFound: The trial left no model.
+        """
+        from podium.api.predictions import open_model
+
+        if self.model is None:
+            hint = "a trainer writes it to its parameter output, to --output or to PODIUM_OUTPUT"
+            raise NotFound(f"trial {self.name} left no model", hint)
+        return open_model(self.model).predict(items, data=data)
+
+    def _repr_html_(self) -> str:
+        rows = [(key, str(value)) for key, value in {**self.parameters, **self.metrics}.items()]
+        return table(("NAME", ">VALUE"), [*rows, *([("model", self.model)] if self.model else [])], title=self.name)
+
+
+def model_of(trial: Trial) -> str | None:
+    """Return the URI of what a trial left as its model; None if it left nothing."""
+    try:
+        url = output_of(trial)
+    except InvalidInput:
+        return None
+    with suppress(PodiumError, OSError):
+        return url if next(iter(connect(url).list()), None) else None
+    return None

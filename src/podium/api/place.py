@@ -1,0 +1,35 @@
+"""Where a sweep or a training runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.base import Cluster
+from podium.settings import Settings
+from podium.sweeps import connect
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A cluster, and what only processes on this machine need."""
+
+    url: str
+    images: Mapping[str, str | Path] | None = None
+    entrypoints: Mapping[str, Sequence[str]] | None = None
+    fork_server: bool = True
+
+    @classmethod
+    def of(cls, cluster: str | Path | None, **processes: Any) -> "Place":
+        """Return the place that a user names: a URL, a directory, or None for the local cluster of PODIUM_HOME."""
+        text = str(cluster or Settings.from_environment().cluster)
+        url = text if "://" in text or text.startswith("local:") else f"local://{Path(text).absolute()}"
+        return cls(url=url, **processes)
+
+    def open(self) -> Cluster:
+        """Open the cluster.
+
+        Raises:
+            InvalidInput: There is no such kind of cluster, or one that pulls its images is given directories for them.
+        """
+        return connect(self.url, self.images, self.entrypoints, self.fork_server)
