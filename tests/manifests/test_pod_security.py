@@ -101,3 +101,13 @@ def test_a_user_of_ones_own_gets_a_home() -> None:
     assert replica.pod.spec["securityContext"]["runAsUser"] == 1234
     assert replica.pod.containers[0].env["HOME"]["value"] == "/tmp"
     assert refused(with_pod_defaults(placed)) == []
+
+
+def test_the_nodes_of_a_trainjob_fit_by_its_patches() -> None:
+    trainer = {"numNodes": 2, "image": "i", "command": ["python", "train.py"]}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    written = Workload.parse({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec})
+    launched = with_pod_defaults(place(written, Pods.read({"run_as_user": 1234})))
+    assert refused(written)
+    assert refused(launched) == []
+    assert launched.manifest["spec"]["trainer"]["env"] == [{"name": "HOME", "value": "/tmp"}]
