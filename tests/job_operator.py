@@ -11,6 +11,7 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.errors import NotFound
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition
+from podium.manifests.draft import Draft
 from podium.manifests.labels import (
     COMPLETION_INDEX,
     JOB_NAME,
@@ -19,7 +20,7 @@ from podium.manifests.labels import (
     REPLICA_TYPE,
     REPLICATED_JOB,
 )
-from podium.manifests.workload import Draft, Workload
+from podium.manifests.workload import Workload
 
 PLURALS = {"pytorchjobs": "PyTorchJob", "jobs": "Job", "trainjobs": "TrainJob"}
 NOW = "2026-01-01T00:00:00Z"

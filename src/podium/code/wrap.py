@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from podium.code.reference import Code
 from podium.errors import InvalidInput
+from podium.manifests.draft import Draft
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.resource import Resource
-from podium.manifests.workload import Draft
 
 T = TypeVar("T", bound=Resource)
 

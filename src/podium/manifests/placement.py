@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from podium.errors import InvalidInput, require
+from podium.manifests.draft import Draft, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
 from podium.manifests.resource import Resource
-from podium.manifests.workload import Draft, merge
 
 THREADS = "OMP_NUM_THREADS"
 SECURITY = ("restricted", "baseline")

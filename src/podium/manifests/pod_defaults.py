@@ -2,10 +2,11 @@
 
 from typing import Any, TypeVar
 
+from podium.manifests.draft import Draft, merge
 from podium.manifests.labels import LAUNCHED, RUN
 from podium.manifests.pod_security import secure
 from podium.manifests.resource import Resource, mapping
-from podium.manifests.workload import Draft, Workload, merge
+from podium.manifests.workload import Workload
 
 REQUESTS = {"cpu": "250m", "memory": "512Mi"}
 """Of each container. Without any request a busy node starves a pod, evicts it first, and is chosen by chance."""

@@ -7,8 +7,9 @@ staging/src/k8s.io/pod-security-admission/policy/check_*.go).
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podium.manifests.draft import Draft
 from podium.manifests.resource import items, mapping, strings
-from podium.manifests.workload import Container, Draft, Pod, Workload
+from podium.manifests.workload import Container, Pod, Workload
 
 CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 """securityContext of a container, beside the capabilities that it drops."""

@@ -9,7 +9,7 @@ from podium.errors import InvalidInput
 from podium.manifests.conditions import Manifest, State, status_of
 
 if TYPE_CHECKING:
-    from podium.manifests.workload import Draft
+    from podium.manifests.draft import Draft
 
 
 T = TypeVar("T")

@@ -1,12 +1,12 @@
 """A Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or TrainJob: replicas, their pod templates and containers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-from podium.errors import require
 from podium.manifests import trainjob
+from podium.manifests.draft import Draft
 from podium.manifests.kinds import LEADERS, OPERATOR_KINDS, TRAINJOB, OperatorKind
 from podium.manifests.labels import (
     COMPLETION_INDEX,
@@ -28,7 +28,6 @@ from podium.manifests.resource import (
     text,
     texts,
     true,
-    unshared,
 )
 
 
@@ -462,156 +461,6 @@ class Workload(Resource):
         return self.changed(change)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A copy of a job's manifest to be altered; nothing in it is shared with the original."""
-
-    body: dict[str, Any]
-    """The manifest; of a TrainJob without the changes to its pods."""
-
-    node_template: dict[str, Any]
-    """Pod template of a TrainJob's nodes; empty for another kind, whose templates stand in the manifest."""
-
-    @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> "Draft":
-        """Copy a manifest. YAML anchors make Master and Worker one object: here each gets its own."""
-        nodes = trainjob.node_template(mapping(manifest.get("spec"))) if manifest.get("kind") == TRAINJOB else {}
-        return cls(body=unshared(manifest), node_template=nodes)
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """The manifest with all changes.
-
-        Raises:
-            InvalidInput: A pod has a field that a TrainJob leaves to its runtime.
-        """
-        if not self.node_template:
-            return self.body
-        return {**self.body, "spec": trainjob.with_node_template(mapping(self.body.get("spec")), self.node_template)}
-
-    @property
-    def templates(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Role and pod template of each replica that has one."""
-        spec, kind = mapping(self.body.get("spec")), self.body.get("kind")
-        if kind == "Job":
-            templates = {"": spec.get("template")}
-        elif kind == TRAINJOB:
-            templates = {trainjob.ROLE: self.node_template}
-        else:
-            operator = OPERATOR_KINDS.get(text(kind))
-            replicas = mapping(spec.get(operator.replica_specs)) if operator else {}
-            templates = {role: mapping(replica).get("template") for role, replica in replicas.items()}
-        return (
-            (role, template)
-            for role, template in templates.items()
-            if isinstance(template, dict) and isinstance(template.get("spec"), dict)
-        )
-
-    def takes(self, field: str) -> bool:
-        """Return whether the manifest may set a field of its pods' spec; a TrainJob's runtime sets some of them."""
-        return self.body.get("kind") != TRAINJOB or field in trainjob.PATCHED_POD
-
-    @property
-    def run_policy(self) -> dict[str, Any]:
-        """Where deadlines and limits stand; made if it is missing."""
-        spec: dict[str, Any] = self.body["spec"]
-        if self.body.get("kind") in ("Job", TRAINJOB):
-            return spec
-        policy: dict[str, Any] = spec.setdefault("runPolicy", {})
-        return policy
-
-    def set_restart_policy(self, policy: str) -> None:
-        """Set the restart policy of every replica that the training operator runs."""
-        if operator := OPERATOR_KINDS.get(text(self.body.get("kind"))):
-            for replica in mapping(mapping(self.body.get("spec")).get(operator.replica_specs)).values():
-                replica["restartPolicy"] = policy
-
-    def limit(self, *, deadline: int, kept: int, tries: int | None = None) -> None:
-        """Bound a job's time and tries; the tries of a TrainJob, and how long it is kept, are its runtime's.
-
-        Args:
-            deadline: Seconds from the start after which it fails.
-            kept: Seconds from the end after which it is deleted.
-            tries: Failures, or restarts, after which it fails; None leaves them as they are.
-        """
-        policy = self.run_policy
-        policy["activeDeadlineSeconds"] = deadline
-        if self.body.get("kind") != TRAINJOB:
-            policy["ttlSecondsAfterFinished"] = kept
-            policy |= {} if tries is None else {"backoffLimit": tries}
-
-    def set_workers(self, workers: int) -> None:
-        """Set how many pods a PyTorchJob or TrainJob has beside its first one.
-
-        Raises:
-            InvalidInput: It is another kind of job, and workers are asked for.
-        """
-        require(workers >= 0, "workers >= 0", workers=workers)
-        spec, kind = self.body.get("spec"), self.body.get("kind")
-        if kind == TRAINJOB and isinstance(spec, dict):
-            merge(spec, ("trainer",), {"numNodes": workers + 1})
-            return
-        replicas = spec.get("pytorchReplicaSpecs") if isinstance(spec, dict) else None
-        rule = "a trial with workers is a PyTorchJob or TrainJob"
-        require(replicas is not None or workers == 0, rule, workers=workers, kind=kind)
-        if isinstance(replicas, dict):
-            replicas.pop("Worker", None) if workers == 0 else self._set_worker(replicas, workers)
-
-    def _set_worker(self, replicas: dict[str, Any], workers: int) -> None:
-        like = replicas.get("Worker") or unshared(replicas.get("Master")) or {}
-        replicas["Worker"] = {**like, "replicas": workers}
-
-    def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:
-        """Give the object a name and an owner; its namespace is left to the cluster."""
-        metadata = mapping(self.body.get("metadata"))
-        kept = {key: value for key, value in metadata.items() if key in ("labels", "annotations")}
-        self.body["metadata"] = {"name": name, **kept, **({"ownerReferences": [dict(owner)]} if owner else {})}
-
-    def label(self, labels: Mapping[str, str]) -> None:
-        """Add labels to the object."""
-        merge(self.body, ("metadata", "labels"), labels)
-
-    def annotate(self, annotations: Mapping[str, str]) -> None:
-        """Add annotations to the object."""
-        merge(self.body, ("metadata", "annotations"), annotations)
-
-    def label_pods(self, labels: Mapping[str, str]) -> None:
-        """Add labels to every pod template."""
-        for _, template in self.templates if labels else ():
-            merge(template, ("metadata", "labels"), labels)
-
-    def containers(self, name: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield role and body of every container, or of those of a name."""
-        for role, template in self.templates:
-            for container in items(template["spec"].get("containers")):
-                if isinstance(container, dict) and (name is None or container.get("name") == name):
-                    yield role, container
-
-    def replace_texts(self, change: Callable[[str], str]) -> None:
-        """Replace every text of the manifest."""
-        for holder in (self.body, self.node_template):
-            for key, value in holder.items():
-                holder[key] = _with_texts(value, change)
-
-    def default_commands(self, entrypoint: Callable[[str], Sequence[str]]) -> None:
-        """Give each container without a command, init containers too, the entrypoint of its image if it is known."""
-        for _, template in self.templates:
-            for part in ("initContainers", "containers"):
-                for container in items(template["spec"].get(part)):
-                    if isinstance(container, dict) and not container.get("command"):
-                        container |= (
-                            {"command": list(words)} if (words := entrypoint(text(container.get("image")))) else {}
-                        )
-
-    def mount_host_path(self, role: str, container: dict[str, Any], name: str, folder: str, host: str) -> None:
-        """Mount a directory of the machine into a container of a replica."""
-        container["volumeMounts"] = [*items(container.get("volumeMounts")), {"name": name, "mountPath": folder}]
-        volume = {"name": name, "hostPath": {"path": host, "type": "Directory"}}
-        for other, template in self.templates:
-            if other == role:
-                template["spec"]["volumes"] = [*items(template["spec"].get("volumes")), volume]
-
-
 def role_of(given: str, operator: OperatorKind | None) -> str:
     """Return a role as the operator writes it; it takes any case."""
     return next((role for role in operator.roles if role.lower() == given.lower()), given) if operator else given
@@ -620,27 +469,3 @@ def role_of(given: str, operator: OperatorKind | None) -> str:
 def fields_of(manifest: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of an object's fields with a value."""
     return frozenset(name for name, value in manifest.items() if value not in (None, [], {}, "", False))
-
-
-def merge(holder: dict[str, Any], path: tuple[str, ...], values: Mapping[str, Any]) -> None:
-    """Add entries to an object inside another one; objects that are missing or null on the way are made."""
-    for name in path:
-        inner = holder.get(name)
-        holder[name] = holder = dict(inner) if isinstance(inner, Mapping) else {}
-    holder.update(values)
-
-
-def set_env(container: dict[str, Any], entries: Iterator[Mapping[str, Any]] | list[dict[str, Any]]) -> None:
-    """Add entries to a container's environment; those of the same name are replaced."""
-    added = {entry["name"]: dict(entry) for entry in entries}
-    kept = [entry for entry in items(container.get("env")) if mapping(entry).get("name") not in added]
-    if kept or added:
-        container["env"] = [*kept, *added.values()]
-
-
-def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: _with_texts(item, change) for key, item in value.items()}
-    return [_with_texts(item, change) for item in value] if isinstance(value, list) else value

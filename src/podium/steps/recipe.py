@@ -7,13 +7,14 @@ from typing import Any, cast
 
 from podium.documents import load_json, parse
 from podium.identity import RunIdentity
+from podium.manifests.draft import Draft
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
 from podium.manifests.job_kinds import AUTO, as_kind, choose_kind, everything, with_workers
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, build
-from podium.manifests.workload import Draft, Workload
+from podium.manifests.workload import Workload
 from podium.steps.target import TRAINER_IMAGE, LaunchTarget
 
 TRAINER = ("python", "-m", "podium.trainer")

@@ -17,10 +17,11 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
 from podium.errors import require
 from podium.machine import cores
+from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, TRIAL
-from podium.manifests.workload import Draft, Workload, role_of, set_env
+from podium.manifests.workload import Workload, role_of
 from podium.search.space import first_values
 from podium.sweeps.checkpoints import trial_directory
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from podium.errors import NotFound
+from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment import Experiment
 from podium.manifests.resource import Resource
-from podium.manifests.workload import Draft, Workload, set_env
+from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
 from podium.storage.s3.config import ENDPOINTS
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from podium.errors import Failed
+from podium.manifests.draft import Draft, merge
 from podium.manifests.experiment.build import change_primary_containers, customize, own_name
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import meta_key
 from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, runs_podium
 from podium.manifests.resource import items, mapping
-from podium.manifests.workload import Draft, merge
 
 GPU = "nvidia.com/gpu"
 OURS = ("data", "output")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podium.errors import require
+from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
-from podium.manifests.workload import Draft, set_env
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from podium.errors import InvalidInput
+from podium.manifests.draft import Draft
 from podium.manifests.experiment.defaults import set_defaults
 from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels
 from podium.manifests.experiment.settings import read_settings
@@ -19,7 +20,7 @@ from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Attribute, Resource, integer, items, mapping, objects, text, texts
 from podium.manifests.rules import Hit, raise_for, rule
 from podium.manifests.structure import wrong_types
-from podium.manifests.workload import Container, Draft, Replica, Workload
+from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics import objective_value
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.resource import items
-from podium.manifests.workload import Container, Draft, set_env
+from podium.manifests.workload import Container
 
 DATA = "${podium.data}"
 """URI or path of the dataset artifact."""
