@@ -15,6 +15,13 @@ from podium.storage import Storage
 
 CHAMPION = "models/mnist/aliases/champion.json"
 
+# Without conditions on writes the storage takes a lock, which the other suites of this folder try.
+pytestmark = pytest.mark.parametrize(
+    "storage",
+    ["files", "moto", "minio", pytest.param("moto-without-conditions", marks=pytest.mark.slow)],
+    indirect=True,
+)
+
 
 @pytest.fixture
 def model(storage: Storage) -> Model:

@@ -1,0 +1,62 @@
+"""The commands of the README's terminal sessions, as they stand, on a small dataset."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+ELSEWHERE = {
+    "make demo": "test_whole_pipeline",
+    "podium init penguins --from table": "test_projects",
+    "cd penguins": "test_projects",
+    "python make_data.py": "test_projects",
+    "podium run": "test_projects",
+    "podium predict new.csv": "test_projects",
+    "podium data prepare": "test_real_sources",
+    "podium run tune_and_promote max_trials=8 epochs=5 dataset=fashion-mnist": "test_whole_pipeline",
+    "podium run train_and_promote workers=2 network=fast storage=s3://models": "test_whole_pipeline",
+}
+"""Commands that take long, or need what another test sets up, and where they run, some with less data and fewer trials."""
+
+REMOTE = ("make ", "kubectl ", "export ", "pip ", "podium upload", "podium submit", "podium schedule")
+"""Commands for a cluster, a server or another environment: tests marked cluster, and tests/server, have them."""
+
+
+def session() -> list[str]:
+    """Return the commands that run on this machine, in the README's order."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [words for line in lines if not (words := line.partition("  #")[0].strip()).startswith(REMOTE)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_commands_of_the_readme_run(tiny_dataset: Path, tmp_path: Path) -> None:
+    for name in ("examples", "experiments"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copytree(tiny_dataset, tmp_path / "podium-work/data/mnist")
+    (tmp_path / "kubectl").write_text("#!/bin/sh\ncat >applied.yaml\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    env.pop("PODIUM_HOME")
+    run = [line for line in session() if line not in ELSEWHERE]
+    assert len(run) >= 7
+    for line in run:
+        words = ["bash", "-o", "pipefail", "-c", line]
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    assert (tmp_path / "model/model.onnx").exists()
+    assert "kind: Experiment" in (tmp_path / "applied.yaml").read_text()
+
+
+def test_what_runs_elsewhere_is_in_the_readme_and_there() -> None:
+    assert ELSEWHERE.keys() - set(session()) - {"make demo"} == set()
+    for module in ELSEWHERE.values():
+        assert [*(ROOT / "tests").rglob(f"{module}.py")], module
