@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from podium.cli import model_view, tables
+from podium import tables
+from podium.cli import model_view
 from podium.errors import Damaged, InvalidInput
 from podium.registry import Model, Record, Registry, open_registry
 from podium.registry import version as versions
