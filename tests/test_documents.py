@@ -69,6 +69,7 @@ def test_all_yaml_of_the_project_loads_as_before() -> None:
         file
         for folder in ("experiments", "schedules", "deploy", "tests/golden")
         for file in (ROOT / folder).rglob("*.yaml")
+        if file.name != "initContainer.yaml"  # a template in Go's language, which the training operator fills in
     ]
     assert len(files) > 20
     for file in files:

@@ -19,6 +19,7 @@ from podium.cluster.kubernetes.store_access import (
 )
 from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment
+from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 from podium.steps.launch import launched
@@ -62,6 +63,18 @@ def test_jobs_in_another_namespace_use_its_own_store(in_pod: World) -> None:
     given = {entry["name"]: entry for entry in env["containers"][0]["env"]}
     assert given["AWS_ENDPOINT_URL"]["value"] == "http://store.team:9000"
     assert given["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "theirs"
+
+
+def test_jobs_in_another_namespace_have_no_owner_there(in_pod: World) -> None:
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "run", "uid": "1"}
+    job = Workload.parse(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), owner=owner)))
+    for url in ("kubernetes://fenced", "kubernetes://team"):
+        with KubernetesCluster(url) as namespace, launched(namespace, job):
+            made = in_pod.objects["pytorchjobs", "mnist"]["metadata"]
+            elsewhere = url == "kubernetes://fenced"
+            assert ("ownerReferences" in made) is not elsewhere
+            assert made.get("annotations", {}).get(RUN_NAMESPACE) == ("team" if elsewhere else None)
+            namespace.delete("PyTorchJob", "mnist")
 
 
 def test_credentials_of_ones_own_win(in_pod: World) -> None:

@@ -13,6 +13,7 @@ from podium.cli import app
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.reap import orphans
 from podium.errors import InvalidInput, PodiumError
+from podium.manifests.labels import RUN_NAMESPACE
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,15 @@ def test_a_trainjob_of_a_finished_run_is_an_orphan(cluster: KubernetesCluster, w
     assert [one.name for one in orphans(cluster) if one.kind == "TrainJob"] == ["nodes-cancelled"]
     podium("--delete")
     assert {name for plural, name in world.objects if plural == "trainjobs"} == {"nodes-going"}
+
+
+def test_runs_of_another_namespace_are_looked_for_there(cluster: KubernetesCluster, world: World) -> None:
+    job(world, "from-elsewhere", {"podium/run-id": "going-elsewhere"})
+    world.objects["pytorchjobs", "from-elsewhere"]["metadata"]["annotations"] = {RUN_NAMESPACE: "pipelines"}
+    orphans(cluster)
+    asked = [request for request in world.requests if "/workflows" in request]
+    assert sum("/namespaces/pipelines/" in request for request in asked) == 1
+    assert len(asked) == 4
 
 
 def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World) -> None:

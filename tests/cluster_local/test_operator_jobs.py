@@ -121,7 +121,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (job("JAXJob"), "spec.jaxReplicaSpecs: must have a Worker"),
     (job("TFJob", Chief=1, Master=1), "must have one of Chief and Master only"),
     ({**job("TFJob", Worker=1), "apiVersion": "kubeflow.org/v1alpha1"}, "apiVersion: must be kubeflow.org/v1"),
-    ({**job("JAXJob", Worker=1), "kind": "MPIJob"}, "kind is Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or Experiment"),
+    (
+        {**job("JAXJob", Worker=1), "kind": "MPIJob"},
+        "kind is Job, PyTorchJob, TFJob, XGBoostJob, JAXJob, TrainJob or Experiment",
+    ),
 ]
 
 

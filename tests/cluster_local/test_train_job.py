@@ -119,7 +119,9 @@ def test_six_restarts_of_all_nodes_fail_the_job(cluster: LocalSweeps) -> None:
     assert counts(cluster) == {"failed": 1}
     replicas = cluster.replicas("TrainJob", "job")
     assert sum(one.restarts for one in replicas) >= 6
-    assert all(one.exit_code == 3 for one in replicas)
+    assert 3 in {
+        one.exit_code for one in replicas
+    }  # the first failure takes the other nodes along, whatever they were at
 
 
 def test_a_deadline_ends_all_nodes(cluster: LocalSweeps) -> None:
@@ -212,4 +214,5 @@ def test_trainjob_trials_report_what_their_first_node_prints(cluster: LocalSweep
     *_, last = cluster.watch("Experiment", "sweep", timeout=60)
     assert status_of(last).phase == "Succeeded"
     assert sorted(trial.value or 0 for trial in cluster.trials("sweep")) == [0.5, 0.7]
+    cluster.join("Experiment", "sweep")  # trials are cleared away after the last result is known
     assert cluster.list("TrainJob") == []

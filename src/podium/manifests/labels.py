@@ -69,6 +69,9 @@ ISTIO_INJECT = "sidecar.istio.io/inject"
 RUN = "podium/run-id"
 """The run that launched an object; reap finds the objects of runs that are over by it."""
 
+RUN_NAMESPACE = "podium.dev/run-namespace"
+"""Annotation with the namespace of the run's Workflow, on what was launched in another one."""
+
 LAUNCHED = "podium.dev/launched"
 """On every pod that podium launches on a real cluster; the network policy in deploy/ tells them by it."""
 

@@ -9,6 +9,7 @@ from podium.cluster.local.store import is_resumable
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
 from podium.interrupts import Terminated
 from podium.manifests.experiment import Experiment
+from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
 from podium.steps.base import say
@@ -29,7 +30,7 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
     """
     kind, name = resource.kind, resource.name
     try:
-        _create_or_adopt(cluster, grant_access(resource, _access(cluster)))
+        _create_or_adopt(cluster, _at_home(cluster, grant_access(resource, _access(cluster))))
         yield
     except Terminated:
         cluster.abandon(kind, name)
@@ -44,6 +45,19 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
             if not cluster.resource(kind, name).state.finished:
                 cluster.delete(kind, name)
         raise
+
+
+def _at_home(cluster: Cluster, resource: Workload | Experiment) -> Workload | Experiment:
+    """Return an object for another namespace than its run's without its owner, the Workflow of the run.
+
+    The garbage collector takes an owner in another namespace for one that is gone, and deletes what it owned
+    (Kubernetes' documentation, "Owners and Dependents"). The reaper learns from the annotation where the run is.
+    """
+    here = pod_namespace()
+    if not cluster.remote or here is None or cluster.url == f"kubernetes://{here}":
+        return resource
+    metadata = {name: value for name, value in resource.metadata.items() if name != "ownerReferences"}
+    return resource.with_metadata({**metadata, "annotations": {**resource.annotations, RUN_NAMESPACE: here}})
 
 
 def _access(cluster: Cluster) -> Access | None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError, UnknownKind
 from podium.manifests.kinds import TRAINJOB
-from podium.manifests.labels import KFP_RUN, RUN
+from podium.manifests.labels import KFP_RUN, RUN, RUN_NAMESPACE
 from podium.manifests.resource import Resource
 
 KINDS = ("Experiment", "PyTorchJob", TRAINJOB, "Job")
@@ -52,7 +52,7 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
             if state.finished or made_by_katib:  # a trial's job is its Experiment's business
                 continue
             if run_id not in over:
-                over[run_id] = _over(cluster, run_id)
+                over[run_id] = _over(cluster, run_id, launched.annotations.get(RUN_NAMESPACE))
             if why := over[run_id]:
                 names = {"kind": kind, "name": launched.name, "created": launched.created}
                 orphaned.append(Orphan(**names, run_id=run_id, phase=state.phase, why=why))
@@ -87,7 +87,7 @@ def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str
         time.sleep(every)
 
 
-def _over(cluster: KubernetesCluster, run_id: str) -> str | None:
+def _over(cluster: KubernetesCluster, run_id: str, namespace: str | None) -> str | None:
     """Say what became of a run, or None while its Workflow goes on."""
     api = cluster.api
     answer = api.call(
@@ -95,7 +95,7 @@ def _over(cluster: KubernetesCluster, run_id: str) -> str | None:
         api.custom.list_namespaced_custom_object,
         "argoproj.io",
         "v1alpha1",
-        api.namespace,
+        namespace or api.namespace,
         "workflows",
         label_selector=f"{KFP_RUN}={run_id}",
     )
