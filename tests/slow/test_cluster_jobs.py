@@ -176,7 +176,10 @@ def test_pods_beyond_a_limit_range_end_the_wait(fenced: Cluster, kind: str) -> N
 def test_pods_that_pod_security_forbids_end_the_wait(fenced: Cluster) -> None:
     label = {"pod-security.kubernetes.io/enforce": "restricted"}
     fenced.api.core.patch_namespace(fenced.api.namespace, {"metadata": {"labels": label}})
-    refused(fenced, job("pass"), 'violates PodSecurity "restricted')
+    manifest = job("pass")
+    template = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+    template["spec"]["securityContext"] = {"runAsNonRoot": False}  # else podium makes the pod fit
+    refused(fenced, manifest, 'violates PodSecurity "restricted')
 
 
 @pytest.fixture
