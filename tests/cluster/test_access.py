@@ -73,7 +73,7 @@ def test_jobs_in_another_namespace_have_no_owner_there(in_pod: World) -> None:
             made = in_pod.objects["pytorchjobs", "mnist"]["metadata"]
             elsewhere = url == "kubernetes://fenced"
             assert ("ownerReferences" in made) is not elsewhere
-            assert made.get("annotations", {}).get(RUN_NAMESPACE) == ("team" if elsewhere else None)
+            assert made["annotations"][RUN_NAMESPACE] == "team"
             namespace.delete("PyTorchJob", "mnist")
 
 

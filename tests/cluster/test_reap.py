@@ -18,7 +18,7 @@ from podium.manifests.labels import RUN_NAMESPACE
 
 @pytest.fixture(autouse=True)
 def runs(world: World) -> None:
-    """Jobs of four runs: one goes on, one was cancelled, one's workflow is gone, one is none of ours."""
+    """Jobs of four runs: one goes on, one was cancelled, one's workflow is gone, others are none of ours."""
     for run, phase in (("going", "Running"), ("cancelled", "Failed")):
         workflow = {"metadata": {"name": f"wf-{run}", "labels": {"pipeline/runid": run}}, "status": {"phase": phase}}
         world.put("workflows", workflow)
@@ -26,11 +26,13 @@ def runs(world: World) -> None:
         job(world, f"train-{run}", {"podium/run-id": run})
     job(world, "somebody-elses", {})
     job(world, "finished", {"podium/run-id": "gone"}, "Succeeded")
-    job(world, "of-a-trial", {"podium/run-id": "gone"}, owners=[{"kind": "Trial", "name": "t"}])
+    job(world, "of-a-trial", {"podium/run-id": "gone"}, home="")
+    job(world, "of-a-notebook", {"podium/run-id": "20260102-030405-1a2b"}, home="")
 
 
-def job(world: World, name: str, labels: dict[str, str], phase: str = "Running", owners: object = None) -> None:
-    metadata = {"name": name, "labels": labels, "ownerReferences": owners or []}
+def job(world: World, name: str, labels: dict[str, str], phase: str = "Running", home: str = "team") -> None:
+    """Put a job there; a step launched it if it names the namespace of its run."""
+    metadata = {"name": name, "labels": labels, "annotations": {RUN_NAMESPACE: home} if home else {}}
     world.put("pytorchjobs", {"kind": "PyTorchJob", "metadata": metadata, "spec": {}})
     world.status("pytorchjobs", name, phase)
 
@@ -50,15 +52,15 @@ def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesClust
 
 def test_a_trainjob_of_a_finished_run_is_an_orphan(cluster: KubernetesCluster, world: World) -> None:
     for run in ("going", "cancelled"):
-        world.put("trainjobs", {"metadata": {"name": f"nodes-{run}", "labels": {"podium/run-id": run}}, "spec": {}})
+        metadata = {"labels": {"podium/run-id": run}, "annotations": {RUN_NAMESPACE: "team"}}
+        world.put("trainjobs", {"metadata": {"name": f"nodes-{run}", **metadata}, "spec": {}})
     assert [one.name for one in orphans(cluster) if one.kind == "TrainJob"] == ["nodes-cancelled"]
     podium("--delete")
     assert {name for plural, name in world.objects if plural == "trainjobs"} == {"nodes-going"}
 
 
 def test_runs_of_another_namespace_are_looked_for_there(cluster: KubernetesCluster, world: World) -> None:
-    job(world, "from-elsewhere", {"podium/run-id": "going-elsewhere"})
-    world.objects["pytorchjobs", "from-elsewhere"]["metadata"]["annotations"] = {RUN_NAMESPACE: "pipelines"}
+    job(world, "from-elsewhere", {"podium/run-id": "going-elsewhere"}, home="pipelines")
     orphans(cluster)
     asked = [request for request in world.requests if "/workflows" in request]
     assert sum("/namespaces/pipelines/" in request for request in asked) == 1
@@ -74,7 +76,7 @@ def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World) ->
 def test_orphans_are_deleted_and_nothing_else(world: World) -> None:
     assert {one["name"] for one in json.loads(podium("--delete", "--json"))} == {"train-cancelled", "train-gone"}
     left = {name for plural, name in world.objects if plural == "pytorchjobs"}
-    assert left == {"train-going", "somebody-elses", "finished", "of-a-trial"}
+    assert left == {"train-going", "somebody-elses", "finished", "of-a-trial", "of-a-notebook"}
 
 
 def test_the_reaper_goes_on_through_an_outage(server: ApiServer, world: World) -> None:

@@ -29,6 +29,7 @@ from livekubeflow import (
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import RUN as RUN_LABEL
+from podium.manifests.labels import RUN_NAMESPACE
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.usefixtures("server")]
 
@@ -106,7 +107,9 @@ def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluste
 
     labels = {RUN_LABEL: "a-run-that-never-was"}
     image = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
-    cluster.create(build(PyTorchJobSpec(name="orphan", image=image, command=("sleep", "600"), labels=labels)))
+    manifest = build(PyTorchJobSpec(name="orphan", image=image, command=("sleep", "600"), labels=labels))
+    manifest["metadata"]["annotations"] = {RUN_NAMESPACE: NAMESPACE}
+    cluster.create(manifest)
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
 
 

@@ -70,7 +70,7 @@ RUN = "podium/run-id"
 """The run that launched an object; reap finds the objects of runs that are over by it."""
 
 RUN_NAMESPACE = "podium.dev/run-namespace"
-"""Annotation with the namespace of the run's Workflow, on what was launched in another one."""
+"""Annotation with the namespace of the run's Workflow, on what a step of the run launched."""
 
 LAUNCHED = "podium.dev/launched"
 """On every pod that podium launches on a real cluster; the network policy in deploy/ tells them by it."""

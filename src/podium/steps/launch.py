@@ -30,7 +30,7 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
     """
     kind, name = resource.kind, resource.name
     try:
-        _create_or_adopt(cluster, _at_home(cluster, grant_access(resource, _access(cluster))))
+        _create_or_adopt(cluster, _of_run(cluster, grant_access(resource, _access(cluster))))
         yield
     except Terminated:
         cluster.abandon(kind, name)
@@ -47,17 +47,20 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
         raise
 
 
-def _at_home(cluster: Cluster, resource: Workload | Experiment) -> Workload | Experiment:
-    """Return an object for another namespace than its run's without its owner, the Workflow of the run.
+def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Experiment:
+    """Return an object of a pipeline's run as its namespace may hold it, with a note for the reaper where the run is.
 
-    The garbage collector takes an owner in another namespace for one that is gone, and deletes what it owned
-    (Kubernetes' documentation, "Owners and Dependents"). The reaper learns from the annotation where the run is.
+    In another namespace it has no owner: the garbage collector takes an owner from elsewhere for one that is gone, and
+    deletes what it owned (Kubernetes' documentation, "Owners and Dependents").
     """
-    here = pod_namespace()
-    if not cluster.remote or here is None or cluster.url == f"kubernetes://{here}":
+    home = pod_namespace()
+    if not cluster.remote or home is None or not resource.owners:
         return resource
-    metadata = {name: value for name, value in resource.metadata.items() if name != "ownerReferences"}
-    return resource.with_metadata({**metadata, "annotations": {**resource.annotations, RUN_NAMESPACE: here}})
+    annotations = {**resource.annotations, RUN_NAMESPACE: home}
+    metadata = {**resource.metadata, "annotations": annotations}
+    if cluster.url != f"kubernetes://{home}":
+        del metadata["ownerReferences"]
+    return resource.with_metadata(metadata)
 
 
 def _access(cluster: Cluster) -> Access | None:

@@ -48,11 +48,11 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
             continue
         for launched in objects:
             run_id, state = launched.labels[RUN], launched.state
-            made_by_katib = any(owner.get("kind") == "Trial" for owner in launched.owners)
-            if state.finished or made_by_katib:  # a trial's job is its Experiment's business
+            home = launched.annotations.get(RUN_NAMESPACE)
+            if state.finished or home is None:  # no step launched it: a trial, or a run that is not of this cluster
                 continue
             if run_id not in over:
-                over[run_id] = _over(cluster, run_id, launched.annotations.get(RUN_NAMESPACE))
+                over[run_id] = _over(cluster, run_id, home)
             if why := over[run_id]:
                 names = {"kind": kind, "name": launched.name, "created": launched.created}
                 orphaned.append(Orphan(**names, run_id=run_id, phase=state.phase, why=why))
@@ -87,7 +87,7 @@ def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str
         time.sleep(every)
 
 
-def _over(cluster: KubernetesCluster, run_id: str, namespace: str | None) -> str | None:
+def _over(cluster: KubernetesCluster, run_id: str, namespace: str) -> str | None:
     """Say what became of a run, or None while its Workflow goes on."""
     api = cluster.api
     answer = api.call(
@@ -95,7 +95,7 @@ def _over(cluster: KubernetesCluster, run_id: str, namespace: str | None) -> str
         api.custom.list_namespaced_custom_object,
         "argoproj.io",
         "v1alpha1",
-        namespace or api.namespace,
+        namespace,
         "workflows",
         label_selector=f"{KFP_RUN}={run_id}",
     )
