@@ -65,8 +65,15 @@ def test_the_training_runs_the_best_trials_own_command(
     assert "epochs and seed are not passed on" in capfd.readouterr().out
 
 
+WITH_RANKS = """
+echo "$RANK of $WORLD_SIZE" > "$PODIUM_OUTPUT/rank-$RANK"
+until [ "${WORLD_SIZE:-1}" = 1 ] || [ -e "$PODIUM_OUTPUT/rank-1" ]; do sleep 0.05; done
+"""
+"""The Master's end is the job's, whatever its Worker is at."""
+
+
 def test_workers_make_a_pytorchjob_of_a_job(tiny_dataset: Path, tmp_path: Path, target: LaunchTarget) -> None:
-    (tmp_path / "fit.sh").write_text(SCRIPT + '\necho "$RANK of $WORLD_SIZE" > "$PODIUM_OUTPUT/rank-$RANK"\n')
+    (tmp_path / "fit.sh").write_text(SCRIPT + WITH_RANKS)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
     settings = SweepSettings(experiment=experiment(command), max_trials=1, parallel_trials=1)
     swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)

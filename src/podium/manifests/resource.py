@@ -187,6 +187,10 @@ class Resource:
         """Return a copy with other metadata."""
         return replace(self, manifest={**self.manifest, "metadata": dict(metadata)})
 
+    def without_owners(self) -> Self:
+        """Return a copy that belongs to no other object."""
+        return self.with_metadata({name: value for name, value in self.metadata.items() if name != "ownerReferences"})
+
     def with_status(self, status: Mapping[str, Any]) -> Self:
         """Return a copy with another status."""
         return replace(self, manifest={**self.manifest, "status": dict(status)})

@@ -56,11 +56,8 @@ def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Exp
     home = pod_namespace()
     if not cluster.remote or home is None or not resource.owners:
         return resource
-    annotations = {**resource.annotations, RUN_NAMESPACE: home}
-    metadata = {**resource.metadata, "annotations": annotations}
-    if cluster.url != f"kubernetes://{home}":
-        del metadata["ownerReferences"]
-    return resource.with_metadata(metadata)
+    noted = resource.with_metadata({**resource.metadata, "annotations": {**resource.annotations, RUN_NAMESPACE: home}})
+    return noted if cluster.url == f"kubernetes://{home}" else noted.without_owners()
 
 
 def _access(cluster: Cluster) -> Access | None:
