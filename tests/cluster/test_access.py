@@ -65,6 +65,19 @@ def test_jobs_in_another_namespace_use_its_own_store(in_pod: World) -> None:
     assert given["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "theirs"
 
 
+def test_jobs_launched_from_a_laptop_reach_the_namespaces_store(world: World) -> None:
+    world.plurals.add("configmaps")
+    data = {"endpoint": "http://store.team:9000", "secret": "theirs"}
+    world.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
+    for words, reaches in ((("train", "--data=s3://bucket/mnist"), True), (("train", "--data=/data"), False)):
+        job = Workload.parse(build(PyTorchJobSpec(name="mnist", image="trainer", command=words)))
+        with KubernetesCluster("kubernetes://team") as team, launched(team, job):
+            master = world.objects["pytorchjobs", "mnist"]["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+            env = master["spec"]["containers"][0].get("env", [])
+            assert ("AWS_ENDPOINT_URL" in {entry["name"] for entry in env}) is reaches
+            team.delete("PyTorchJob", "mnist")
+
+
 def test_jobs_in_another_namespace_have_no_owner_there(in_pod: World) -> None:
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "run", "uid": "1"}
     job = Workload.parse(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), owner=owner)))

@@ -131,6 +131,7 @@ def train(
     uri = absolute(str(data))
     name = object_name("train", run.id, "train")
     with signals_interrupt(), place.open() as opened:
+        uri = target.data_url(uri, run, opened)
         planned = plan(uri, name, settings=settings, target=target, run=run, serves=opened.serves)
         with launched(opened, planned.job):
             say(f"{planned.job.kind} {planned.job.name}, at {opened.url}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from podium.cluster.base import Cluster
-from podium.cluster.kubernetes.store_access import Access, find_access, grant_access
+from podium.cluster.kubernetes.store_access import Access, find_access, grant_access, opens_store
 from podium.cluster.local.store import is_resumable
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
 from podium.interrupts import Terminated
@@ -30,7 +30,7 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
     """
     kind, name = resource.kind, resource.name
     try:
-        _create_or_adopt(cluster, _of_run(cluster, grant_access(resource, _access(cluster))))
+        _create_or_adopt(cluster, _of_run(cluster, grant_access(resource, _access(cluster, resource))))
         yield
     except Terminated:
         cluster.abandon(kind, name)
@@ -60,12 +60,13 @@ def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Exp
     return noted if cluster.url == f"kubernetes://{home}" else noted.without_owners()
 
 
-def _access(cluster: Cluster) -> Access | None:
+def _access(cluster: Cluster, resource: Workload | Experiment) -> Access | None:
     """Return the store that the namespace of the pods names, or else the one that this step's namespace names.
 
     A Service has another name from elsewhere, and a pod may read the Secrets of its own namespace only.
     """
-    there = find_access(cluster.url) if cluster.remote and pod_namespace() else None
+    asked = cluster.remote and (pod_namespace() or opens_store(resource))
+    there = find_access(cluster.url) if asked else None
     return there or find_access()
 
 

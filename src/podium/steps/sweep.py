@@ -141,6 +141,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")
     with connect(target.cluster_url()) as cluster:
+        data = target.data_url(data, run, cluster)
         adapted = settings.adapt(target, name=name, run=run, serves=cluster.serves)
         located = target.place(
             locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container

@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from podium.cluster import check_url
+from podium.cluster.base import Cluster
 from podium.code.reference import Code
 from podium.code.wrap import with_code
+from podium.data import artifact
 from podium.errors import PodiumError, require
 from podium.identity import RunIdentity
 from podium.manifests.placement import Pods, place
@@ -103,6 +105,28 @@ class LaunchTarget:
             name: Name of the job; trials write below ``trials/<name of the trial>``.
         """
         return f"{storage_url(self.storage, data)}/runs/{run.id}/{name}"
+
+    def data_url(self, data: str, run: RunIdentity, cluster: Cluster) -> str:
+        """Return where launched jobs read a dataset: where it is, or a copy in the storage if they run elsewhere.
+
+        Args:
+            data: URI of the dataset artifact, or its directory.
+            run: The run, which the copy belongs to.
+            cluster: Runs the jobs.
+
+        Raises:
+            PodiumError: The dataset and the storage are on this machine, and the jobs are not.
+        """
+        if not cluster.remote or artifact.local_path(data) is None:
+            return data
+        root = storage_url(self.storage, data)
+        if artifact.local_path(root) is not None:
+            hint = "storage=s3://BUCKET/PREFIX, or prepare the data there"
+            raise PodiumError(f"the pods of {cluster.url} cannot read {data} on this machine, nor write {root}", hint)
+        copied = f"{root}/runs/{run.id}/data"
+        say(f"copying the data to {copied}, where the pods of {cluster.url} read them")
+        artifact.copy(data, copied)
+        return copied
 
     def place(self, resource: T, container: str | None = None) -> T:
         """Return a job, or an Experiment's trials, with the settings in every pod template.

@@ -128,6 +128,7 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     run = current_run()
     name = object_name("train", run.id, task)
     with connect(target.cluster_url()) as cluster:
+        data = target.data_url(data, run, cluster)
         planned = plan(data, name, settings=settings, target=target, run=run, serves=cluster.serves)
         job, recipe = planned.job, planned.recipe
         say_kind(recipe.workload, job)
