@@ -1,0 +1,49 @@
+"""Launched jobs find the dataset, wherever they run."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import s3servers
+from api_server import World
+
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.data.artifact import describe
+from podium.errors import PodiumError
+from podium.identity import RunIdentity
+from podium.steps.target import LaunchTarget
+from podium.storage import connect
+
+RUN = RunIdentity(id="20260102-030405-1a2b")
+
+
+@pytest.fixture
+def bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
+    for name, value in s3servers.KEYS.items():
+        monkeypatch.setenv(name, value)
+    return connect(f"s3://podium-{uuid.uuid4().hex}", create=True).url
+
+
+@pytest.fixture
+def team(world: World) -> KubernetesCluster:
+    return KubernetesCluster("kubernetes://team")
+
+
+def test_pods_read_a_copy_of_this_machines_data(bucket: str, team: KubernetesCluster, tiny_dataset: Path) -> None:
+    target = LaunchTarget(storage=bucket)
+    copied = target.data_url(str(tiny_dataset), RUN, team)
+    assert copied == f"{bucket}/runs/{RUN.id}/data"
+    assert describe(copied).digest == describe(tiny_dataset).digest
+    assert target.data_url(str(tiny_dataset), RUN, team) == copied  # as a resumed run asks again
+    assert target.data_url(copied, RUN, team) == copied
+
+
+def test_data_and_storage_of_this_machine_are_no_use_to_pods(
+    team: KubernetesCluster, tiny_dataset: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PodiumError, match=r"the pods of kubernetes://team cannot read .* on this machine") as refused:
+        LaunchTarget(storage=f"file://{tmp_path}/store").data_url(str(tiny_dataset), RUN, team)
+    assert refused.value.hint.startswith("storage=s3://")
+    assert not (tmp_path / "store").exists()
