@@ -40,9 +40,7 @@ def test_pods_read_a_copy_of_this_machines_data(bucket: str, team: KubernetesClu
     assert target.data_url(copied, RUN, team) == copied
 
 
-def test_data_and_storage_of_this_machine_are_no_use_to_pods(
-    team: KubernetesCluster, tiny_dataset: Path, tmp_path: Path
-) -> None:
+def test_pods_cannot_use_a_storage_of_this_machine(team: KubernetesCluster, tiny_dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(PodiumError, match=r"the pods of kubernetes://team cannot read .* on this machine") as refused:
         LaunchTarget(storage=f"file://{tmp_path}/store").data_url(str(tiny_dataset), RUN, team)
     assert refused.value.hint.startswith("storage=s3://")
