@@ -7,6 +7,7 @@ import pytest
 
 TRAIN = """
 import math
+import time
 import podium
 
 POWER = 2
@@ -26,6 +27,7 @@ def shifted(x):
     return Shift(x).value()
 
 def train(x):
+    time.sleep(0.4)  # long enough to be seen running
     return shifted(x) ** POWER
 """
 

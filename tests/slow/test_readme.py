@@ -28,6 +28,27 @@ REMOTE = ("make ", "kubectl ", "export ", "pip ", "podium upload", "podium submi
 """Commands for a cluster, a server or another environment: tests marked cluster, and tests/server, have them."""
 
 
+SCRIPT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--batch-size", type=int)
+given = parser.parse_args()
+print(f"accuracy={1 - given.lr - given.batch_size / 1000:.4f}")
+"""
+"""What the README tunes."""
+
+BEFORE = """
+import numpy as np
+
+def train(lr, layers):
+    return {"accuracy": 1 - lr - layers / 10}
+
+images = np.zeros((2, 28, 28), np.uint8)
+"""
+"""What the README's Python has already."""
+
+
 def session() -> list[str]:
     """Return the commands that run on this machine, in the README's order."""
     blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
@@ -41,6 +62,7 @@ def test_the_commands_of_the_readme_run(tiny_dataset: Path, tmp_path: Path) -> N
     for name in ("examples", "experiments"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copytree(tiny_dataset, tmp_path / "podium-work/data/mnist")
+    (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "kubectl").write_text("#!/bin/sh\ncat >applied.yaml\n")
     (tmp_path / "kubectl").chmod(0o755)
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -54,6 +76,20 @@ def test_the_commands_of_the_readme_run(tiny_dataset: Path, tmp_path: Path) -> N
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     assert (tmp_path / "model/model.onnx").exists()
     assert "kind: Experiment" in (tmp_path / "applied.yaml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_python_of_the_readme_runs(tiny_dataset: Path, tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    small = f'dataset="{tiny_dataset}", max_trials=2, epochs=1, network="fast"'
+    shown = block.replace('dataset="fashion-mnist"', small)
+    assert shown != block
+    (tmp_path / "readme.py").write_text(f"{BEFORE}\n{shown}\nassert len(sweep.trials) == 20\n")
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "readme.py"]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=550)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_runs_elsewhere_is_in_the_readme_and_there() -> None:
