@@ -204,6 +204,12 @@ def open_model(uri: str | Path) -> Model:
 
     Raises:
         NotFound: There is no model.
+
+    Example:
+        >>> import podium
+        >>> model = podium.open_model(storage / "models/digits/versions/v1")
+        >>> len(model.predict(images))
+        2
     """
     from podium.api.experiments import uri as absolute
     from podium.steps import predict

@@ -370,6 +370,12 @@ def open_sweep(name: str, *, cluster: str | Path | None = None) -> Sweep:
 
     Raises:
         NotFound: There is none.
+
+    Example:
+        >>> import podium
+        >>> begun = podium.sweep(experiment, name="again", trials=2)
+        >>> podium.open_sweep("again").best.name == begun.best.name
+        True
     """
     found = Sweep(Place.of(cluster), name)
     found.experiment  # noqa: B018  raises NotFound
