@@ -91,12 +91,9 @@ def promote(
         say(reason)
     say(f"{model_name} {version}: {result['outcome']}")
     log_to_mlflow(tracking, measured, result, model.storage.join(model.catalog.prefix(version)))
-    figures = contest.decision.figures
-    return Promotion(
-        outcome=result["outcome"],
-        metrics={_named(name, metric.name): float(value) for name, value in figures.items()
-                 if isinstance(value, int | float)},
-    )  # fmt: skip
+    figures = {name: value for name, value in contest.decision.figures.items() if isinstance(value, int | float)}
+    metrics = {_named(name, metric.name): float(value) for name, value in figures.items()}
+    return Promotion(outcome=result["outcome"], metrics=metrics)
 
 
 def _chosen_by(measured: dict[str, Any]) -> dict[str, Any]:
