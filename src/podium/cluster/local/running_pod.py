@@ -140,7 +140,8 @@ class RunningPod:
     def _ended(self, code: int, now: float) -> None:
         stage, main = self._stages[0], len(self._stages) == 1
         if self._stopping:
-            self.phase, self.exit_code = "Failed", code
+            # What made it restart says more about a stopped pod than the signal that ended it.
+            self.phase, self.exit_code = "Failed", code if self.exit_code is None else self.exit_code
         elif code == 0 and not main:
             self._stages.pop(0)
             self._start_at = now
