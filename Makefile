@@ -3,6 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Bytecode is kept, whatever the shell says: compiling all modules anew in every process takes half of the tests' time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := check
 .PHONY: help install demo images images-load deploy test test-cluster test-slow minio lint check pins golden docs clean
 
