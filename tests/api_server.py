@@ -223,7 +223,9 @@ class Handler(BaseHTTPRequestHandler):
         if group and not self.world.refusals:
             self.answer(*self.kinds_of(group["group"], group["version"]))
             return
-        if namespace and not self.world.refusals:
+        if namespace and "namespaces" in self.world.forbidden:
+            self.refuse(403, 'namespaces is forbidden: User "x" cannot get resource', "Forbidden")
+        elif namespace and not self.world.refusals:
             self.answer(200, {"metadata": {"name": namespace["name"], "labels": self.world.labels}})
         elif self.turned_away(match):
             return

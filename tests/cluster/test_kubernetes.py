@@ -126,10 +126,10 @@ def test_a_missing_object_is_told_from_a_missing_kind(cluster: KubernetesCluster
 
 
 def test_a_cluster_without_trainer_is_named_with_what_to_install(cluster: KubernetesCluster, world: World) -> None:
-    assert cluster.serves("TrainJob")
+    assert cluster.admits("TrainJob")
     world.plurals.discard("trainjobs")
-    assert not cluster.serves("TrainJob")
-    assert cluster.serves("PyTorchJob")
+    assert not cluster.admits("TrainJob")
+    assert cluster.admits("PyTorchJob")
     with pytest.raises(UnknownKind, match="does not know the kind TrainJob") as raised:
         cluster.create(program("pass"))
     assert "Trainer 2.2" in (raised.value.hint or "")

@@ -17,10 +17,10 @@ from podium.cluster.kubernetes.refusals import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
 from podium.doctor.outside import answers, find_images, full_name
 from podium.doctor.report import Report
-from podium.doctor.seen import POD_SECURITY, RIGHTS, Controller, Seen
+from podium.doctor.seen import RIGHTS, Controller, Seen
 from podium.errors import PodiumError
 from podium.manifests.labels import METRICS_INJECTION as INJECTION
-from podium.manifests.pod_security import violations
+from podium.manifests.pod_security import ENFORCE, violations
 from podium.manifests.rules import Finding, apply
 from podium.manifests.workload import Pod
 
@@ -274,7 +274,7 @@ def bad(report: Report) -> dict[str, Finding]:
 
 
 def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
-    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][POD_SECURITY] = "baseline"
+    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][ENFORCE] = "baseline"
     report = examine(images=["trainer:1.0"], manifests=[with_credentials()])
     assert bad(report) == {}
     assert report.verdict == "pass"
@@ -319,7 +319,7 @@ def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:
 @pytest.fixture
 def restricted(api: type[Namespace]) -> type[Namespace]:
     """The same server; the namespace enforces Pod Security restricted."""
-    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][POD_SECURITY] = "restricted"
+    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][ENFORCE] = "restricted"
     api.world["pods"] = refusal_of
     return api
 

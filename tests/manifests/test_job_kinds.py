@@ -83,7 +83,7 @@ def test_another_kind_runs_as_itself_only() -> None:
     ],
 )
 def test_auto_takes_the_own_kind_where_it_is_served(own: str, workers: int, served: set[str], kind: str) -> None:
-    assert choose_kind(own, "auto", workers, served.__contains__) == kind
+    assert choose_kind(own, "auto", workers, lambda asked, _: asked in served) == kind
 
 
 @pytest.mark.parametrize("name", bundled())

@@ -132,7 +132,7 @@ def train(
     name = object_name("train", run.id, "train")
     with signals_interrupt(), place.open() as opened:
         uri = target.data_url(uri, run, opened)
-        planned = plan(uri, name, settings=settings, target=target, run=run, serves=opened.serves)
+        planned = plan(uri, name, settings=settings, target=target, run=run, admits=opened.admits)
         with launched(opened, planned.job):
             say(f"{planned.job.kind} {planned.job.name}, at {opened.url}")
             epochs = _follow(opened, planned)

@@ -155,8 +155,13 @@ class Cluster(ABC):
         Deleting what is not there is no error.
         """
 
-    def serves(self, kind: str) -> bool:
-        """Return whether it runs objects of a kind: a namespace may lack an operator."""
+    def admits(self, kind: str, workers: int = 0) -> bool:
+        """Return whether it runs jobs of a kind: a namespace may lack an operator, or refuse the pods.
+
+        Args:
+            kind: A kind of job.
+            workers: Pods beside the first one.
+        """
         return kind in KINDS
 
     def resource(self, kind: str, name: str) -> Resource:

@@ -5,9 +5,9 @@ from typing import Any
 
 from podium.cluster.kubernetes.refusals import refusal_hint
 from podium.doctor.report import Report
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, POD_SECURITY, TRAINERS, Seen
+from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, TRAINERS, Seen
 from podium.manifests.labels import METRICS_INJECTION
-from podium.manifests.pod_security import COLLECTOR_HINT, INIT_HINT, SUGGESTION_HINT
+from podium.manifests.pod_security import COLLECTOR_HINT, ENFORCE, INIT_HINT, SUGGESTION_HINT
 from podium.manifests.rules import Hit, Rule, apply, rule
 
 _HINTS = {
@@ -155,8 +155,8 @@ def storage_credentials(seen: Seen) -> Iterator[Hit]:
 
 @rule("fail", "The namespace's Pod Security level decides which pods the API server takes.")
 def pod_security(seen: Seen) -> Iterator[Hit]:
-    level = (seen.labels or {}).get(POD_SECURITY, "privileged")
-    where = f"label {POD_SECURITY}={level}"
+    level = (seen.labels or {}).get(ENFORCE, "privileged")
+    where = f"label {ENFORCE}={level}"
     for name, refusal, worst in seen.pods or ():
         if refusal is None:
             yield fine(f"a pod of {name} is allowed", where)
@@ -172,7 +172,7 @@ def pod_security(seen: Seen) -> Iterator[Hit]:
 def _security_hint(refusal: str, namespace: str) -> str:
     if (hint := refusal_hint(refusal)) in (INIT_HINT, COLLECTOR_HINT, SUGGESTION_HINT):
         return hint
-    label = f"kubectl label namespace {namespace} --overwrite {POD_SECURITY}=baseline"
+    label = f"kubectl label namespace {namespace} --overwrite {ENFORCE}=baseline"
     return f"launch it with podium or `podium experiment render`, change what it asks for, or: {label}"
 
 

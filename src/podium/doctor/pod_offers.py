@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api
-from podium.doctor.seen import POD_SECURITY, Offer
+from podium.doctor.seen import Offer
 from podium.documents import load_yaml
 from podium.errors import PodiumError
 from podium.manifests.experiment import load
@@ -14,6 +14,7 @@ from podium.manifests.experiment.experiment import Experiment, job_of
 from podium.manifests.pod_defaults import with_pod_defaults
 from podium.manifests.pod_security import (
     COLLECTOR,
+    ENFORCE,
     INIT_CONTAINER,
     SUGGESTION_CONTAINER,
     with_container,
@@ -68,7 +69,7 @@ def offer_pods(
         manifests: Of which the pods are; if there are none, of each kind that podium launches.
         unknown_kinds: Kinds that the server does not know.
     """
-    if (labels or {}).get(POD_SECURITY, "privileged") == "privileged":
+    if (labels or {}).get(ENFORCE, "privileged") == "privileged":
         return None
     installed, offers = look_at_controllers(api), []
     for name, level, pod in written(installed, manifests) if manifests else usual(installed, unknown_kinds):

@@ -19,6 +19,7 @@ RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "pods", ("get", "list", "watch")),
     ("", "pods/log", ("get",)),
     ("", "events", ("list",)),
+    ("", "namespaces", ("get",)),
     ("kueue.x-k8s.io", "workloads", ("list",)),
 )
 """(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
@@ -29,7 +30,6 @@ TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-contr
 
 CONTROLLERS = ("katib-controller", "katib-db-manager", *TRAINERS.values())
 CONFIG_MAP = "podium-storage"
-POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
 from podium.manifests.migrate import as_trainjob
+from podium.manifests.pod_security import RESTRICTED
 from podium.manifests.pytorchjob import CONTAINER, as_pytorchjob
 from podium.manifests.resource import unshared
 from podium.manifests.trainjob import NODE
@@ -18,10 +19,18 @@ CHOICES = {"pytorchjob": "PyTorchJob", "trainjob": TRAINJOB, "job": "Job"}
 """Kind by value of the parameter job_kind; ``auto`` leaves the choice to the cluster."""
 
 _WITH_WORKERS = "job_kind=pytorchjob or job_kind=trainjob, or no workers"
+_FIT = (
+    "install Kubeflow Trainer 2.2 or later, or set workers=0, or, where the training operator has the template of "
+    "deploy/training-operator, job_kind=pytorchjob (docs/cluster.md)"
+)
 
 
-def everything(_: str) -> bool:
-    """Say that a cluster runs objects of any kind, as this machine does."""
+Admits = Callable[[str, int], bool]
+"""Whether a cluster runs a job of a kind with so many workers, see podium.cluster.base.Cluster.admits."""
+
+
+def admits_all(kind: str, workers: int) -> bool:
+    """Return True: any kind runs with any number of workers, as on this machine."""
     return True
 
 
@@ -40,28 +49,32 @@ def check_choice(job_kind: str, workers: int = 0) -> None:
     require(job_kind != "job" or workers <= 0, "a Job has no workers", _WITH_WORKERS, workers=workers)
 
 
-def choose_kind(own: str, job_kind: str, workers: int, serves: Callable[[str], bool]) -> str:
+def choose_kind(own: str, job_kind: str, workers: int, admits: Admits) -> str:
     """Return the kind that a job is launched as.
 
-    ``auto`` is its own kind where the cluster serves it, else a PyTorchJob, else a TrainJob. A Job has one pod: with
-    workers it is one of the others too.
+    ``auto`` is its own kind where the cluster admits it, else a PyTorchJob, else a TrainJob. A Job has one pod: with
+    workers it is one of the others too. A cluster that admits no kind at all gets a TrainJob: its refusal says what to
+    install.
 
     Args:
         own: Kind of the job as written.
         job_kind: The parameter.
         workers: Pods beside the first one.
-        serves: Whether the cluster runs objects of a kind.
+        admits: What the cluster runs.
 
     Raises:
-        InvalidInput: A Job is asked for, and workers.
+        InvalidInput: A Job is asked for, and workers; or the cluster admits no kind with workers, and one without.
     """
     check_choice(job_kind, workers)
     if job_kind != AUTO:
         return CHOICES[job_kind]
     if own == "Job" and workers <= 0:
         return own
-    kinds = (own, "PyTorchJob") if own != "Job" else ("PyTorchJob",)
-    return next((kind for kind in kinds if serves(kind)), TRAINJOB)
+    kinds = [kind for kind in dict.fromkeys((own, "PyTorchJob", TRAINJOB)) if kind != "Job"]
+    chosen = next((kind for kind in kinds if admits(kind, workers)), None)
+    if chosen is None and workers and any(admits(kind, 0) for kind in kinds):
+        raise InvalidInput(f'Pod Security "{RESTRICTED}" refuses a PyTorchJob\'s Workers, but workers={workers}', _FIT)
+    return chosen or TRAINJOB
 
 
 def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:

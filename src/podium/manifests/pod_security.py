@@ -11,6 +11,11 @@ from podium.manifests.draft import Draft
 from podium.manifests.resource import items, mapping, strings
 from podium.manifests.workload import Container, Pod, Workload
 
+ENFORCE = "pod-security.kubernetes.io/enforce"
+"""Label of a namespace with the level that its pods must keep (k8s.io/pod-security-admission: api/constants.go)."""
+
+RESTRICTED = "restricted"
+
 CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 """securityContext of a container, beside the capabilities that it drops."""
 

@@ -1,7 +1,7 @@
 """How the best trial was trained, as the sweep hands it to the training, and the job that trains the same way again."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from podium.manifests.draft import Draft
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
-from podium.manifests.job_kinds import AUTO, as_kind, choose_kind, everything, with_workers
+from podium.manifests.job_kinds import AUTO, Admits, admits_all, as_kind, choose_kind, with_workers
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, build
 from podium.manifests.workload import Workload
@@ -113,7 +113,7 @@ class Recipe:
 
     def job(
         self, target: LaunchTarget, *, workers: int, fixed: Mapping[str, Any], values: Mapping[str, str],
-        run: RunIdentity, job_kind: str = AUTO, serves: Callable[[str], bool] = everything,
+        run: RunIdentity, job_kind: str = AUTO, admits: Admits = admits_all,
     ) -> Workload:  # fmt: skip
         """Return the job that trains.
 
@@ -125,14 +125,14 @@ class Recipe:
             values: What stands for the placeholders.
             run: The run it belongs to.
             job_kind: What it is launched as, see podium.manifests.job_kinds.
-            serves: Whether the cluster runs objects of a kind.
+            admits: What the cluster runs.
 
         Raises:
             InvalidInput: The job cannot be of the kind that is asked for.
         """
         if workers < 0:
             workers = self._usual_workers(job_kind)
-        kind = choose_kind(self.workload.kind, job_kind, workers, serves)
+        kind = choose_kind(self.workload.kind, job_kind, workers, admits)
         job, container = as_kind(*with_workers(self.workload, self.container, workers), kind)
 
         def change(draft: Draft) -> None:

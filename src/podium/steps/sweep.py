@@ -13,7 +13,7 @@ from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
 from podium.manifests.experiment.settings import takes_setting
-from podium.manifests.job_kinds import AUTO, check_choice, choose_kind, everything, trials_as
+from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
 from podium.steps.base import require_at_least, require_seed, say, step
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
@@ -83,16 +83,14 @@ class SweepSettings:
         require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
         require_seed(self.seed)
 
-    def adapt(
-        self, target: LaunchTarget, *, name: str, run: RunIdentity, serves: Callable[[str], bool] = everything
-    ) -> Experiment:
+    def adapt(self, target: LaunchTarget, *, name: str, run: RunIdentity, admits: Admits = admits_all) -> Experiment:
         """Return the Experiment as part of a run, with placeholders for data and outputs.
 
         Args:
             target: Where and with what it runs.
             name: Name of the Experiment.
             run: The run it belongs to.
-            serves: Whether the cluster runs objects of a kind.
+            admits: What the cluster runs.
 
         Raises:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
@@ -101,7 +99,7 @@ class SweepSettings:
         if self.network and not is_podiums(experiment):
             problem = f"network={self.network} is for podium's trainer, but the trials run another"
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
-        experiment = self._as_kind(experiment, serves)
+        experiment = self._as_kind(experiment, admits)
         fixed = decided(epochs=self.trial_epochs, network=self.network, seed=self.seed, gpus=target.gpus_per_worker)
         seeded = self.seed and takes_setting(experiment.algorithm.name, "random_state")
         return adapt(
@@ -111,13 +109,13 @@ class SweepSettings:
             labels=run.labels, owner=run.owner,
         )  # fmt: skip
 
-    def _as_kind(self, experiment: Experiment, serves: Callable[[str], bool]) -> Experiment:
+    def _as_kind(self, experiment: Experiment, admits: Admits) -> Experiment:
         """Return the Experiment with the kind of job as its trials that was asked for, or that the cluster runs."""
         own = experiment.template.workload
         workers = self.trial_workers if self.trial_workers or is_podiums(experiment) else own.workers
         if own.kind == "Job" and self.job_kind == AUTO:
             return experiment
-        kind = choose_kind(own.kind, self.job_kind, workers, serves)
+        kind = choose_kind(own.kind, self.job_kind, workers, admits)
         return trials_as(experiment, kind, workers)
 
 
@@ -142,7 +140,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     root = target.model_url(data, run, "trials")
     with connect(target.cluster_url()) as cluster:
         data = target.data_url(data, run, cluster)
-        adapted = settings.adapt(target, name=name, run=run, serves=cluster.serves)
+        adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)
         located = target.place(
             locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container
         )

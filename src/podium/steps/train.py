@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from podium.interrupts import Terminated
 from podium.manifests.conditions import State
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
-from podium.manifests.job_kinds import AUTO, check_choice, everything
+from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -129,7 +129,7 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     name = object_name("train", run.id, task)
     with connect(target.cluster_url()) as cluster:
         data = target.data_url(data, run, cluster)
-        planned = plan(data, name, settings=settings, target=target, run=run, serves=cluster.serves)
+        planned = plan(data, name, settings=settings, target=target, run=run, admits=cluster.admits)
         job, recipe = planned.job, planned.recipe
         say_kind(recipe.workload, job)
         with launched(cluster, job):
@@ -179,7 +179,7 @@ class PlannedTraining:
 
 def plan(
     data: str, name: str, *, settings: TrainSettings, target: LaunchTarget, run: RunIdentity,
-    serves: Callable[[str], bool] = everything,
+    admits: Admits = admits_all,
 ) -> PlannedTraining:  # fmt: skip
     """Return the job that trains, and what is known of it.
 
@@ -189,7 +189,7 @@ def plan(
         settings: What to run.
         target: Where and with what to run it.
         run: The run it belongs to.
-        serves: Whether the cluster runs objects of a kind.
+        admits: What the cluster runs.
 
     Raises:
         InvalidInput: A setting breaks a rule.
@@ -198,7 +198,7 @@ def plan(
     recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
     values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
     job = recipe.job(
-        target, workers=settings.workers, fixed=fixed, values=values, run=run, job_kind=settings.job_kind, serves=serves
+        target, workers=settings.workers, fixed=fixed, values=values, run=run, job_kind=settings.job_kind, admits=admits
     )
     given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
     return PlannedTraining(job=job, recipe=recipe, output=output, hyperparameters=given, run=run)

@@ -18,6 +18,7 @@ from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.kueue import WAITING
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+from podium.manifests.pod_security import ENFORCE, RESTRICTED
 from podium.manifests.workload import Workload
 
 _log = logging.getLogger("podium")
@@ -75,22 +76,31 @@ class KubernetesCluster(Cluster):
 
     def _check_injection(self) -> None:
         """Refuse an Experiment where Katib would never see a metric; a namespace that may not be read passes."""
+        namespace, labels = self.api.namespace, self._labels()
+        if labels is not None and labels.get(METRICS_INJECTION) != "enabled":
+            hint = f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled"
+            raise InvalidInput(
+                f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled", hint
+            )
+
+    def admits(self, kind: str, workers: int = 0) -> bool:
+        """As the interface says; in a namespace that may not be read, pods of any level count as admitted.
+
+        The training operator adds a container to a PyTorchJob's Workers that "restricted" refuses (INIT_CONTAINER).
+        """
+        refused = kind == "PyTorchJob" and workers and (self._labels() or {}).get(ENFORCE) == RESTRICTED
+        return not refused and self.api.serves(kind)
+
+    def _labels(self) -> Mapping[str, str] | None:
+        """Return the labels of the namespace; None where it may not be read."""
         namespace = self.api.namespace
         try:
             answer = self.api.call(f"read namespace {namespace}", self.api.core.read_namespace, namespace)
         except InvalidInput:
             raise
         except PodiumError:
-            return
-        labels = answer.metadata.labels or {}
-        if labels.get(METRICS_INJECTION) != "enabled":
-            hint = f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled"
-            raise InvalidInput(
-                f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled", hint
-            )
-
-    def serves(self, kind: str) -> bool:
-        return self.api.serves(kind)
+            return None
+        return answer.metadata.labels or {}
 
     def get(self, kind: str, name: str) -> Manifest:
         return self.queues.explain(self.api.get(kind, name))
