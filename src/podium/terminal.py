@@ -5,6 +5,7 @@ window, write to the clipboard or hide a line.
 """
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -51,6 +52,12 @@ def one_line(text: str) -> str:
 def figure(value: float) -> str:
     """Format a metric's value: four decimals, or four digits if it is large or tiny."""
     return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
+
+
+def relative(path: str) -> str:
+    """Make a path below the working directory relative to it; return URLs and other paths unchanged."""
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)
 
 
 def p_words(p_value: float) -> str:

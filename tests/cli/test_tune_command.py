@@ -55,6 +55,8 @@ def test_a_script_is_tuned_and_its_best_command_runs(podium: Callable[..., Any],
     words = shlex.split(command.partition(": ")[2])
     assert words[:3] == ["python", "train.py", "--epochs=2"]
     done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=True, timeout=60)
+    (report,) = [line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")]
+    assert shlex.join(words) in (tmp_path / report).read_text()
     best = json.loads(podium("experiment best train --json").out)
     assert float(done.stdout.split()[0].partition("=")[2]) == pytest.approx(best["value"])
 
@@ -81,6 +83,23 @@ def test_the_saved_experiment_is_one_that_katib_takes(podium: Callable[..., Any]
     assert container.words == ("python", "train.py", "--lr=${trialParameters.lr}")
     assert not (tmp_path / "podium-home").exists()
     assert "sweep.yaml" in podium("doctor sweep.yaml").out
+
+
+def test_a_failed_sweep_ends_with_its_report(podium: Callable[..., Any], tmp_path: Path) -> None:
+    said = podium("tune train.py --lr low,high --trials 2 --report why.html", code=1)
+    assert "report: why.html" in said.err
+    assert "invalid float value" in (tmp_path / "why.html").read_text()
+    said = podium("experiment report train --output again.html --json")
+    assert json.loads(said.out) == {"experiment": "train", "report": "again.html"}
+    assert "invalid float value" in (tmp_path / "again.html").read_text()
+
+
+def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_path: Path) -> None:
+    podium("tune train.py --lr 1,2 --queue team --queue-priority urgent --save sweep.yaml --no-run")
+    job = Experiment.load(str(tmp_path / "sweep.yaml")).template.workload
+    assert job.queue == "team"
+    assert job.labels["kueue.x-k8s.io/priority-class"] == "urgent"
+    assert "name the local queue" in podium("tune train.py --lr 1,2 --queue-priority urgent", code=2).err
 
 
 @pytest.mark.parametrize(

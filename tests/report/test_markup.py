@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from podium.report.page import _embedded, render
+from podium.report import Failure, SweepPage, render, render_sweep
+from podium.report.page import _embedded
 
 EVIL = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\"'><b onclick='x'>&amp;", "<!--", "]]>")
 
@@ -73,6 +74,24 @@ def test_hostile_names_add_no_element_to_the_page(evil: str) -> None:
     assert hostile.tags == plain.tags
     assert sum(evil in text for text in hostile.text) == sum("plain" in text for text in plain.text) > 20
     assert hostile.scripts["main"] == plain.scripts["main"]
+
+
+def swept(evil: str) -> str:
+    """Render the report of a sweep with a text wherever others may have one."""
+    evaluation, _ = written(evil)
+    failure = Failure(name=evil, state=evil, message=evil, lines=[evil])
+    table = evaluation["sweep"]
+    table["trials"] = [{**row, "model": evil} for row in table["trials"]]
+    page = SweepPage(table=table, goal=evil, state=evil, message=evil, cluster=evil, command=evil, failures=[failure])
+    return render_sweep(page)
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_hostile_names_add_nothing_to_the_report_of_a_sweep(evil: str) -> None:
+    plain, hostile = Page(swept("plain")), Page(swept(evil))
+    assert hostile.tags == plain.tags
+    assert sum(evil in text for text in hostile.text) == sum("plain" in text for text in plain.text) > 20
+    assert json.loads(hostile.scripts["figures"])["history"]["layout"]["yaxis"]["title"]["text"] == evil
 
 
 @pytest.mark.parametrize("evil", EVIL)

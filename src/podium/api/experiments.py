@@ -12,6 +12,7 @@ from podium.manifests.experiment.config_maps import with_template
 from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
+from podium.manifests.placement import Pods, place
 from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
 
@@ -57,9 +58,11 @@ def changed(
     name: str | None = None,
     data: str | Path | None = None,
     output: str | Path | None = None,
-    flags: Mapping[str, str | None] | None = None,
+    flags: Mapping[str, object] | None = None,
     warm_start: Sequence[str] = (),
     config_maps: Sequence[Path] = (),
+    queue: str = "",
+    queue_priority: str = "",
     **changes: Any,
 ) -> Experiment:
     """Read an Experiment and change it.
@@ -69,15 +72,17 @@ def changed(
         name: metadata.name.
         data: Directory or URI of the dataset: the trainer's ``--data``.
         output: Where trials put their models, each below its own name.
-        flags: Flags of the trials' program (``--epochs``) and their values.
+        flags: Flags of the trials' program and their values, ``{"epochs": 2}``.
         warm_start: Names of Experiments whose trials the search learns from first.
         config_maps: Files of ConfigMaps that may hold the trial template.
+        queue: Kueue's local queue of each trial.
+        queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         **changes: As customize takes them.
 
     Raises:
         InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for it.
     """
-    given = dict(flags or {})
+    given: dict[str, str | None] = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
     experiment = read(source, given.get("--model") or "", config_maps)
     if data:
         given["--data"] = uri(data)
@@ -87,7 +92,8 @@ def changed(
         experiment, own = own_name(experiment)
         given["--output"] = f"{uri(output)}/{own}"
     annotations = {WARM_START: ", ".join(warm_start)} if warm_start else None
-    return customize(experiment, name=name, flags=given, annotations=annotations, **changes)
+    customized = customize(experiment, name=name, flags=given, annotations=annotations, **changes)
+    return place(customized, Pods(queue=queue, queue_priority=queue_priority))
 
 
 def ready(
@@ -184,7 +190,7 @@ def exists(cluster: Cluster, kind: str, name: str) -> bool:
     return True
 
 
-def uri(place: str | Path) -> str:
+def uri(location: str | Path) -> str:
     """Return a URI, or the absolute path of a directory, without a slash at its end."""
-    text = str(place)
+    text = str(location)
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())

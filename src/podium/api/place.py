@@ -20,8 +20,10 @@ class Place:
     fork_server: bool = True
 
     @classmethod
-    def of(cls, cluster: str | Path | None, **processes: Any) -> "Place":
+    def of(cls, cluster: "str | Path | Place | None", **processes: Any) -> "Place":
         """Return the place that a user names: a URL, a directory, or None for the local cluster of PODIUM_HOME."""
+        if isinstance(cluster, Place):
+            return cluster
         text = str(cluster or Settings.from_environment().cluster)
         url = text if "://" in text or text.startswith("local:") else f"local://{Path(text).absolute()}"
         return cls(url=url, **processes)

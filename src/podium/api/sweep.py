@@ -65,6 +65,11 @@ class Sweep:
         return "Stopped" if is_stopped(experiment) else experiment.state.phase
 
     @property
+    def finished(self) -> dict[str, str]:
+        """State of each trial that has ended, by its name."""
+        return {trial.name: trial.phase for trial in finished(self.cluster, self.name)}
+
+    @property
     def results(self) -> list[Trial]:
         """The trials, typed, oldest first; a running one has the metrics it printed so far."""
         return trials_of(self.cluster, self.experiment)
@@ -147,6 +152,25 @@ class Sweep:
             raise NotFound(f"{self.name} has no trial {trial!r}", suggestion(trial, names))
         return Log("\n".join(self.cluster.logs("Trial", trial)))
 
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write an HTML report that opens anywhere: the best trial, the leaderboard, figures, and why trials failed.
+
+        Args:
+            path: The file; beside the Experiment on this machine if None, of one on Kubernetes below PODIUM_HOME.
+
+        Returns:
+            The file.
+
+        Raises:
+            PodiumError: It cannot be written.
+        """
+        from podium.api.sweep_report import path_of_report, write_report
+
+        file = Path(path) if path else path_of_report(self.cluster, self.name)
+        with doing(f"writing the report of {self.name}"):
+            write_report(self.cluster, self.name, file)
+        return file
+
     def to_sdk(self) -> Any:
         """Return the Experiment as a ``V1beta1Experiment`` of Katib's SDK."""
         from podium.manifests.sdk import to_sdk
@@ -160,20 +184,23 @@ class Sweep:
             self._background.join()
         return self
 
-    def resume(self, trials: int | None = None, *, parallel: int | None = None, wait: bool = True) -> Self:
+    def resume(
+        self, trials: int | None = None, *, parallel: int | None = None, failures: int | None = None, wait: bool = True
+    ) -> Self:
         """Go on after a stop, or with more trials; what finished is not repeated.
 
         Args:
             trials: New number of trials in all; a finished sweep needs one above the trials there are.
             parallel: New number of trials at a time.
+            failures: New number of failed trials that end it.
             wait: Whether to return at the end.
 
         Raises:
             InvalidInput: It has ended for good, or the numbers break a rule.
             Conflict: Another process runs it.
         """
-        given = {"maxTrialCount": trials, "parallelTrialCount": parallel}
-        reported = {trial.name: trial.phase for trial in finished(self.cluster, self.name)}
+        reported = self.finished
+        given = {"maxTrialCount": trials, "parallelTrialCount": parallel, "maxFailedTrialCount": failures}
         self.cluster.resume("Experiment", self.name, {key: value for key, value in given.items() if value is not None})
         self._stay_open()
         return self.wait(reported=reported) if wait else self
@@ -274,13 +301,16 @@ def sweep(
     experiment: Any,
     *,
     data: str | Path | None = None,
-    cluster: str | Path | None = None,
+    cluster: str | Path | Place | None = None,
     storage: str | Path | None = None,
+    output: str | Path | None = None,
     trials: int | None = None,
     parallel: int | None = None,
     name: str | None = None,
     flags: Mapping[str, object] | None = None,
     warm_start: Sequence[str] = (),
+    queue: str = "",
+    queue_priority: str = "",
     images: Mapping[str, str | Path] | None = None,
     wait: bool = True,
     **changes: Any,
@@ -294,15 +324,18 @@ def sweep(
         cluster: ``kubernetes://NAMESPACE``, where Katib runs it, or a directory of this machine; the local cluster
             of PODIUM_HOME if None.
         storage: Directory or URI below which trials put their models, ``<storage>/trials/<trial>``.
+        output: The same with the directory of the trials itself, ``<output>/<trial>``.
         trials: spec.maxTrialCount.
         parallel: spec.parallelTrialCount.
         name: metadata.name; the manifest's own if None, with a number behind it if that is taken.
         flags: Other flags of the trials' program, ``{"epochs": 2}``.
         warm_start: Names of earlier sweeps whose trials the search learns from first.
+        queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
+        queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         images: Directories that stand for images on this machine.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
-        **changes: Other changes, as ``podium.manifests.experiment.customize`` takes them: ``seed``, ``goal``,
-            ``image``, ``workers``, ``resume_policy``.
+        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``; ``config_maps``, files
+            of ConfigMaps that may hold the trial template.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.
@@ -317,11 +350,10 @@ def sweep(
         >>> sweep.best.value
         0.0
     """
-    given = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
-    output = f"{experiments.uri(storage)}/trials" if storage else None
+    output = output or (f"{experiments.uri(storage)}/trials" if storage else None)
     changed = experiments.changed(
-        experiment, name=name, data=data, output=output, flags=given, warm_start=warm_start, max_trials=trials,
-        parallel_trials=parallel, **changes,
+        experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, max_trials=trials,
+        parallel_trials=parallel, queue=queue, queue_priority=queue_priority, **changes,
     )  # fmt: skip
     begun = begin(changed, Place.of(cluster, images=images), exact=name is not None, data=data, output=output)
     return begun.wait() if wait else begun
@@ -361,7 +393,7 @@ def begin(experiment: Experiment, place: Place, *, exact: bool, data: object = N
     return begun
 
 
-def open_sweep(name: str, *, cluster: str | Path | None = None) -> Sweep:
+def open_sweep(name: str, *, cluster: str | Path | Place | None = None) -> Sweep:
     """Return a sweep that runs or has run, also one of another process.
 
     Args:

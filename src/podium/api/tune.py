@@ -1,7 +1,7 @@
 """Tune any function, script or command: no YAML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.build import OWN_NAME
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.labels import ISTIO_INJECT
+from podium.manifests.placement import Pods
+from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT
 from podium.settings import Settings
 from podium.steps.target import TRAINER_IMAGE
@@ -72,6 +74,8 @@ class TuneSettings:
 
     seed: int | None = None
     image: str = TRAINER_IMAGE
+    pods: Pods = field(default_factory=Pods)
+    """Settings of the trials' pods, such as their queue."""
 
     def __post_init__(self) -> None:
         require(self.trials >= 1, "trials >= 1", trials=self.trials)
@@ -133,7 +137,8 @@ def experiment_of(
     metadata = {"name": name or slug(program.name)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
     experiment = Experiment.parse(manifest)
-    return check(with_code(experiment, program.code.uri if program.code else "", container=CONTAINER))
+    wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
+    return check(placed(wrapped, settings.pods))
 
 
 def _job(
@@ -180,6 +185,8 @@ def tune(
     cluster: str | Path | None = None,
     storage: str | Path | None = None,
     image: str = TRAINER_IMAGE,
+    queue: str = "",
+    queue_priority: str = "",
     name: str | None = None,
     wait: bool = True,
 ) -> Sweep:
@@ -202,6 +209,8 @@ def tune(
         cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of this machine.
         storage: Directory or URI below which trials put their models and code is kept.
         image: Of the trials, on a cluster.
+        queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
+        queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         name: Name of the sweep; the function's or script's if None.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
 
@@ -218,25 +227,41 @@ def tune(
         5
     """
     given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
-                         algorithm=algorithm, settings=settings, seed=seed)  # fmt: skip
-    place = Place.of(cluster)
-    planned = plan(train, space, given, place=place, data=data, storage=storage, name=name)
-    say(describe(space, given))
-    begun = begin(planned.experiment, place, exact=name is not None, data=data, output=planned.output)
+                         algorithm=algorithm, settings=settings, seed=seed,
+                         pods=Pods(queue=queue, queue_priority=queue_priority))  # fmt: skip
+    planned = plan(train, space, given, place=Place.of(cluster), data=data, storage=storage, name=name)
+    say(planned.description)
+    begun = planned.start()
     return begun.wait() if wait else begun
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What tune runs."""
+    """What tune runs, before it is started."""
 
     experiment: Experiment
+    place: Place
 
     words: tuple[str, ...]
     """The command that a trial's flags follow."""
 
     output: str
     """Where trials put their models, each below its own name."""
+
+    description: str
+    """What is searched for, and between which values."""
+
+    data: str | Path | None
+    exact: bool
+    """Whether the Experiment must have its own name; else one that is taken gets a number."""
+
+    def start(self) -> Sweep:
+        """Create the Experiment and return at once.
+
+        Raises:
+            Conflict: There is one of this name.
+        """
+        return begin(self.experiment, self.place, exact=self.exact, data=self.data, output=self.output)
 
 
 def plan(
@@ -249,7 +274,7 @@ def plan(
     storage: str | Path | None = None,
     name: str | None = None,
 ) -> Plan:
-    """Return what tune runs; on Kubernetes the code is stored then.
+    """Return what tune will run; on Kubernetes the code is stored then.
 
     Raises:
         InvalidInput: As tune; or there is no storage that the cluster can reach.
@@ -265,13 +290,11 @@ def plan(
     given, output = experiments.uri(data) if data else None, f"{root}/trials"
     experiment = experiment_of(program, searched, settings, name=name, data=given, output=output)
     flags = (f"--data={given}",) if given and program.takes_data else ()
-    return Plan(experiment=experiment, words=(*program.words, *flags), output=output)
-
-
-def describe(space: Mapping[str, Any], settings: TuneSettings) -> str:
-    """Say what is searched for, and between which values."""
-    searched, _ = split(space)
-    return f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}"
+    return Plan(
+        experiment=experiment, place=place, words=(*program.words, *flags), output=output, data=data,
+        exact=name is not None,
+        description=f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}",
+    )  # fmt: skip
 
 
 def _remote(storage: str | Path | None) -> str:

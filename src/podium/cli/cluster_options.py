@@ -134,17 +134,15 @@ def _words(image: str, command: str) -> tuple[str, ...]:
 
 
 def queue_options(command: F) -> F:
-    """Add --queue and --queue-priority; the command gets both as ``queue``, settings of pods."""
-
-    @click.option("--queue", "local_queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster.")
-    @click.option("--queue-priority", metavar="NAME", default="", help="Kueue's WorkloadPriorityClass, with --queue.")
-    @functools.wraps(command)
-    def with_queue(*args: Any, local_queue: str, queue_priority: str, **options: Any) -> Any:
-        from podium.manifests.placement import Pods
-
-        return command(*args, queue=Pods(queue=local_queue, queue_priority=queue_priority), **options)
-
-    return with_queue  # type: ignore[return-value]
+    """Add --queue and --queue-priority."""
+    for option in (
+        click.option(
+            "--queue-priority", metavar="NAME", default="", help="Kueue's WorkloadPriorityClass, with --queue."
+        ),
+        click.option("--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster."),
+    ):
+        command = option(command)
+    return command
 
 
 def open_cluster(url: str, processes: ProcessOptions | None = None) -> "Cluster":

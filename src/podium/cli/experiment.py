@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import podium
 from podium.cli.cluster_options import (
     ProcessOptions,
     as_json_option,
     cluster_options,
     next_command,
-    open_cluster,
     process_options,
 )
 from podium.cli.completion import experiments
-from podium.cli.experiment_options import changed, manifest_options
-from podium.cli.experiment_tables import best, delete, keep, list_, show_best, status, stop, trials
+from podium.cli.experiment_options import manifest_options, read_flags
+from podium.cli.experiment_tables import best, delete, keep, list_, report, show_best, status, stop, trials
 from podium.cli.groups import Commands
 from podium.cli.notify_options import Notifier, notify_option
 from podium.errors import Failed
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.cluster.base import Cluster
+    from podium.api.sweep import Sweep
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,14 +53,15 @@ def run(source: str, url: str, processes: ProcessOptions, notifier: Notifier, as
       podium experiment run tpe --name second --warm-start tpe
       podium experiment run sweep.yaml --cluster kubernetes://team
     """
-    from podium.api.sweep import begin
-
-    given = {name: options[name] for name in ("data", "output")}
+    trials, parallel = options.pop("max_trials"), options.pop("parallel_trials")
+    options["flags"] = read_flags(options["flags"])
     with notifier.about("Experiment") as notice:
-        begun = begin(changed(source, **options), processes.place(url), exact=options["name"] is not None, **given)
+        begun = podium.sweep(
+            source, cluster=processes.place(url), trials=trials, parallel=parallel, wait=False, **options
+        )
         notice.run = begun.name
         with closing(begun):
-            notice.metrics = follow_to_end(begun.cluster, begun.name, as_json)
+            notice.metrics = follow_to_end(begun, as_json)
 
 
 @experiment.command()
@@ -89,17 +90,11 @@ def resume(
       podium experiment resume random
       podium experiment resume random --max-trials 12
     """
-    from podium.api.trials import finished
-
-    given = {
-        "maxTrialCount": max_trials,
-        "parallelTrialCount": parallel_trials,
-        "maxFailedTrialCount": max_failed_trials,
-    }
-    with open_cluster(url, processes) as cluster:
-        reported = {trial.name: trial.phase for trial in finished(cluster, name)}
-        cluster.resume("Experiment", name, {field: value for field, value in given.items() if value is not None})
-        follow_to_end(cluster, name, as_json, reported)
+    known = podium.open_sweep(name, cluster=processes.place(url))
+    with closing(known):
+        reported = known.finished
+        known.resume(max_trials, parallel=parallel_trials, failures=max_failed_trials, wait=False)
+        follow_to_end(known, as_json, reported)
 
 
 @experiment.command()
@@ -129,10 +124,12 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """
     import yaml
 
+    from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
     from podium.doctor.manifest import check_for_katib
     from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 
+    options["flags"] = read_flags(options["flags"])
     experiment = with_pod_deadlines(with_pod_defaults(check_for_katib(changed(source, **options))))
     if opens_store(experiment):
         experiment = grant_access(experiment, AccessByReference(secret=secret))
@@ -142,26 +139,24 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
 
 
-for command in (list_, status, best, trials, stop, keep, delete):
+for command in (list_, status, best, trials, report, stop, keep, delete):
     experiment.add_command(command)
 
 
-def follow_to_end(
-    cluster: "Cluster", name: str, as_json: bool, reported: Mapping[str, str] | None = None
-) -> dict[str, float]:
-    """Show an Experiment to its end, and then its best trial, whose objective is returned."""
+def follow_to_end(sweep: "Sweep", as_json: bool, reported: Mapping[str, str] | None = None) -> dict[str, float]:
+    """Show a sweep to its end, and then its best trial, whose objective is returned."""
     from podium.api.trials import failure
     from podium.cli.experiment_view import ExperimentView
     from podium.cli.live import follow
-    from podium.sweeps.resume import is_stopped
 
+    cluster, name = sweep.cluster, sweep.name
     follow(cluster, [("Experiment", name)], ExperimentView(cluster, name, reported or {}))
-    ended = cluster.experiment(name)
-    if is_stopped(ended):
-        raise Failed(f"{name}: {ended.state.message}")
-    if not ended.state.succeeded:
+    state = sweep.experiment.state
+    if sweep.status == "Stopped":
+        raise Failed(f"{name}: {state.message}")
+    if not state.succeeded:
         trials, logs = next_command(f"experiment trials {name}", cluster), next_command("job logs TRIAL", cluster)
         raise failure(cluster, name, trials=trials, logs=logs)
-    echo(ended.state.message, err=True)
-    best = show_best(cluster, name, as_json)
+    echo(state.message, err=True)
+    best = show_best(sweep, as_json)
     return {} if best.value is None else {best.objective.metric: best.value}

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from podium.cli.cluster_options import queue_options
 from podium.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from podium.manifests.experiment import Experiment
-    from podium.manifests.placement import Pods
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,19 +59,16 @@ def manifest_options(function: F) -> F:
     return function
 
 
-def changed(source: str, *, flags: tuple[str, ...], queue: "Pods", **changes: Any) -> "Experiment":
-    """Load an Experiment and change it as the options say.
+def read_flags(texts: tuple[str, ...]) -> dict[str, str]:
+    """Read the flags of --set.
 
     Raises:
-        InvalidInput: A flag has no value, or there is no such file or bundled Experiment, or it is not readable.
+        InvalidInput: One has no value.
     """
-    from podium.api import experiments
-    from podium.manifests.placement import place
-
-    given: dict[str, str | None] = {}
-    for text in flags:
+    given: dict[str, str] = {}
+    for text in texts:
         flag, equals, value = text.partition("=")
         if not equals:
             raise InvalidInput(f"`--set FLAG=VALUE` must hold, but got {text!r}", "for example --set epochs=2")
-        given[f"--{flag.lstrip('-')}"] = value
-    return place(experiments.changed(source, flags=given, **changes), queue)
+        given[flag.lstrip("-")] = value
+    return given

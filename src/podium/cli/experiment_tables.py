@@ -1,17 +1,20 @@
-"""`podium experiment list|status|best|trials|stop|keep|delete`: what there is, and its end."""
+"""`podium experiment list|status|best|trials|report|stop|keep|delete`: what there is, and its end."""
 
 import json
+from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import podium
 from podium.cli.cluster_options import as_json_option, cluster_options, named_object, next_command, open_cluster
 from podium.errors import NotFound
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.cluster.base import Cluster
+    from podium.api.sweep import Sweep
     from podium.manifests.experiment import Experiment, Trial
 
 
@@ -74,8 +77,8 @@ def best(name: str, url: str, as_json: bool) -> None:
     Example:
       podium experiment best random --json
     """
-    with open_cluster(url) as cluster:
-        show_best(cluster, name, as_json)
+    with closing(podium.open_sweep(name, cluster=url)) as sweep:
+        show_best(sweep, as_json)
 
 
 @click.command()
@@ -90,9 +93,8 @@ def trials(name: str, url: str, as_json: bool) -> None:
     from podium.cli.experiment_view import draw
     from podium.manifests.experiment import leaderboard
 
-    with open_cluster(url) as cluster:
-        experiment = cluster.experiment(name)
-        ranked = leaderboard(cluster.trials(name))
+    with closing(podium.open_sweep(name, cluster=url)) as sweep:
+        experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
     echo(json.dumps([trial.summary() for trial in ranked], indent=1) if as_json else draw(ranked, experiment))
 
 
@@ -107,11 +109,30 @@ def stop(name: str, url: str, as_json: bool) -> None:
     Example:
       podium experiment stop random
     """
-    with open_cluster(url) as cluster:
-        cluster.stop("Experiment", name)
+    with closing(podium.open_sweep(name, cluster=url)) as sweep:
+        resume = next_command(f"experiment resume {name}", sweep.stop().cluster)
     if as_json:
         echo(json.dumps({"experiment": name, "stopping": True}))
-    echo(f"Experiment {name} stops; resume it with: {next_command(f'experiment resume {name}', cluster)}", err=True)
+    echo(f"Experiment {name} stops; resume it with: {resume}", err=True)
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write this file instead.")
+@named_object
+def report(name: str, output: Path | None, url: str, as_json: bool) -> None:
+    """Write an HTML report: best trial, leaderboard, figures, and why trials failed.
+
+    It is written beside the Experiment on this machine, of one on Kubernetes below podium-work/reports/; also of an
+    Experiment that runs, was stopped or failed.
+
+    \b
+    Examples:
+      podium experiment report random
+      podium experiment report random -o random.html --json
+    """
+    with closing(podium.open_sweep(name, cluster=url)) as sweep:
+        file = sweep.report(output)
+    echo(json.dumps({"experiment": name, "report": str(file)}) if as_json else str(file))
 
 
 @click.command()
@@ -123,9 +144,7 @@ def delete(name: str, url: str, as_json: bool) -> None:
     Example:
       podium experiment delete random
     """
-    with open_cluster(url) as cluster:
-        cluster.experiment(name)
-        cluster.delete("Experiment", name)
+    podium.open_sweep(name, cluster=url).delete()
     if as_json:
         echo(json.dumps({"experiment": name, "deleted": True}))
 
@@ -164,19 +183,16 @@ def keep(name: str, best: int, deleting: bool, url: str, as_json: bool) -> None:
     echo(f"weights of {len(plan.removed)} trials, {total}{end}")
 
 
-def show_best(cluster: "Cluster", name: str, as_json: bool) -> "Trial":
+def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
     """Print an Experiment's best trial, and return it."""
-    from podium.manifests.experiment import best_trial
-
-    cluster.experiment(name)
-    best = best_trial(cluster.trials(name))
-    if best is None:
-        trials = next_command(f"experiment trials {name}", cluster)
-        logs = next_command("job logs TRIAL", cluster)
-        hint = f"{trials} names them; {logs} | podium doctor - says why"
-        raise NotFound(f"no trial of {name} has a result", hint)
+    try:
+        best = sweep.best_trial
+    except NotFound as error:
+        trials = next_command(f"experiment trials {sweep.name}", sweep.cluster)
+        logs = next_command("job logs TRIAL", sweep.cluster)
+        raise NotFound(error.message, f"{trials} names them; {logs} | podium doctor - says why") from None
     if as_json:
-        echo(json.dumps({"experiment": name, **best.summary()}, indent=1))
+        echo(json.dumps({"experiment": sweep.name, **best.summary()}, indent=1))
         return best
     echo(f"best trial: {best.name}")
     for parameter, value in best.assignments.items():

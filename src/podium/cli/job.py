@@ -28,7 +28,6 @@ from podium.terminal import echo, echo_log
 
 if TYPE_CHECKING:
     from podium.cluster.base import Cluster
-    from podium.manifests.placement import Pods
     from podium.manifests.workload import Workload
 
 
@@ -51,7 +50,8 @@ def run(
     name: str | None,
     processes: ProcessOptions,
     logs: bool,
-    queue: "Pods",
+    queue: str,
+    queue_priority: str,
     notifier: Notifier,
     url: str,
     as_json: bool,
@@ -71,9 +71,10 @@ def run(
     from podium.api.experiments import with_store
     from podium.cli.job_view import JobView
     from podium.cli.live import follow
-    from podium.manifests.placement import place
+    from podium.manifests.placement import Pods, place
 
-    jobs = [place(job, queue) for job in _read(file, name)]
+    pods = Pods(queue=queue, queue_priority=queue_priority)
+    jobs = [place(job, pods) for job in _read(file, name)]
     shown = logs and not as_json
     known = ", ".join(job.name for job in jobs)
     with notifier.about("job", run=known), open_cluster(url, processes) as cluster:

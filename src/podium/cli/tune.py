@@ -1,22 +1,23 @@
 """`podium tune`: search the best flags of any script or command, without YAML."""
 
 import shlex
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.cluster_options import as_json_option, cluster_options, next_command
+from podium.cli.cluster_options import as_json_option, cluster_options, next_command, queue_options
 from podium.cli.experiment import follow_to_end
 from podium.cli.notify_options import Notifier, notify_option
-from podium.errors import InvalidInput, PodiumError
-from podium.terminal import echo
+from podium.errors import Failed, InvalidInput, PodiumError
+from podium.terminal import echo, relative
 
 if TYPE_CHECKING:
-    from podium.api.place import Place
-    from podium.api.tune import TuneSettings
-    from podium.manifests.experiment import Experiment
+    from podium.api.sweep import Sweep
+    from podium.api.tune import Plan, TuneSettings
+    from podium.notify import Notice
 
 COMMAND = "podium.tune.command"
 """Words behind ``--``, in the context's meta."""
@@ -53,6 +54,8 @@ class TuneCommand(click.Command):
 @click.option("--image", default="", help="Image of the trials, on a cluster.")
 @click.option("--name", help="Name of the Experiment; the script's if missing.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the Experiment as YAML, too.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the report into this file.")
+@queue_options
 @click.option("--no-run", is_flag=True, help="Only write the YAML; needs --save.")
 @cluster_options
 @notify_option
@@ -65,6 +68,7 @@ def tune(
     notifier: Notifier,
     as_json: bool,
     no_run: bool,
+    report: Path | None,
     **options: Any,
 ) -> None:
     """Search the best flags of a script, or of the command behind --.
@@ -73,6 +77,8 @@ def tune(
     (32,64,128), or a value that is the same in all trials. A range of floats that spans two decades or more is searched
     on a log scale; log:1..64 and linear:1e-4..1 say which. The script prints metric lines such as accuracy=0.98, and
     may keep its model in $PODIUM_OUTPUT.
+
+    It ends with the best trial, the command that trains with its values, and an HTML report beside the Experiment.
 
     On a cluster the code of the working directory is packed into --storage, and runs in --image.
 
@@ -89,33 +95,52 @@ def tune(
     if no_run and save is None:
         raise InvalidInput("--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml")
     from podium.api.place import Place
-    from podium.api.sweep import begin
-    from podium.api.tune import describe, plan
+    from podium.api.tune import plan
 
-    settings, place = _settings(**options), Place(url=url)
     with notifier.about("Experiment") as notice:
-        planned = plan(train, space, settings, place=place, **given)
-        echo(describe(space, settings), err=True)
+        planned = plan(train, space, _settings(**options), place=Place(url=url), **given)
+        echo(planned.description, err=True)
         if save:
-            _save(planned.experiment, place, save)
+            _save(planned, save)
         if no_run:
             return
-        exact = given["name"] is not None
-        begun = begin(planned.experiment, place, exact=exact, data=given["data"], output=planned.output)
+        begun = planned.start()
         notice.run = begun.name
-        with closing(begun):
-            notice.metrics = follow_to_end(begun.cluster, begun.name, as_json)
+        with closing(begun), _reported(begun, report, notice):
+            notice.metrics = follow_to_end(begun, as_json)
             if not as_json:
                 flags = [f"--{name}={value}" for name, value in begun.best_trial.assignments.items()]
                 echo(f"train with them: {shlex.join([*planned.words, *flags])}")
             echo(f"all trials: {next_command(f'experiment trials {begun.name}', begun.cluster)}", err=True)
 
 
-def _settings(*, objective: str, image: str, **options: Any) -> "TuneSettings":
+def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **options: Any) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
+    from podium.manifests.placement import Pods
     from podium.steps.target import TRAINER_IMAGE
 
-    return TuneSettings(goal=Goal.read(objective), image=image or TRAINER_IMAGE, **options)
+    pods = Pods(queue=queue, queue_priority=queue_priority)
+    return TuneSettings(goal=Goal.read(objective), image=image or TRAINER_IMAGE, pods=pods, **options)
+
+
+@contextmanager
+def _reported(sweep: "Sweep", file: Path | None, notice: "Notice") -> Iterator[None]:
+    """Write the report when the sweep has ended, also where it failed; after Ctrl-C only say how to."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo(f"its report: {next_command(f'experiment report {sweep.name}', sweep.cluster)}", err=True)
+        raise
+    except Failed:
+        with suppress(PodiumError):  # the sweep's own error counts
+            _write_report(sweep, file, notice)
+        raise
+    _write_report(sweep, file, notice)
+
+
+def _write_report(sweep: "Sweep", file: Path | None, notice: "Notice") -> None:
+    notice.report = str(sweep.report(file))
+    echo(f"report: {relative(notice.report)}", err=True)
 
 
 def _read(
@@ -153,14 +178,15 @@ def _read(
     return scripts[0] if command is None else command, {name: from_text(name, text) for name, text in given.items()}
 
 
-def _save(experiment: "Experiment", place: "Place", file: Path) -> None:
+def _save(planned: "Plan", file: Path) -> None:
     """Write an Experiment as it is created on its cluster."""
     import yaml
 
     from podium.api.experiments import with_store
 
-    if not place.url.startswith("local:"):
-        experiment = with_store(experiment, place.url, lambda line: echo(line, err=True))
+    experiment, url = planned.experiment, planned.place.url
+    if not url.startswith("local:"):
+        experiment = with_store(experiment, url, lambda line: echo(line, err=True))
     try:
         file.write_text(yaml.safe_dump(experiment.manifest, sort_keys=False))
     except OSError as error:

@@ -1,5 +1,5 @@
-"""A run as one HTML page that opens anywhere, without a network."""
+"""A run or a sweep as one HTML page that opens anywhere, without a network."""
 
-from podium.report.page import render
+from podium.report.page import Failure, SweepPage, render, render_sweep
 
-__all__ = ["render"]
+__all__ = ["Failure", "SweepPage", "render", "render_sweep"]

@@ -3,7 +3,9 @@
 import base64
 import gzip
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -12,6 +14,48 @@ from typing import Any
 from podium import __version__
 from podium.report import plots
 from podium.terminal import figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A trial that has no result."""
+
+    name: str
+    state: str
+    message: str
+
+    lines: Sequence[str] = ()
+    """What it printed last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPage:
+    """What the report of a sweep shows."""
+
+    table: Mapping[str, Any]
+    """The trials, as the sweep step of a pipeline writes them."""
+
+    goal: str
+    """``maximize accuracy``."""
+
+    state: str
+    """``Succeeded``, ``Stopped``, ``Running`` …"""
+
+    message: str
+    cluster: str
+    """URL."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Of the best trial."""
+
+    command: str = ""
+    """Of the best trial."""
+
+    failures: Sequence[Failure] = ()
+
+
+SHOWN_FAILURES = 10
+"""Trials without a result whose last lines are shown."""
 
 
 def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
@@ -24,6 +68,42 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     Returns:
         HTML of about 2 MB, nearly all of it plotly.js.
     """
+    sweep, test, metric = evaluation["sweep"], evaluation["test"], evaluation["metric"]["name"]
+    candidates = [candidate["name"] for candidate in evaluation["candidates"]]
+    figures = plots.of_sweep(sweep) if sweep else {}
+    rows = [*(sweep["trials"] if sweep else []),
+            *(candidate for candidate in evaluation["candidates"] if candidate["kind"] != "trial")]  # fmt: skip
+    metrics = [metric, *([sweep["objective"]["metric"]] if sweep else [])]
+    figures |= plots.learning_curves(rows, metrics, candidates, evaluation["winner"]["name"], "validation")
+    if test["confusion"]:
+        figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
+    for at, points in enumerate(test["points"], 1):
+        figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
+    return _page(
+        "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
+        searched=plots.searched(sweep) if sweep else [], test=test, measured=_measured(evaluation), metric=metric,
+        winner=evaluation["winner"],
+    )  # fmt: skip
+
+
+def render_sweep(page: SweepPage) -> str:
+    """Render the report of a sweep, also of one that was stopped, still runs, or has no result.
+
+    Returns:
+        HTML of about 2 MB, nearly all of it plotly.js.
+    """
+    sweep = page.table
+    best = next((row for row in sweep["trials"] if row["name"] == sweep["best"]), None)
+    figures = plots.of_sweep(sweep) if best else {}
+    named = [sweep["best"]] if best else []
+    figures |= plots.learning_curves(sweep["trials"], [sweep["objective"]["metric"]], named, sweep["best"])
+    return _page(
+        "sweep.html.jinja", figures, page=page, sweep=sweep, best=best, searched=plots.searched(sweep),
+        counts=Counter(row["state"] for row in sweep["trials"]), failures=page.failures[:SHOWN_FAILURES],
+    )  # fmt: skip
+
+
+def _page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -31,18 +111,8 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"share": share, "number": number, "figure": figure}
-    sweep, test = evaluation["sweep"], evaluation["test"]
-    figures = plots.of_sweep(sweep) if sweep else {}
-    if curves := plots.learning_curves(evaluation):
-        figures["curves"] = curves
-    if test["confusion"]:
-        figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
-    for at, points in enumerate(test["points"], 1):
-        figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
-    return environment.get_template("page.html.jinja").render(
-        evaluation=evaluation, decision=decision, sweep=sweep, searched=plots.searched(sweep) if sweep else [],
-        test=test, measured=_measured(evaluation), metric=evaluation["metric"]["name"],
-        winner=evaluation["winner"], figures=_embedded(figures), plotly=_plotly(),
+    return environment.get_template(template).render(
+        **shown, figures=_embedded(figures), plotly=_plotly(),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ def history(sweep: Mapping[str, Any]) -> "Figure":
     figure = go.Figure([
         go.Scatter(x=numbers, y=best, mode="lines", name="best so far", line={"color": GOLD, "shape": "hv"}),
         go.Scatter(x=numbers, y=[row["value"] for row in rows], mode="markers", name="trial", text=texts,
-                   marker={"color": BLUE, "size": 9}, hovertemplate="%{y:.4f}<br>%{text}<extra>trial %{x}</extra>"),
+                   marker={"color": BLUE, "size": 9}, hovertemplate="%{y:.4g}<br>%{text}<extra>trial %{x}</extra>"),
     ])  # fmt: skip
     figure.update_xaxes(title="trial, in start order", dtick=1 if len(rows) <= 20 else None)
     figure.update_yaxes(title=metric)
@@ -129,34 +129,37 @@ def bars(shares: Mapping[str, float]) -> "Figure":
     return _styled(figure, height=260)
 
 
-def learning_curves(evaluation: Mapping[str, Any]) -> str:
-    """Return a metric by epoch of every trial and candidate that recorded it; empty if none did.
+def learning_curves(
+    rows: Sequence[Mapping[str, Any]], metrics: Sequence[str], stressed: Sequence[str], winner: str, part: str = ""
+) -> dict[str, str]:
+    """Return the figure ``curves``, a metric by epoch for each row that recorded it; nothing if none did.
 
-    The metric is the one the candidates were chosen by if it was recorded, else the sweep's objective.
+    Args:
+        rows: Trials and trainings, each with its ``epochs``.
+        metrics: The first of them that any row recorded is drawn.
+        stressed: Names of rows that stand out.
+        winner: Name of the row that stands out most.
+        part: Of the dataset, on which the metric was measured, where that is known.
     """
     import plotly.graph_objects as go
 
-    figure = go.Figure()
-    candidates = {candidate["name"]: candidate for candidate in evaluation["candidates"]}
-    sweep = evaluation["sweep"] or {"trials": []}
-    rows = [*sweep["trials"], *(candidate for candidate in candidates.values() if candidate["kind"] != "trial")]
     recorded = {name for row in rows for epoch in row["epochs"] for name in epoch}
-    metric = evaluation["metric"]["name"]
-    if metric not in recorded and evaluation["sweep"]:
-        metric = sweep["objective"]["metric"]
-    if metric not in recorded:
-        return ""
+    metric = next((name for name in metrics if name in recorded), None)
+    if metric is None:
+        return {}
+    figure = go.Figure()
     for row in rows:
         name, epochs = row["name"], [epoch for epoch in row["epochs"] if metric in epoch]
-        color = GOLD if name == evaluation["winner"]["name"] else BLUE if name in candidates else GRAY
+        color = GOLD if name == winner else BLUE if name in stressed else GRAY
         figure.add_scatter(
             x=[epoch.get("epoch", at) for at, epoch in enumerate(epochs, 1)], y=[epoch[metric] for epoch in epochs],
-            name=name, mode="lines+markers", line={"color": color, "width": 3 if name in candidates else 1},
-            showlegend=name in candidates, hovertemplate="epoch %{x}: %{y:.4f}<extra>" + name + "</extra>",
+            name=name, mode="lines+markers", line={"color": color, "width": 3 if name in stressed else 1},
+            showlegend=name in stressed, hovertemplate="epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
         )  # fmt: skip
-    figure.update_xaxes(title="epoch", dtick=1)
-    figure.update_yaxes(title=f"validation {metric}")
-    return _json(figure)
+    longest = max(len(row["epochs"]) for row in rows)
+    figure.update_xaxes(title="epoch", dtick=1 if longest <= 20 else None)
+    figure.update_yaxes(title=f"{part} {metric}".strip())
+    return {"curves": _json(figure)}
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:

@@ -1,6 +1,5 @@
 """The outcome of a finished run: leaderboard, champion, and paths of model, report and run."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from podium.steps.handover import read_evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of
 from podium.tables import screen_width, table
-from podium.terminal import Styled, figure, harmless
+from podium.terminal import Styled, figure, harmless, relative
 
 LONGEST = 200
 """Characters shown of an output."""
@@ -163,12 +162,6 @@ def _paths(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     model = f"{relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
     rows = [["model", model], ["report", relative(outcome["report"])], ["run", relative(outcome["directory"])]]
     return _columns(rows)
-
-
-def relative(path: str) -> str:
-    """Make a path below the working directory relative to it; return URLs and other paths unchanged."""
-    here = os.getcwd() + os.sep
-    return path.removeprefix(here)
 
 
 def _columns(rows: list[list[str]]) -> str:

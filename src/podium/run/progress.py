@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from podium.heartbeat import doing
-from podium.run.outcome import relative
 from podium.run.run import Watcher
 from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
 from podium.tables import Row, duration, table
-from podium.terminal import Styled, echo, live, styled
+from podium.terminal import Styled, echo, live, relative, styled
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -1,0 +1,104 @@
+"""A sweep as one HTML page."""
+
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from podium.api.best import model_of
+from podium.api.trials import measured
+from podium.cluster.base import Cluster
+from podium.errors import PodiumError
+from podium.manifests.experiment import Experiment, Trial, best_trial
+from podium.metrics import number
+from podium.report import Failure, SweepPage, render_sweep
+from podium.report.page import SHOWN_FAILURES
+from podium.settings import Settings
+from podium.steps.sweep import table_of
+from podium.steps.train import read_metrics
+from podium.sweeps.resume import is_stopped
+
+LINES = 12
+"""Last lines shown of a trial without a result."""
+
+
+def path_of_report(cluster: Cluster, name: str) -> Path:
+    """Return where the report of an Experiment is written: beside it on this machine, else below PODIUM_HOME."""
+    directory = cluster.directory("Experiment", name)
+    if directory is not None:
+        return directory / "report.html"
+    return Settings.from_environment().home / "reports" / f"{name}.html"
+
+
+def write_report(cluster: Cluster, name: str, path: Path) -> None:
+    """Write the report of an Experiment, whole or not at all.
+
+    Args:
+        cluster: Runs it, or has run it.
+        name: Of the Experiment.
+        path: Of the HTML file; its directory is made.
+
+    Raises:
+        PodiumError: The file cannot be written.
+    """
+    html = render_sweep(_page(cluster, cluster.experiment(name), cluster.trials(name)))
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(html, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise PodiumError(f"the report {path} cannot be written: {error.strerror}", "name another file") from None
+
+
+def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> SweepPage:
+    best = best_trial(trials)
+    failed = [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
+    values = {name: number(text) for name, text in measured(best, experiment).items()} if best else {}
+    return SweepPage(
+        table=_table(cluster, experiment, trials, best), cluster=cluster.url,
+        goal=f"{experiment.objective.direction} {experiment.objective.metric}",
+        state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
+        metrics={name: value for name, value in values.items() if value is not None},
+        command=_command(best, experiment.template.primary_container) if best else "",
+        failures=[_failure(cluster, trial, said=at < SHOWN_FAILURES) for at, trial in enumerate(failed)],
+    )  # fmt: skip
+
+
+def _table(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], best: Trial | None) -> dict[str, Any]:
+    """Describe the trials; where a trial's model has no record of its epochs, its log has."""
+    good = {trial.name: trial for trial in trials if trial.is_good}
+    table = table_of(
+        experiment, trials, lambda trial: model_of(trial) or "" if trial.is_good else "", best.name if best else ""
+    )
+    for row in table["trials"]:
+        if row["name"] in good and not row["epochs"]:
+            row["epochs"] = _printed(cluster, good[row["name"]], experiment)
+    return table
+
+
+def _command(trial: Trial, container: str) -> str:
+    """Return the words of a trial's program, of its first replica."""
+    words = next((own.words for _, own in trial.workload.containers() if own.name == container), ())
+    return shlex.join(words)
+
+
+def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:
+    lines = _lines(cluster, trial)[-LINES:] if said else []
+    return Failure(name=trial.name, state=trial.phase, message=trial.message, lines=lines)
+
+
+def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
+    """Return the metrics of each line that has any; nothing for a trial that printed one such line."""
+    names, formats = experiment.objective.metrics, experiment.collector.filters
+    read = [values for line in _lines(cluster, trial) if (values := read_metrics(line, names, formats))]
+    return read if len(read) > 1 else []
+
+
+def _lines(cluster: Cluster, trial: Trial) -> list[str]:
+    with suppress(PodiumError):  # its pod may be gone
+        return list(cluster.logs("Trial", trial.name))
+    return []
