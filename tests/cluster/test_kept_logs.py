@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import uuid
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import s3servers
+import yaml
 from api_server import World
 from click.testing import CliRunner
 
@@ -19,12 +21,14 @@ from podium import pod
 from podium.cli import app
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput, NotFound
+from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial, load
 from podium.manifests.experiment.adapt import with_pods_retained
 from podium.manifests.workload import Workload
 from podium.run.runs import Run
 from podium.steps import kept_logs, recorder
 from podium.steps.base import say, step
+from podium.steps.executor_input import storage_of_step
 from podium.steps.kept_logs import Excerpt, KeptLogs, hide, keep_replicas, known_secrets
 from podium.steps.recorder import keep_output
 from podium.steps.train import _logs_kept
@@ -32,6 +36,7 @@ from podium.steps.trial_logs import trial_logs
 from podium.storage import connect
 
 RUN = "8c1d29f0-93b1-4f7a-9d51-1e5a4d2f7c11"
+IDENTITY = RunIdentity(id=RUN, step="fit")
 
 
 @pytest.fixture(params=["files", "moto", "minio"])
@@ -131,6 +136,46 @@ def test_a_stopped_step_keeps_what_it_printed(in_step: World, tmp_path: Path) ->
     assert read(str(tmp_path), RUN, "train") == "podium | launched\nthe step was stopped: signal 15\n"
 
 
+def executor(tmp_path: Path, step_name: str, **given: object) -> subprocess.CompletedProcess[str]:
+    """Run a step of the compiled pipeline as its pod does."""
+    golden = Path(__file__).parents[1] / "golden" / "pipelines" / "train_and_promote.yaml"
+    compiled = next(yaml.safe_load_all(golden.read_text()))["deploymentSpec"]["executors"]
+    (tmp_path / "component.py").write_text(compiled[f"exec-{step_name}"]["container"]["command"][-1])
+    artifact = [{"name": "data", "type": {"schemaTitle": "system.Dataset"}, "uri": f"{tmp_path}/data", "metadata": {}}]
+    outputs = {"outputFile": f"{tmp_path}/output.json", "artifacts": {"metrics": {"artifacts": artifact}}}
+    inputs = {"artifacts": {"data": {"artifacts": artifact}}, "parameterValues": given}
+    program = (
+        f"import pathlib, runpy; from podium import pod; pod.SERVICE_ACCOUNT = pathlib.Path({str(tmp_path)!r}); "
+        "runpy.run_module('kfp.dsl.executor_main', run_name='__main__')"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program,
+         "--component_module_path", f"{tmp_path}/component.py", "--function_to_execute", step_name.replace("-", "_"),
+         "--executor_input", json.dumps({"inputs": inputs, "outputs": outputs})],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(120)
+def test_a_refused_setting_is_kept_before_its_step_begins(in_step: World, tmp_path: Path) -> None:
+    ended = executor(tmp_path, "train-distributed", workers=-3, storage=f"file://{tmp_path}/store")
+    assert ended.returncode == 1
+    refusal = "error: `workers >= -1` must hold, but got workers=-3\n"
+    assert read(f"file://{tmp_path}/store", RUN, "train") == refusal
+    assert refusal in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "artifact", "storage"),
+    [({"storage": "s3://a/b/"}, "minio://c/d", "s3://a/b"), ({}, "minio://c/d", "minio://c/podium")],
+)
+def test_the_executor_input_tells_where_a_step_keeps(given: dict[str, str], artifact: str, storage: str) -> None:
+    outputs = {"artifacts": {"report": {"artifacts": [{"uri": artifact}]}}}
+    words = ["--executor_input", json.dumps({"inputs": {"parameterValues": given}, "outputs": outputs})]
+    assert storage_of_step(words) == storage
+
+
 def test_a_storage_that_refuses_fails_no_step(in_step: World, capsys: pytest.CaptureFixture[str]) -> None:
     printing("s3://No_Bucket", "done")()
     assert "warning: what this step prints is not kept: " in capsys.readouterr().err
@@ -184,19 +229,32 @@ def trained(world: World, cluster: KubernetesCluster, name: str) -> Workload:
 
 def test_every_replica_of_a_training_keeps_its_log(cluster: KubernetesCluster, world: World, storage: str) -> None:
     job = trained(world, cluster, "train-1")
-    with _logs_kept(cluster, job, storage, RUN):
+    with _logs_kept(cluster, job, storage, IDENTITY):
         pass
     world.remove("pods", "train-1-master-0")
-    assert KeptLogs(storage, RUN).names() == ["train/master-0", "train/worker-0"]
-    assert read(storage, RUN, "train/worker-0") == "worker of train-1\n"
-    assert read(storage, RUN, "train").splitlines()[:2] == ["== train/master-0", "accuracy of train-1"]
+    assert KeptLogs(storage, RUN).names() == ["train/fit/master-0", "train/fit/worker-0"]
+    assert read(storage, RUN, "train/fit/worker-0") == "worker of train-1\n"
+    assert read(storage, RUN, "train").splitlines()[:2] == ["== train/fit/master-0", "accuracy of train-1"]
+
+
+def test_two_trainings_of_a_run_keep_both_logs(cluster: KubernetesCluster, world: World, tmp_path: Path) -> None:
+    for job, step_name in (("train-1", "fit"), ("train-2", "fit-2"), ("train-3", "")):
+        launched = trained(world, cluster, job)
+        with _logs_kept(cluster, launched, str(tmp_path), RunIdentity(id=RUN, step=step_name)):
+            pass
+    KeptLogs(str(tmp_path), RUN).keep("steps/fit", "of the step itself\n")
+    assert read(str(tmp_path), RUN, "train").count("accuracy of") == 3
+    assert read(str(tmp_path), RUN, "train/fit/master-0").splitlines()[0] == "accuracy of train-1"
+    assert read(str(tmp_path), RUN, "fit-2").splitlines()[1] == "accuracy of train-2"
+    assert read(str(tmp_path), RUN, "train-3").splitlines()[1] == "accuracy of train-3"  # of a run on a laptop
+    assert read(str(tmp_path), RUN, "fit") == "of the step itself\n"
 
 
 def test_a_failed_training_keeps_its_logs_too(cluster: KubernetesCluster, world: World, tmp_path: Path) -> None:
     job = trained(world, cluster, "train-1")
-    with pytest.raises(Failed), _logs_kept(cluster, job, str(tmp_path), RUN):
+    with pytest.raises(Failed), _logs_kept(cluster, job, str(tmp_path), IDENTITY):
         raise Failed("out of memory")
-    assert KeptLogs(str(tmp_path), RUN).names() == ["train/master-0", "train/worker-0"]
+    assert KeptLogs(str(tmp_path), RUN).names() == ["train/fit/master-0", "train/fit/worker-0"]
 
 
 def trial_of(world: World, cluster: KubernetesCluster, name: str, phase: str) -> Trial:

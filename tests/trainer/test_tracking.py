@@ -59,7 +59,7 @@ def test_the_documented_mlflow_ui_shows_the_runs(tmp_path: Path, monkeypatch: py
     words = shlex.split(re.findall(r"`(mlflow ui [^`]+)`", page)[0])
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", *words, "--port", str(port), "--workers", "1"]
+    command = [sys.executable, "-m", *words, "--port", str(port)]
     server = subprocess.Popen(command, start_new_session=True)
     try:
         search = urllib.request.Request(f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search",

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError, require
 from podium.interrupts import Terminated, exit_code, signals_interrupt
-from podium.steps.recorder import recorded
+from podium.steps.recorder import keep_failure, recorded
 
 SAID = "podium | "
 """Prefix of progress lines; the rest of a step's log is for finding faults."""
@@ -51,6 +51,18 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
         print(f"error: {error}", file=sys.stderr, flush=True)
     else:
         sys.__excepthook__(kind, error, trace)
+    keep_failure(error, _storage_of_step)
+
+
+def _storage_of_step() -> str:
+    from podium.steps.executor_input import storage_of_step
+
+    take_access()
+    return storage_of_step()
+
+
+if "--executor_input" in sys.argv:  # Kubeflow Pipelines runs a step here: its settings are checked before it begins
+    sys.excepthook = _show
 
 
 def require_at_least(settings: object, **least: int) -> None:

@@ -22,7 +22,7 @@ _HIDDEN = "********"
 class KeptLogs:
     """The logs of a run under ``<storage>/runs/<run id>/logs/``.
 
-    They are called ``steps/<step>``, ``trials/<trial>/<replica>`` and ``train/<replica>``.
+    They are called ``steps/<step>``, ``trials/<trial>/<replica>`` and ``train/<step>/<replica>``.
 
     Args:
         storage: URL of the storage that keeps the run's models.
@@ -43,18 +43,18 @@ class KeptLogs:
         return sorted(names, key=lambda name: (not name.startswith("steps/"), name))
 
     def of(self, what: str | None) -> list[str]:
-        """Return the names of the logs of a step, a trial or the training; those of all steps for None.
+        """Return the names of the logs of a step, a trial or a training; those of all steps for None.
 
         Args:
-            what: A step, a trial, ``train``, or a log's name.
+            what: A step, a trial, ``train/<step>``, ``train`` for every training, or a log's name.
 
         Raises:
             NotFound: None is kept.
         """
         names = self.names()
-        chosen = [name for name in names if _is_of(name, what)]
-        if chosen:
-            return chosen
+        matching = [name for name in names if _is_of(name, what)]
+        if matching:  # a training is called as its step, whose own log comes first
+            return [name for name in matching if name.startswith("steps/")] or matching
         known = sorted({part for name in names for part in (name, name.split("/")[1])})
         if what is None or not names:
             hint = "a run keeps them in the storage of its models: --storage URL"
@@ -94,12 +94,10 @@ class KeptLogs:
 
 
 def _is_of(name: str, what: str | None) -> bool:
-    kind, _, rest = name.partition("/")
+    kind, owner = name.split("/")[:2]
     if what is None:
         return kind == "steps"
-    if kind == "steps":
-        return what in (rest, name)
-    return what in (name, kind) if kind == "train" else what in (rest.partition("/")[0], name)
+    return what in (owner, f"{kind}/{owner}", name) or what == kind == "train"
 
 
 class Excerpt:
@@ -160,7 +158,7 @@ def keep_replicas(cluster: Cluster, kind: str, name: str, kept: KeptLogs, folder
         kind: Of the job.
         name: Of the job.
         kept: Where to.
-        folder: ``trials/<trial>`` or ``train``.
+        folder: ``trials/<trial>`` or ``train/<step>``.
         secrets: Values that are replaced by asterisks.
     """
     if not cluster.remote:

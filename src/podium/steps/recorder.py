@@ -19,6 +19,7 @@ INTERVAL = 20.0
 """Seconds between two writes while the step runs: what it printed until then survives a kill."""
 
 _current: "Recorder | None" = None
+_begun = False
 
 
 class Recorder(io.TextIOBase):
@@ -92,9 +93,10 @@ class _Tee:
 
 
 @contextmanager
-def recorded() -> Iterator[None]:
+def recorded() -> Iterator[Recorder]:
     """Collect what this process prints until the context ends, and how it ends; keep_output says where to keep it."""
-    global _current
+    global _current, _begun
+    _begun = True
     recorder, streams = Recorder(), (sys.stdout, sys.stderr)
     handler = logging.StreamHandler(recorder)
     logged = bool(logging.root.handlers)  # those hold the streams as they were; without any, sys.stderr is asked for
@@ -103,7 +105,7 @@ def recorded() -> Iterator[None]:
         logging.root.addHandler(handler)
     _current = recorder
     try:
-        yield
+        yield recorder
     except BaseException as error:
         recorder.write(_words(error))  # it is printed only when this process ends
         raise
@@ -127,6 +129,19 @@ def keep_output(storage: Callable[[], str]) -> None:
     with only_warned("what this step prints"):
         run = current_run()
         _current.keep(storage(), run.id, run.step)
+
+
+def keep_failure(error: BaseException, storage: Callable[[], str]) -> None:
+    """Keep why a step's process failed before the step began, as when a setting is refused; later it keeps that itself.
+
+    Args:
+        error: Why.
+        storage: Returns the URL of the storage that keeps the run's models.
+    """
+    if not _begun:
+        with recorded() as recorder:
+            recorder.write(_words(error))
+            keep_output(storage)
 
 
 def _words(error: BaseException) -> str:

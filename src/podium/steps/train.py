@@ -136,7 +136,7 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
             say(_title(job))
             if not recipe.is_podiums:
                 say("epochs and seed are not passed on: the command is not podium's trainer")
-            with _logs_kept(cluster, job, storage_url(target.storage, data), run.id):
+            with _logs_kept(cluster, job, storage_url(target.storage, data), run):
                 epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
     return planned.result(epochs, target)
 
@@ -205,7 +205,7 @@ def plan(
 
 
 @contextmanager
-def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: str) -> Iterator[None]:
+def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) -> Iterator[None]:
     """Keep the logs of a job's replicas when it has ended, well or not, unless there is no time or cluster to."""
     try:
         yield
@@ -217,10 +217,11 @@ def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: str) -> Itera
     _keep_logs(cluster, job, storage, run)
 
 
-def _keep_logs(cluster: Cluster, job: Workload, storage: str, run: str) -> None:
+def _keep_logs(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) -> None:
     if cluster.remote:
         with only_warned("what the training prints"):
-            keep_replicas(cluster, job.kind, job.name, KeptLogs(storage, run), "train", known_secrets(storage))
+            kept, folder = KeptLogs(storage, run.id), f"train/{run.step or job.name}"
+            keep_replicas(cluster, job.kind, job.name, kept, folder, known_secrets(storage))
 
 
 def _title(job: Workload) -> str:
