@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from podium.errors import require
+
 STORAGE = "PODIUM_STORAGE"
 """Variable with the URL of the storage that is used where none is given."""
 
@@ -22,6 +24,9 @@ class Settings:
 
     cache: Path
     """Downloads that can be repeated; PODIUM_CACHE, else ``$XDG_CACHE_HOME/podium``."""
+
+    cache_limit: int = 10 * 10**9
+    """Bytes of datasets that the cache holds; PODIUM_CACHE_GB, a number of gigabytes, else 10."""
 
     @property
     def runs(self) -> Path:
@@ -40,11 +45,18 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
-        """Read PODIUM_HOME, PODIUM_CACHE and XDG_CACHE_HOME.
+        """Read PODIUM_HOME, PODIUM_CACHE, PODIUM_CACHE_GB and XDG_CACHE_HOME.
 
         Args:
             environ: The environment; the process's own if None.
+
+        Raises:
+            InvalidInput: PODIUM_CACHE_GB is not a number.
         """
         env = os.environ if environ is None else environ
         cache = env.get("PODIUM_CACHE") or str(Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium")
-        return cls(home=Path(env.get("PODIUM_HOME") or "podium-work").absolute(), cache=Path(cache).absolute())
+        gigabytes = env.get("PODIUM_CACHE_GB") or "10"
+        is_number = gigabytes.replace(".", "", 1).isdecimal()
+        require(is_number, "PODIUM_CACHE_GB is a number of gigabytes", "PODIUM_CACHE_GB=10", PODIUM_CACHE_GB=gigabytes)
+        home = Path(env.get("PODIUM_HOME") or "podium-work").absolute()
+        return cls(home=home, cache=Path(cache).absolute(), cache_limit=int(float(gigabytes) * 10**9))

@@ -1,5 +1,7 @@
 """Datasets in a bucket are fetched once a machine."""
 
+import json
+import os
 import subprocess
 import sys
 import uuid
@@ -11,7 +13,9 @@ import pytest
 import s3servers
 
 from podium.data import artifact
-from podium.errors import Damaged, PodiumError
+from podium.data.cache import ObjectCache
+from podium.errors import Damaged, InvalidInput, PodiumError
+from podium.settings import Settings
 from podium.storage import connect
 
 READ = "import sys; from podium.data import artifact; print(int(artifact.load(sys.argv[1], 'train').target.sum()))"
@@ -89,3 +93,45 @@ def test_a_dataset_is_copied_from_bucket_to_bucket(remote: str, tiny_dataset: Pa
     np.testing.assert_array_equal(
         artifact.load(f"{remote}-copy", "test").target, artifact.load(tiny_dataset, "test").target
     )
+
+
+def files_of(remote: str, part: str) -> dict[str, int]:
+    return {file.sha256: file.bytes for file in artifact.describe(remote).parts[part].files}
+
+
+def test_what_was_not_used_for_longest_makes_room(remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = tmp_path / "cache" / "objects"
+    objects.mkdir(parents=True)
+    for age, name in enumerate(("newest", "middle", "oldest")):
+        (objects / name).write_bytes(bytes(1000))
+        os.utime(objects / name, (1000 - age, 1000 - age))
+    needed = sum(files_of(remote, "test").values())
+    monkeypatch.setenv("PODIUM_CACHE_GB", f"{(needed + 2000) / 1e9:.9f}")
+    artifact.load(remote, "test")
+    assert {file.name for file in cached(tmp_path)} == {"newest", "middle", *files_of(remote, "test")}
+    artifact.load(remote, "validation")
+    assert {file.name for file in cached(tmp_path)} == {*files_of(remote, "test"), *files_of(remote, "validation")}
+
+
+def test_what_a_running_process_uses_stays(remote: str, tiny_dataset: Path, tmp_path: Path) -> None:
+    used = artifact.load(remote, "train")
+    (tmp_path / "cache" / "objects" / "unused").write_bytes(b"1234")
+    words = [str(Path(sys.executable).with_name("podium")), "storage", "cache", "--empty", "--json"]
+    report = json.loads(subprocess.run(words, check=True, timeout=60, capture_output=True).stdout)
+    assert report["removed"] == {"files": 1, "bytes": 4}
+    assert {file.name for file in cached(tmp_path)} == set(files_of(remote, "train"))
+    np.testing.assert_array_equal(used.target, artifact.load(tiny_dataset, "train").target)
+
+
+def test_the_rest_of_a_killed_download_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".abc.draft").write_bytes(b"half")
+    cache = ObjectCache(directory=tmp_path, limit=0)
+    assert [file.bytes for file in cache.evict(0)] == [4]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("limit", ["10 GiB", "-1", "lots"])
+def test_a_limit_that_is_no_number_is_refused(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_CACHE_GB", limit)
+    with pytest.raises(InvalidInput, match=f"PODIUM_CACHE_GB=.?{limit}"):
+        Settings.from_environment()

@@ -1,4 +1,4 @@
-"""`podium storage`: check a bucket or directory, copy into it and out of it, list it."""
+"""`podium storage`: check a bucket or directory, copy into it and out of it, list it; the cache on this machine."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def storage() -> None:
-    """Check a bucket or directory, copy data into it and out of it."""
+    """Check a bucket or directory, copy data into it and out of it; empty the cache on this machine."""
 
 
 @storage.command()
@@ -121,12 +121,48 @@ def list_(url: str | None, as_json: bool) -> None:
         echo(f"{entry.modified:%Y-%m-%d %H:%M}  {entry.size:>15,}  {entry.key}")
 
 
+@storage.command()
+@click.option("--empty", is_flag=True, help="Remove what no running process uses.")
+@as_json_option
+def cache(empty: bool, as_json: bool) -> None:
+    """Show how much of remote datasets this machine keeps, and where; --empty removes it.
+
+    A dataset in a bucket is fetched once into the directory PODIUM_CACHE. Beyond PODIUM_CACHE_GB (10) gigabytes, the
+    least recently used files make room for new ones.
+
+    \b
+    Examples:
+      podium storage cache
+      podium storage cache --empty
+    """
+    from podium.data.cache import ObjectCache
+    from podium.settings import Settings
+    from podium.tables import size
+
+    opened = ObjectCache.of(Settings.from_environment())
+    removed = opened.evict(0) if empty else []
+    kept, freed = (
+        {"files": len(files), "bytes": sum(file.bytes for file in files)} for files in (opened.files(), removed)
+    )
+    if as_json:
+        report = {"directory": str(opened.directory), "limit": opened.limit, **kept, "removed": freed}
+        echo(json.dumps(report, indent=1))
+        return
+    if empty:
+        echo(f"removed {_count(freed['files'])}, {size(freed['bytes'])}")
+    echo(f"{_count(kept['files'])}, {size(kept['bytes'])} of at most {opened.limit / 1e9:g} GB, in {opened.directory}")
+
+
+def _count(files: int) -> str:
+    return f"{files} file{'' if files == 1 else 's'}"
+
+
 def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:
     if as_json:
         echo(json.dumps([_row(entry) for entry in entries], indent=1))
         return
     size = sum(entry.size for entry in entries)
-    echo(f"copied {len(entries)} file{'' if len(entries) == 1 else 's'}, {size:,} bytes, {where}")
+    echo(f"copied {_count(len(entries))}, {size:,} bytes, {where}")
 
 
 def _row(entry: "Entry") -> dict[str, str | int]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from podium.data.blocks import Selection, first_not_finite, mean_and_std
-from podium.data.cache import fetch_file, matches
+from podium.data.cache import ObjectCache, matches
 from podium.data.schema import (
     FORMAT,
     PARTS,
@@ -237,7 +237,7 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
     """Return where a file lies on this machine, verified."""
     directory = local_path(uri)
     if directory is None:
-        return fetch_file(str(uri), file, Settings.from_environment().cache)
+        return ObjectCache.of(Settings.from_environment()).fetch(str(uri), file)
     path = directory / file.file
     try:
         if not matches(path, file):

@@ -4,11 +4,16 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from podium.data.schema import FileInfo
 from podium.errors import Damaged, PodiumError
+from podium.settings import Settings
+
+_in_use: dict[tuple[int, int], int] = {}
+"""Descriptor of each file that this process has fetched, by device and inode: locked until the process ends."""
 
 
 def matches(path: Path, file: FileInfo) -> bool:
@@ -23,31 +28,91 @@ def matches(path: Path, file: FileInfo) -> bool:
         )
 
 
-def fetch_file(uri: str, file: FileInfo, cache: Path) -> Path:
-    """Return the path of a remote file in the cache; download it if it is not there or damaged.
+@dataclass(frozen=True, kw_only=True)
+class CachedFile:
+    """A file in the cache, or what a download that was killed left of one."""
 
-    Readers of the same file wait for one download. Whoever has mapped a file keeps its bytes, even if it is replaced.
+    path: Path
+    bytes: int
 
-    Args:
-        uri: ``s3://`` or ``minio://`` prefix of the dataset.
-        file: The file; its bytes are verified each time.
-        cache: Directory of the cache.
+    used: float
+    """When it was last used, in seconds since the epoch."""
 
-    Raises:
-        NotFound: The dataset lacks the file.
-        Damaged: What was downloaded does not match its checksum.
-        PodiumError: The cache cannot be written.
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectCache:
+    """A directory of files named after their sha256; those that were not used for longest make room for new ones.
+
+    A file that a process has fetched stays until that process has ended: the process holds a shared lock on it. The
+    files in use may therefore be more than the limit.
     """
-    path = cache / "objects" / file.sha256
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_name(f".{file.sha256}.lock")):
-            if not path.exists() or not matches(path, file):
-                _download(uri, file, path)
-    except OSError as error:
-        hint = "free some space, or name another directory: PODIUM_CACHE"
-        raise PodiumError(f"{uri}/{file.file} cannot be kept in {cache}: {error.strerror or error}", hint) from error
-    return path
+
+    directory: Path
+
+    limit: int
+    """Bytes that it may hold."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "ObjectCache":
+        """Return the cache that the settings name."""
+        return cls(directory=settings.cache / "objects", limit=settings.cache_limit)
+
+    def fetch(self, uri: str, file: FileInfo) -> Path:
+        """Return the path of a remote file in the cache; download it if it is not there or damaged.
+
+        Readers of the same file wait for one download. Whoever has mapped a file keeps its bytes, even if it is
+        replaced.
+
+        Args:
+            uri: ``s3://`` or ``minio://`` prefix of the dataset.
+            file: The file; its bytes are verified each time.
+
+        Raises:
+            NotFound: The dataset lacks the file.
+            Damaged: What was downloaded does not match its checksum.
+            PodiumError: The cache cannot be written.
+        """
+        path = self.directory / file.sha256
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with _locked(_lock_of(path)):
+                if not path.exists() or not matches(path, file):
+                    self.evict(self.limit - file.bytes)
+                    _download(uri, file, path)
+                _use(path)
+        except OSError as error:
+            hint = "free some space, or name another directory: PODIUM_CACHE"
+            where = self.directory.parent
+            raise PodiumError(
+                f"{uri}/{file.file} cannot be kept in {where}: {error.strerror or error}", hint
+            ) from error
+        return path
+
+    def files(self) -> list[CachedFile]:
+        """Return what it holds, the least recently used first."""
+        found = []
+        for path in self.directory.iterdir() if self.directory.is_dir() else ():
+            with suppress(FileNotFoundError):  # another process evicts too
+                if not path.name.endswith(".lock"):
+                    known = path.stat()
+                    found.append(CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
+        return sorted(found, key=lambda file: file.used)
+
+    def evict(self, limit: int) -> list[CachedFile]:
+        """Remove files, the least recently used first, until the rest has at most so many bytes; return them.
+
+        Files that a process uses or downloads stay, and files that may not be removed.
+        """
+        files, removed = self.files(), []
+        size = sum(file.bytes for file in files)
+        for file in files:
+            if size <= limit:
+                break
+            with suppress(OSError):
+                if _remove(file.path):
+                    removed.append(file)
+                    size -= file.bytes
+        return removed
 
 
 def _download(uri: str, file: FileInfo, path: Path) -> None:
@@ -65,9 +130,57 @@ def _download(uri: str, file: FileInfo, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
+def _use(path: Path) -> None:
+    """Keep a file from being evicted while this process runs, and note that it was used now."""
+    os.utime(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    known = os.fstat(descriptor)
+    if (known.st_dev, known.st_ino) in _in_use:
+        os.close(descriptor)
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    _in_use[known.st_dev, known.st_ino] = descriptor
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file of the cache and its lock; return False if a process uses or downloads it.
+
+    Raises:
+        OSError: It may not be removed.
+    """
+    try:
+        with _locked(_lock_of(path), wait=False), path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+            _lock_of(path).unlink()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_of(path: Path) -> Path:
+    """Return the lock of a file of the cache, which its draft has too."""
+    return path.with_name(f".{path.name.removeprefix('.').removesuffix('.draft')}.lock")
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock, which the kernel gives up with the process."""
-    with path.open("wb") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
+def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock, which the kernel gives up with the process.
+
+    Raises:
+        BlockingIOError: Another process holds it, and nobody waits.
+    """
+    while True:
+        with path.open("wb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(path, stream.fileno()):
+                continue  # it was removed with its file while this process waited
+            yield
+            return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
