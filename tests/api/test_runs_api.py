@@ -3,13 +3,15 @@
 import inspect
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
 import podium
-from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.api.runs import Run
+from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 
 PIPELINE = """
 from kfp import dsl
@@ -24,6 +26,21 @@ def halve(number: float, marker: str) -> float:
 @dsl.pipeline
 def halving(number: float, marker: str) -> float:
     return halve(number=number, marker=marker).output
+"""
+
+WAITING = """
+from kfp import dsl
+
+@dsl.component
+def wait_for(marker: str) -> str:
+    import pathlib, time
+    while not pathlib.Path(marker).exists():
+        time.sleep(0.05)
+    return "there"
+
+@dsl.pipeline
+def waiting(marker: str) -> str:
+    return wait_for(marker=marker).output
 """
 
 TRAINER = """
@@ -61,9 +78,57 @@ def test_a_failed_run_goes_on_where_it_failed(pipeline: Path, tmp_path: Path, ho
     assert "halve" in podium.runs()["latest"]._repr_html_()
 
 
+@pytest.fixture
+def waiting(home: Path) -> Path:
+    """A pipeline whose only step waits for a file."""
+    Path("waiting.py").write_text(WAITING)
+    return Path("waiting.py").absolute()
+
+
+def until(state: str, run: Run) -> None:
+    """Wait until a run's step is in a state."""
+    while run.steps["wait-for"] != state:
+        time.sleep(0.02)
+
+
+def test_a_run_in_the_background_is_watched_to_its_end(
+    waiting: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = podium.run(waiting, marker=str(tmp_path / "marker"), wait=False)
+    until("running", run)
+    assert (run.state, repr(run)) == ("running", f"<run {run.id} of {waiting}: running>")
+    assert "running" in run._repr_html_()
+    seen = podium.runs()["latest"]
+    assert seen.state == "running"
+    with pytest.raises(Conflict, match="belongs to another process"):
+        seen.stop()
+    (tmp_path / "marker").touch()
+    assert run.wait().outputs == {"Output": "there"}
+    assert "[1/1] wait-for: succeeded" in capsys.readouterr().err
+    assert seen.wait().outputs == run.outputs
+    assert run.wait().stop().state == "succeeded"
+
+
+def test_a_run_in_the_background_ends_with_python(waiting: Path, tmp_path: Path, home: Path) -> None:
+    marker = str(tmp_path / "marker")
+    code = f"""
+import podium, time
+run = podium.run({str(waiting)!r}, marker={marker!r}, wait=False)
+while run.steps["wait-for"] != "running":
+    time.sleep(0.02)
+"""
+    subprocess.run([sys.executable, "-c", code], timeout=300, check=True)
+    stopped = podium.runs()["latest"]
+    assert (stopped.state, stopped.steps) == ("stopped", {"wait-for": "stopped"})
+    again = stopped.resume(wait=False)
+    until("running", again)
+    assert again.stop().state == podium.runs()["latest"].state == "stopped"
+    assert again.wait() is again
+
+
 def test_wrong_parameters_create_nothing(pipeline: Path, home: Path) -> None:
     with pytest.raises(InvalidInput, match="nomber"):
-        podium.run(pipeline, nomber=3.0)
+        podium.run(pipeline, nomber=3.0, wait=False)
     with pytest.raises(InvalidInput, match="is not a pipeline"):
         podium.run(test_wrong_parameters_create_nothing)
     assert len(podium.runs()) == 0
@@ -104,7 +169,7 @@ def test_what_is_not_a_training_is_refused(given: dict, message: str, tiny_datas
 
 
 def test_packages_are_called_like_their_functions() -> None:
-    assert list(inspect.signature(podium.run).parameters) == ["pipeline", "parameters"]
+    assert list(inspect.signature(podium.run).parameters) == ["pipeline", "wait", "parameters"]
     assert list(inspect.signature(podium.registry).parameters) == ["url"]
     code = (
         "import podium.run.run, podium.registry.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"

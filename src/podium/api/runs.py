@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.place import Place
 from podium.api.sweep import Sweep
-from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.interrupts import signals_interrupt
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.resource import Resource
 from podium.run.outcome import outcome_of, show
 from podium.run.printed import printed
 from podium.run.progress import progress
-from podium.run.run import Watcher, resume_run, run_pipeline
+from podium.run.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, run_pipeline
 from podium.run.runs import Run as RunRecord
 from podium.run.runs import Runs as RunRecords
+from podium.run.runs import read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
 from podium.tables import duration
@@ -31,16 +31,56 @@ class Run:
 
     Args:
         record: What is recorded of it.
+        running: It, where this process carries it out.
     """
 
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
-        self.id, self.directory = record.id, record.directory
+    def __init__(self, record: RunRecord, running: RunningPipeline | None = None) -> None:
+        self._known, self._running = record, running
+        self.id, self.pipeline, self.directory = record.id, record.pipeline, record.directory
+
+    @property
+    def _record(self) -> RunRecord:
+        """What is recorded of it by now."""
+        if self._running is None and self._known.state == "running":
+            self._known = read_run(self.directory)
+        return self._known
 
     @property
     def state(self) -> str:
         """``running``, ``succeeded``, ``failed``, ``stopped`` or ``killed``."""
         return self._record.state
+
+    def wait(self) -> Self:
+        """Show its steps until it has ended: a table in a notebook's cell, lines or a live table anywhere else.
+
+        Ctrl-C, or the stop button of a notebook, stops a run of this process; one of another process goes on.
+
+        Raises:
+            Failed: A step failed; the message holds its error.
+        """
+        try:
+            with _progress() as watcher:
+                if self._running:
+                    self._running.follow(watcher)
+                else:
+                    self._known = follow_elsewhere(self._record, watcher)
+        except KeyboardInterrupt as interrupt:
+            for note in getattr(interrupt, "__notes__", ()):
+                say(note)
+            raise
+        return self
+
+    def stop(self) -> Self:
+        """Stop it, and return when nothing of it runs any more; resume goes on.
+
+        Raises:
+            Conflict: Another process runs it.
+        """
+        if self._running is None and self.state == "running":
+            raise Conflict(f"run {self.id} belongs to another process", "press Ctrl-C there, or stop its cell")
+        if self._running:
+            self._running.stop()
+        return self
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -101,7 +141,7 @@ class Run:
     def _promoting(self, part: str) -> Any:
         if part not in self.outcome:
             hint = "outputs and logs have its results"
-            raise PodiumError(f"{self._record.pipeline} stores no version in the registry", hint)
+            raise PodiumError(f"{self.pipeline} stores no version in the registry", hint)
         return self.outcome[part]
 
     def logs(self, what: str | None = None) -> Log:
@@ -128,11 +168,12 @@ class Run:
             raise NotFound(f"run {self.id} has no sweep on this machine", "tune_and_promote has one")
         return Sweep(place, names[-1])
 
-    def resume(self, first: str = "") -> "Run":
+    def resume(self, first: str = "", *, wait: bool = True) -> "Run":
         """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.
 
         Args:
             first: The first step to repeat although it has finished; empty repeats none.
+            wait: Whether to return at the end, or at once, as ``podium.run`` does.
 
         Raises:
             InvalidInput: It has succeeded.
@@ -140,7 +181,9 @@ class Run:
             Failed: A step failed.
         """
         settings = Settings.from_environment()
-        return _carried_out(lambda watcher: resume_run(RunRecords(settings)[self.id], settings, watcher, first))
+        running = resume_run(RunRecords(settings)[self.id], settings, first)
+        resumed = Run(running.run, running)
+        return resumed.wait() if wait else resumed
 
     def __repr__(self) -> str:
         result = ""
@@ -148,7 +191,7 @@ class Run:
             metric = self.outcome["metric"]["name"]
             what = "promoted" if self.promoted else "not promoted"
             result = f", {metric} {figure(self.metrics[metric])}, {self.version} {what}"
-        return f"<run {self.id} of {self._record.pipeline}: {self.state}{result}>"
+        return f"<run {self.id} of {self.pipeline}: {self.state}{result}>"
 
     def _repr_html_(self) -> str:
         steps = _steps_table(self._record, {})
@@ -188,13 +231,16 @@ class Runs(Mapping[str, Run]):
         return table(("RUN", "PIPELINE", "STATE", ">TOOK"), rows, title=str(self._records.directory))
 
 
-def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", **parameters: Any) -> Run:
+def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait: bool = True, **parameters: Any) -> Run:
     """Run a pipeline on this machine, and show its steps as they run.
 
     Ctrl-C stops it; ``podium.runs()["latest"].resume()`` goes on without repeating finished steps and trials.
 
     Args:
         pipeline: ``tune_and_promote``, ``train_and_promote``, ``FILE.py`` with a KFP pipeline, or such a pipeline.
+        wait: Whether to return at the end, or as soon as the parameters are checked while the run goes on in the
+            background: ``.state``, ``.steps``, ``.wait()`` and ``.stop()`` watch it. It is stopped when this process
+            ends, and can be resumed then.
         **parameters: Of the pipeline; the others keep their defaults.
 
     Raises:
@@ -210,9 +256,23 @@ def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", **parame
     name = (
         pipeline if isinstance(pipeline, str) else str(pipeline) if isinstance(pipeline, Path) else _file_of(pipeline)
     )
-    words = [f"{key}={_word(value)}" for key, value in parameters.items()]
-    settings = Settings.from_environment()
-    return _carried_out(lambda watcher: run_pipeline(name, words, settings, watcher))
+    begun = begin(name, [f"{key}={_word(value)}" for key, value in parameters.items()])
+    return begun.wait() if wait else begun
+
+
+def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> Run:
+    """Begin a run as the command line names it, and return as soon as its parameters are checked.
+
+    Args:
+        pipeline: Its name, ``FILE.py`` or ``FILE.py:function``.
+        words: Parameters as ``name=value``.
+        project: A ``podium.yaml`` that gives the parameters that are not among the words.
+
+    Raises:
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+    """
+    running = run_pipeline(pipeline, words, Settings.from_environment(), project)
+    return Run(running.run, running)
 
 
 def runs() -> Runs:
@@ -250,16 +310,6 @@ def _file_of(pipeline: Callable[..., Any]) -> str:
         hint = "write it into a file of its own, and pass FILE.py"
         raise InvalidInput(f"the pipeline {function.__name__} is not in a file", hint)
     return f"{file}:{function.__name__}"
-
-
-def _carried_out(begin: Callable[[Watcher], RunRecord]) -> Run:
-    try:
-        with signals_interrupt(), _progress() as watcher:
-            return Run(begin(watcher))
-    except KeyboardInterrupt as interrupt:
-        for note in getattr(interrupt, "__notes__", ()):
-            say(note)
-        raise
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+import podium
 from podium.cli.completion import pipelines, run_names
 from podium.cli.notify_options import Notifier, notify_option
 from podium.errors import InvalidInput, PodiumError
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.run.run import Watcher
-    from podium.run.runs import Run
+    from podium.api.runs import Run
 
 FROM = "Repeat this step and all after it, even where they had finished."
 FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
@@ -74,44 +74,28 @@ def run(
     if list_:
         _show_parameters(pipeline, as_json)
         return
-    from podium.run.run import resume_run, run_pipeline
-    from podium.run.runs import Runs
-    from podium.settings import Settings
-
-    settings = Settings.from_environment()
     if resume:
-        known = Runs(settings)[resume]
-        carry_out(lambda watcher: resume_run(known, settings, watcher, first), notifier, as_json)
-    else:
-        file = project.file if project else None
-        carry_out(lambda watcher: run_pipeline(pipeline, words, settings, watcher, file), notifier, as_json)
+        carry_out(lambda: podium.runs()[resume].resume(first, wait=False), notifier, as_json)
+        return
+    from podium.api.runs import begin
+
+    carry_out(lambda: begin(pipeline, words, project.file if project else None), notifier, as_json)
 
 
-def carry_out(start: "Callable[[Watcher], Run]", notifier: Notifier, as_json: bool) -> None:
+def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
     """Show a run's progress and then its outcome.
 
     Args:
-        start: Runs it with a watcher and returns it when it has succeeded.
+        begin: Begins it.
         notifier: Tells how it ended.
         as_json: Whether the outcome is printed as JSON.
     """
-    from podium.run.outcome import outcome_of, show
-    from podium.run.progress import progress
+    from podium.run.outcome import show
 
     with notifier.about("run") as notice:
-        try:
-            with progress() as watcher:
-
-                def watch(run: "Run", step: str, said: str) -> None:
-                    notice.run, notice.pipeline = run.id, run.pipeline
-                    watcher(run, step, said)
-
-                done = start(watch)
-        except KeyboardInterrupt as interrupt:
-            for note in getattr(interrupt, "__notes__", ()):
-                echo(note, err=True)
-            raise
-        outcome = outcome_of(done)
+        run = begin()
+        notice.run, notice.pipeline = run.id, run.pipeline
+        outcome = run.wait().outcome
         if decision := outcome.get("decision"):
             notice.event = "champion" if decision["outcome"] == "promoted" else "end"
             notice.model, notice.version = decision["model_name"], decision["version"]

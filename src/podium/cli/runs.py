@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import podium
 from podium.cli.cluster_options import as_json_option
 from podium.cli.completion import run_names
 from podium.cli.groups import Commands
@@ -113,11 +114,7 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
       podium runs resume latest
       podium runs resume latest --from train-distributed
     """
-    from podium.run.run import resume_run
-    from podium.settings import Settings
-
-    run = _runs()[name]
-    carry_out(lambda watcher: resume_run(run, Settings.from_environment(), watcher, first), notifier, as_json)
+    carry_out(lambda: podium.runs()[name].resume(first, wait=False), notifier, as_json)
 
 
 @runs.command()

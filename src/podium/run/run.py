@@ -10,44 +10,68 @@ process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``
     report.html     the whole run as one page
 """
 
+import atexit
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from podium.errors import Conflict, Failed, InvalidInput, PodiumError
+from podium.heartbeat import doing
 from podium.identity import RUN_ID, new_run_id
-from podium.interrupts import signals_interrupt
-from podium.run.runs import Run, StepRecord
+from podium.interrupts import Background, signals_interrupt
+from podium.run.runs import Run, StepRecord, read_run
 from podium.settings import Settings
+from podium.steps.base import SAID
 
 PATIENCE = 40
 """Seconds a cancelled step has to stop what it started."""
 
+LOOK = 0.5
+"""Seconds between looks at a run of another process."""
 
 Watcher = Callable[[Run, str, str], None]
 """Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
 
 
-def resume_run(run: Run, settings: Settings, watcher: Watcher, first: str = "") -> Run:
+def run_pipeline(
+    pipeline: str, words: Sequence[str], settings: Settings, project: Path | None = None
+) -> "RunningPipeline":
+    """Begin a run of a pipeline; return as soon as its parameters are checked.
+
+    Args:
+        pipeline: Its name, or ``FILE.py``.
+        words: Parameters as ``name=value``.
+        settings: Directories of runs and models.
+        project: A ``podium.yaml`` that gives the parameters that are not among the words.
+
+    Raises:
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+    """
+    run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
+    run.directory = settings.runs / run.id
+    return _begun(run, {"words": list(words), "project": str(project or "")}, settings)
+
+
+def resume_run(run: Run, settings: Settings, first: str = "") -> "RunningPipeline":
     """Go on with a run that was stopped, was killed or failed: its finished steps and trials are not repeated.
 
     Args:
         run: As Runs returns it.
         settings: Directories of runs and models.
-        watcher: Called on every change.
         first: Step that is repeated with all after it, even where they had finished.
 
     Raises:
         InvalidInput: It has succeeded and no first step is named, or it has no such step.
         Conflict: It is running.
-        Failed, KeyboardInterrupt: As run_pipeline.
     """
     if run.state == "running":
         raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
@@ -61,47 +85,141 @@ def resume_run(run: Run, settings: Settings, watcher: Watcher, first: str = "") 
             step.state, step.started, step.seconds, step.exit_code = "pending", None, None, None
     run.state = "running"
     attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
-    return _carry_out(run, {"values": run.parameters, "attempts": attempts}, settings, watcher)
+    return _begun(run, {"values": run.parameters, "attempts": attempts}, settings)
 
 
-def run_pipeline(
-    pipeline: str, words: Sequence[str], settings: Settings, watcher: Watcher, project: Path | None = None
-) -> Run:
-    """Run a pipeline and return when nothing of it runs any more.
-
-    Args:
-        pipeline: Its name, or ``FILE.py``.
-        words: Parameters as ``name=value``.
-        settings: Directories of runs and models.
-        watcher: Called on every change.
-        project: A ``podium.yaml`` that gives the parameters that are not among the words.
-
-    Raises:
-        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
-        Failed: A step failed; the message holds its error and the hint names its log.
-        KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived and everything was stopped. Its notes say how to resume.
-    """
-    run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
-    run.directory = settings.runs / run.id
-    return _carry_out(run, {"words": list(words), "project": str(project or "")}, settings, watcher)
-
-
-def _carry_out(run: Run, parameters: dict[str, Any], settings: Settings, watcher: Watcher) -> Run:
+def _begun(run: Run, parameters: dict[str, Any], settings: Settings) -> "RunningPipeline":
     defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
     order = {"run": run.id, "pipeline": run.pipeline, "directory": str(run.directory), "defaults": defaults,
              "cache": str(settings.home / "cache"), **parameters}  # fmt: skip
-    try:
-        with _child(order, run.identity()) as child:
-            assert child.stdout is not None
-            for line in child.stdout:
-                _follow(run, json.loads(line), watcher)
-            code = child.wait()
-    except KeyboardInterrupt as interrupt:
-        _stopped(run)
-        if run.steps:
-            interrupt.add_note(f"what finished is kept; go on with: {_resume_command(run)}")
-        raise
-    _end(run, code)
+    with signals_interrupt(), doing("starting"):
+        running = RunningPipeline(run, order)
+        try:
+            running.started()
+        except BaseException:
+            running.stop()
+            raise
+    return running
+
+
+class RunningPipeline:
+    """A run that this process carries out, in a child process; a thread records what the child reports.
+
+    The run is stopped when this process ends, however it does.
+
+    Args:
+        run: Its record, which changes as it runs.
+        order: What the child reads, see podium.run.child.
+    """
+
+    def __init__(self, run: Run, order: Mapping[str, Any]) -> None:
+        self.run = run
+        self._error: BaseException | None = None
+        self._stopping = False
+        self._has_steps = threading.Event()
+        self._changes: SimpleQueue[tuple[Run, str, str] | None] = SimpleQueue()
+        self._child = _start_child(order, run.identity())
+        self._recorder = Background(self._record, f"podium-run-{run.id}")
+        self._recorder.start()
+        atexit.register(self.stop)
+
+    def started(self) -> None:
+        """Wait until the steps are known.
+
+        Raises:
+            InvalidInput: The parameters were refused.
+        """
+        self._has_steps.wait()
+        if self._error and not self.run.steps:
+            raise self._error
+
+    def follow(self, watcher: Watcher) -> None:
+        """Call a watcher for each change since the last call, in this thread, and return when nothing runs any more.
+
+        Raises:
+            Failed: A step failed; the message holds its error and the hint names its log.
+            KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived; everything was stopped, and a note says how to resume.
+        """
+        with signals_interrupt():
+            try:
+                while change := self._changes.get():
+                    watcher(*change)
+            except KeyboardInterrupt as interrupt:
+                self.stop()
+                interrupt.add_note(f"what finished is kept; go on with: {_resume_command(self.run)}")
+                raise
+        self._changes.put(None)  # for the next call
+        self._recorder.join()
+        if self._error:
+            raise self._error
+
+    def stop(self) -> None:
+        """Stop everything of the run; return when nothing of it runs any more."""
+        self._stopping = True
+        _signal(self._child, signal.SIGTERM)
+        if not self._recorder.join(PATIENCE):
+            _signal(self._child, signal.SIGKILL)
+        self._recorder.join()
+
+    def _record(self) -> None:
+        try:
+            assert self._child.stdout is not None
+            for line in self._child.stdout:
+                self._take(json.loads(line))
+            code = self._child.wait()
+            if code and self._stopping:
+                _stopped(self.run)
+            else:
+                _end(self.run, code)
+        except BaseException as error:  # raised where somebody waits
+            self._error = error
+        finally:
+            self._close()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if self._stopping and event["event"] == "failure":
+            return  # the step was stopped, and did not fail by itself
+        if not _apply(self.run, event):
+            return
+        said = event.get("text", "")
+        if event["event"] != "line" or said.startswith(SAID):
+            self._changes.put((deepcopy(self.run), event.get("step", ""), said))
+        self._has_steps.set()
+
+    def _close(self) -> None:
+        """Kill whatever is left of the child's process group."""
+        _signal(self._child, signal.SIGKILL)
+        self._child.wait()
+        for stream in (self._child.stdin, self._child.stdout):
+            if stream:
+                stream.close()
+        atexit.unregister(self.stop)
+        self._has_steps.set()
+        self._changes.put(None)
+
+
+def follow_elsewhere(run: Run, watcher: Watcher) -> Run:
+    """Call a watcher for each change of a run that another process carries out; return its last record.
+
+    Raises:
+        Failed: It has not succeeded.
+    """
+    seen: dict[str, str] = {}
+    watcher(run, "", "")
+    while True:
+        for name, step in run.steps.items():
+            if step.state != seen.get(name, "pending"):
+                seen[name] = step.state
+                watcher(run, name, "")
+        if run.state != "running":
+            break
+        time.sleep(LOOK)
+        run = read_run(run.directory)
+        if run.state == "killed":  # or its process has ended, and the record follows
+            time.sleep(LOOK)
+            run = read_run(run.directory)
+    if run.state != "succeeded":
+        raise Failed(f"run {run.id} has not succeeded: it is {run.state}", f"go on with: {_resume_command(run)}")
     return run
 
 
@@ -109,36 +227,16 @@ def _resume_command(run: Run) -> str:
     return f"podium run --resume {run.id}"
 
 
-@contextmanager
-def _child(order: dict[str, Any], run: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the child; on leaving, kill whatever is left of its process group."""
-    with signals_interrupt():
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "podium.run.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
-            start_new_session=True, encoding="utf-8", errors="surrogateescape",
-        )  # fmt: skip
-        try:
-            assert child.stdin is not None
-            child.stdin.write(json.dumps(order, ensure_ascii=False) + "\n")
-            child.stdin.flush()  # and left open: the child ends when it closes
-            yield child
-        except BaseException:
-            _stop(child)
-            raise
-        finally:
-            _signal(child, signal.SIGKILL)
-            child.wait()
-            for stream in (child.stdin, child.stdout):
-                if stream:
-                    stream.close()
-
-
-def _stop(child: subprocess.Popen[str]) -> None:
-    _signal(child, signal.SIGTERM)
-    end = time.monotonic() + PATIENCE
-    while child.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
+def _start_child(order: Mapping[str, Any], run: str) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "podium.run.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
+        start_new_session=True, encoding="utf-8", errors="surrogateescape",
+    )  # fmt: skip
+    assert child.stdin is not None
+    child.stdin.write(json.dumps(order, ensure_ascii=False) + "\n")
+    child.stdin.flush()  # and left open: the child ends when it closes
+    return child
 
 
 def _signal(child: subprocess.Popen[str], number: int) -> None:
@@ -148,7 +246,12 @@ def _signal(child: subprocess.Popen[str], number: int) -> None:
         return
 
 
-def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
+def _apply(run: Run, event: dict[str, Any]) -> bool:
+    """Change a run's record by what its child reports; return whether that is anything to show.
+
+    Raises:
+        InvalidInput: The child refused the run.
+    """
     kind, name = event["event"], event.get("step", "")
     if kind == "refused":
         if run.steps:
@@ -160,7 +263,7 @@ def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
         run.steps = {step: run.steps.get(step, StepRecord(title=title)) for step, title in event["steps"].items()}
     elif kind == "outputs":
         run.outputs = event["outputs"]
-        return
+        return False
     elif name and name not in run.steps:  # inside a pipeline that is part of this one
         run.steps[name] = StepRecord(title=name)
     if kind == "start":
@@ -174,7 +277,7 @@ def _follow(run: Run, event: dict[str, Any], watcher: Watcher) -> None:
         step.seconds = round(time.time() - (step.started or time.time()), 3)
     if kind != "line":
         run.save()
-    watcher(run, name, event.get("text", ""))
+    return True
 
 
 def _stopped(run: Run) -> None:

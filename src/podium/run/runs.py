@@ -167,7 +167,7 @@ class Runs:
         """Yield every run whose record can be read."""
         for path in sorted(self.directory.glob("*/run.json")):
             with suppress(InvalidInput):
-                yield _read(path.parent)
+                yield read_run(path.parent)
 
     def __getitem__(self, name: str) -> Run:
         """Return a run by its id, by the beginning of it if only one run has it, or the newest by ``latest``.
@@ -177,10 +177,10 @@ class Runs:
             InvalidInput: Several begin like that, or its record is damaged.
         """
         if (self.directory / name / "run.json").is_file():
-            return _read(self.directory / name)
+            return read_run(self.directory / name)
         names = sorted(path.parent.name for path in self.directory.glob("*/run.json"))
         if name == "latest" and names:
-            return _read(self.directory / names[-1])
+            return read_run(self.directory / names[-1])
         matching = [known for known in names if known.startswith(name)]
         if len(matching) > 1:
             raise InvalidInput(
@@ -189,7 +189,7 @@ class Runs:
         if not matching:
             hint = suggestion(name, names) if names else "podium run makes one"
             raise NotFound(f"there is no run {name!r} in {self.directory}", hint)
-        return _read(self.directory / matching[0])
+        return read_run(self.directory / matching[0])
 
     def delete(self, run: Run) -> None:
         """Remove a run's directory, its kept logs and the candidates in a storage on this machine; versions stay.
@@ -207,7 +207,12 @@ class Runs:
         shutil.rmtree(run.directory)
 
 
-def _read(directory: Path) -> Run:
+def read_run(directory: Path) -> Run:
+    """Read the record of a run, which was killed if it says running but no process of it lives.
+
+    Raises:
+        InvalidInput: It is damaged.
+    """
     path = directory / "run.json"
     recorded = cast(_Recorded, parse(_Recorded, read_json(path), str(path)))
     run = Run(directory=directory, **vars(recorded))
