@@ -39,9 +39,9 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Give back what was kept from garbage collection, or libraries report leaks at the end."""
-    gc.unfreeze()
+def pytest_configure(config: pytest.Config) -> None:
+    """Give back what was kept from garbage collection, or libraries report leaks; after pytest's own collections."""
+    config.add_cleanup(gc.unfreeze)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

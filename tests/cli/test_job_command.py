@@ -19,6 +19,7 @@ from trainjobs import program
 from podium.cli import app
 from podium.cli.job_view import JobView
 from podium.cluster import connect
+from podium.cluster.local import running_pod
 from podium.errors import Failed, InvalidInput, PodiumError
 
 
@@ -76,7 +77,8 @@ def test_a_trainjob_runs_and_is_looked_at_and_deleted(podium: Any) -> None:
     assert json.loads(podium("list", "--json").stdout) == []
 
 
-def test_a_trainjob_that_fails_says_why(podium: Any) -> None:
+def test_a_trainjob_that_fails_says_why(podium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_pod, "BACKOFF", 0.05)
     result = podium("run", documents=[program("import sys; sys.exit('no such optimizer')")])
     assert "jobset failed due to one or more job failures" in error_of(result).message
 
