@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 GOLDEN = Path(__file__).parent / "golden/katib"
-CASES = {case["case"]: case for case in yaml.safe_load_all((GOLDEN / "experiments.yaml").read_text())}
+CASES = {case["case"]: case for case in yaml.load_all((GOLDEN / "experiments.yaml").read_text(), yaml.CSafeLoader)}
 
 
 def experiment_of(case: dict[str, Any]) -> dict[str, Any]:

@@ -79,9 +79,15 @@ def test_on_failure_restarts_in_place_without_a_restarting_condition(cluster: Lo
     assert pods(cluster)["master-0"]["restarts"] == 2
 
 
-def test_a_killed_replica_restarts_alone(cluster: LocalSweeps) -> None:
-    script = COUNT + "print(rank, n); time.sleep(60 if n == 0 and rank == '1' else 0 if rank == '1' else 3)"
-    cluster.create(manifest(script, workers=1))
+def first_worker_hangs(again: Path) -> str:
+    """Return a program whose worker hangs until its second start; the master waits for that."""
+    script = COUNT + "print(rank, n, flush=True)\n"
+    script += f"if rank == '1' and n == 1: open({str(again)!r}, 'w')\n"
+    return script + f"while n == 0 and not os.path.exists({str(again)!r}): time.sleep(0.02)"
+
+
+def test_a_killed_replica_restarts_alone(cluster: LocalSweeps, tmp_path: Path) -> None:
+    cluster.create(manifest(first_worker_hangs(tmp_path / "again"), workers=1))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
     os.kill(pods(cluster)["worker-0"]["pid"], signal.SIGKILL)
     assert end(cluster).phase == "Succeeded"
@@ -89,9 +95,8 @@ def test_a_killed_replica_restarts_alone(cluster: LocalSweeps) -> None:
     assert log(cluster) == ["0 0"]
 
 
-def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps) -> None:
-    script = COUNT + "print(rank, n); time.sleep(60 if n == 0 and rank == '1' else 0 if rank == '1' else 3)"
-    cluster.create(manifest(script, workers=1, restart_policy="ExitCode"))
+def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps, tmp_path: Path) -> None:
+    cluster.create(manifest(first_worker_hangs(tmp_path / "again"), workers=1, restart_policy="ExitCode"))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
     os.kill(pods(cluster)["worker-0"]["pid"], signal.SIGKILL)
     seen = [status_of(one) for one in cluster.watch("PyTorchJob", "job", timeout=60)]

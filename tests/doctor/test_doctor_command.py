@@ -78,7 +78,7 @@ def test_a_command_and_its_children_end_at_the_limit(tmp_path: Path) -> None:
 
 
 def test_output_held_back_until_the_end_is_reported(tmp_path: Path) -> None:
-    text = "import time\nfor epoch in range(3):\n    time.sleep(.9)\n    print(f'loss={epoch}')\n"
+    text = "import time\nfor epoch in range(3):\n    time.sleep(.7)\n    print(f'loss={epoch}')\n"
     assert by_rule(run(*program(tmp_path, text)))["output-comes-late"].shown == "warn"
     command = program(tmp_path, text)
     assert "output-comes-late" not in by_rule(run(command[0], "-u", command[1]))
