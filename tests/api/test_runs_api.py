@@ -12,6 +12,7 @@ import yaml
 import podium
 from podium.api.runs import Run
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.storage import path_of
 
 PIPELINE = """
 from kfp import dsl
@@ -149,6 +150,43 @@ def test_a_job_of_ones_own_trains_and_reports(tiny_dataset: Path, home: Path, tm
     assert training.model.startswith(f"{tmp_path}/models/runs/")
     assert len(training.logs().splitlines()) == 3
     assert "accuracy" in training._repr_html_()
+
+
+SLOW_TRAINER = """
+import sys, time
+print("accuracy=0.5", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_training_in_the_background_is_stopped(tiny_dataset: Path, home: Path) -> None:
+    Path("trainer.py").write_text(SLOW_TRAINER)
+    training = podium.train(tiny_dataset, command=["python", "trainer.py"], wait=False)
+    while not training.metrics:
+        time.sleep(0.02)
+    assert (training.status, training.metrics) == ("Running", {"accuracy": 0.5})
+    assert repr(training) == f"<training {training.name}: Running, accuracy 0.5000>"
+    assert training.stop().status == "Stopped"
+    assert training.wait().metrics == {"accuracy": 0.5}
+    assert training.logs() == "accuracy=0.5"
+
+
+def test_a_training_in_the_background_is_waited_for(
+    tiny_dataset: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("trainer.py").write_text(TRAINER)
+    training = podium.train(tiny_dataset, command=["python", "trainer.py"], wait=False)
+    assert training.wait().metrics == {"accuracy": 0.5, "loss": 0.5}
+    assert (training.wait().status, Path(path_of(training.model)).is_dir()) == ("Succeeded", True)
+    assert capsys.readouterr().err.count("epoch 3: accuracy=0.5 loss=0.5") == 2
+
+
+def test_a_training_names_its_queue(tiny_dataset: Path, home: Path) -> None:
+    Path("trainer.py").write_text(TRAINER)
+    given = {"command": ["python", "trainer.py"], "queue": "team", "queue_priority": "urgent"}
+    assert podium.train(tiny_dataset, **given).job.queue == "team"
+    with pytest.raises(InvalidInput, match="queue_priority goes with queue"):
+        podium.train(tiny_dataset, queue_priority="urgent")
 
 
 @pytest.mark.parametrize(

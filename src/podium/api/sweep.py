@@ -1,24 +1,22 @@
 """A sweep: an Experiment that runs on this machine or on a cluster, from its start to its best model."""
 
-import atexit
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.api import experiments
 from podium.api.best import Best, model_of
 from podium.api.frames import data_frame, number
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
-from podium.api.place import Place
+from podium.api.place import Place, Session
 from podium.api.plots import Plots
 from podium.api.trials import TrialNews, cells, failed_trial, failure, finished, heads, measured, parameters, trials_of
 from podium.api.watching import follow
 from podium.cluster.base import Cluster
 from podium.errors import NotFound, PodiumError, suggestion
 from podium.heartbeat import doing
-from podium.interrupts import Background, signals_interrupt
+from podium.interrupts import signals_interrupt
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
 from podium.settings import Settings
 from podium.sweeps.resume import is_stopped
@@ -42,16 +40,12 @@ class Sweep:
 
     def __init__(self, place: Place, name: str, cluster: Cluster | None = None) -> None:
         self.place, self.name = place, name
-        self._cluster = cluster
-        self._background: Background | None = None
-        self._lock = Lock()
+        self._session = Session(place, cluster)
 
     @property
     def cluster(self) -> Cluster:
         """The cluster, open."""
-        if self._cluster is None:
-            self._cluster = self.place.open()
-        return self._cluster
+        return self._session.cluster
 
     @property
     def experiment(self) -> Experiment:
@@ -180,8 +174,7 @@ class Sweep:
     def stop(self) -> Self:
         """Stop the trials that run; resume goes on. Katib cannot do that: on Kubernetes it is refused."""
         self.cluster.stop("Experiment", self.name)
-        if self._background:
-            self._background.join()
+        self._session.join()
         return self
 
     def resume(
@@ -202,7 +195,7 @@ class Sweep:
         reported = self.finished
         given = {"maxTrialCount": trials, "parallelTrialCount": parallel, "maxFailedTrialCount": failures}
         self.cluster.resume("Experiment", self.name, {key: value for key, value in given.items() if value is not None})
-        self._stay_open()
+        self._session.keep_open("Experiment", self.name)
         return self.wait(reported=reported) if wait else self
 
     def wait(self, *, reported: Mapping[str, str] | None = None) -> Self:
@@ -249,31 +242,7 @@ class Sweep:
 
     def close(self) -> None:
         """Stop what still runs in this process and release the cluster; the object can be used on."""
-        with self._lock:
-            cluster, self._cluster = self._cluster, None
-        if cluster:
-            atexit.unregister(cluster.close)
-            cluster.close()
-        if self._background:
-            self._background.join()
-
-    def _stay_open(self) -> None:
-        """Keep the cluster of this process open until the sweep has ended; then, or when Python exits, close it."""
-        cluster = self.cluster
-        if cluster.remote:
-            return
-
-        def release() -> None:
-            cluster.join("Experiment", self.name)
-            with self._lock:
-                own, self._cluster = self._cluster is cluster, None if self._cluster is cluster else self._cluster
-            if own:
-                atexit.unregister(cluster.close)
-                cluster.close()
-
-        atexit.register(cluster.close)
-        self._background = Background(release, f"podium-sweep-{self.name}")
-        self._background.start()
+        self._session.close()
 
     def __repr__(self) -> str:
         trials = self.cluster.trials(self.name)
@@ -389,7 +358,7 @@ def begin(experiment: Experiment, place: Place, *, exact: bool, data: object = N
     warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
     say(f"Experiment {experiment.name}{warm}, at {cluster.url}")
     begun = Sweep(place, experiment.name, cluster)
-    begun._stay_open()
+    begun._session.keep_open("Experiment", begun.name)
     return begun
 
 

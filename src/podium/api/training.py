@@ -1,26 +1,25 @@
 """Train one model: ``podium.train(data, epochs=3, workers=1)``."""
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from podium.api.experiments import uri as absolute
 from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
-from podium.api.place import Place
+from podium.api.place import Place, Session
 from podium.api.watching import follow
-from podium.cluster.base import Cluster
 from podium.documents import load_yaml, read_text
-from podium.errors import InvalidInput, NotFound
+from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.heartbeat import doing
 from podium.identity import RunIdentity, new_run_id, object_name
 from podium.interrupts import signals_interrupt
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
 from podium.settings import Settings
-from podium.steps.launch import launched
+from podium.steps.launch import launch
 from podium.steps.recipe import Recipe
 from podium.steps.target import LaunchTarget
 from podium.steps.train import PlannedTraining, Trained, TrainSettings, plan, read_metrics
@@ -33,37 +32,114 @@ if TYPE_CHECKING:
 
 
 class Training:
-    """A finished training.
+    """A training that runs, or has run.
 
     Args:
-        place: Where it ran.
+        session: The cluster it runs on.
         planned: Its job.
-        trained: What it left.
-        epochs: The metrics of each line of its log.
+        target: Where and with what it runs.
     """
 
-    def __init__(
-        self, place: Place, planned: PlannedTraining, trained: Trained, epochs: Sequence[Mapping[str, float]]
-    ) -> None:
-        self._place, self._planned = place, planned
-        self.name, self.model, self.metrics = planned.job.name, trained.model, dict(trained.metrics)
-        self._epochs = list(epochs)
+    def __init__(self, session: Session, planned: PlannedTraining, target: LaunchTarget) -> None:
+        self._session, self._planned, self._target = session, planned, target
+        self.name, self.model = planned.job.name, planned.output
+        self._epochs: list[dict[str, float]] = []
 
     @property
     def job(self) -> Workload:
-        """The job that trained, typed."""
+        """The job that trains, typed."""
         return self._planned.job
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it runs on Kubernetes."""
+        return self._session.cluster.remote
+
+    @property
+    def status(self) -> str:
+        """``Created``, ``Running``, ``Waiting``, ``Stopped``, ``Succeeded`` or ``Failed``."""
+        state = self._session.cluster.resource(self.job.kind, self.name).state
+        return "Stopped" if state.reason.endswith("Stopped") else state.phase  # PyTorchJobStopped
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the trainer measured on the validation part, with the weights that were kept; so far, while it runs.
+
+        Raises:
+            NotFound: It left no model.
+        """
+        if self.status == "Succeeded":
+            return dict(self._trained.metrics)
+        return dict(self._read()[-1]) if self._read() else {}
 
     @property
     def epochs(self) -> "DataFrame":
         """What it reported while it trained, a row for each epoch."""
-        names = dict.fromkeys(name for epoch in self._epochs for name in epoch)
-        return data_frame(self._epochs, list(names))
+        epochs = self._read()
+        return data_frame(epochs, list(dict.fromkeys(name for epoch in epochs for name in epoch)))
+
+    @cached_property
+    def _trained(self) -> Trained:
+        return self._planned.result(self._read(), self._target)
+
+    def _read(self) -> list[dict[str, float]]:
+        """Return the metrics of each line of its log; those read before if it cannot be read any more."""
+        metrics, formats = self._planned.recipe.metrics, self._planned.recipe.formats
+        with suppress(NotFound, Unavailable, Denied):
+            lines = self._session.cluster.logs(self.job.kind, self.name)
+            read = [values for line in lines if (values := read_metrics(line, metrics, formats))]
+            self._epochs = max(self._epochs, read, key=len)
+        return self._epochs
 
     def logs(self, replica: str | None = None) -> Log:
         """Return what a replica printed: ``master-0``, ``worker-1`` …; the one that reports metrics if None."""
-        with self._place.open() as cluster:
-            return Log("\n".join(cluster.logs(self.job.kind, self.name, replica)))
+        return Log("\n".join(self._session.cluster.logs(self.job.kind, self.name, replica)))
+
+    def wait(self) -> Self:
+        """Show its epochs until it has ended: a table in a notebook's cell, lines anywhere else.
+
+        Ctrl-C, or the stop button of a notebook, stops it on this machine; on Kubernetes it goes on.
+
+        Raises:
+            Failed: The training failed.
+            NotFound: It left no model.
+        """
+        try:
+            with signals_interrupt(), LiveCell() as cell, doing(lambda: f"{self.name}: {len(self._epochs)} epochs"):
+                shown = _Shown(cell, self)
+                follow(self._session.cluster, [(self.job.kind, self.name)], shown.update)
+        except KeyboardInterrupt:
+            if not self._session.cluster.remote:
+                with suppress(PodiumError):
+                    self.stop()
+            raise
+        self._session.close()
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Raise what went wrong; nothing if it succeeded or was stopped.
+
+        Raises:
+            Failed: The training failed.
+            NotFound: It left no model.
+        """
+        status = self.status
+        if status == "Failed":
+            raise self._session.cluster.failure(self.job.kind, self.name)
+        if status == "Succeeded":
+            self._trained  # noqa: B018  records what there is
+
+    def stop(self) -> Self:
+        """Stop it; its record and what it printed stay."""
+        self._session.cluster.stop(self.job.kind, self.name)
+        self._session.join()
+        return self
+
+    def delete(self) -> None:
+        """Stop it and remove it with what it printed; its model stays."""
+        self._session.cluster.delete(self.job.kind, self.name)
+        self._session.close()
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
         """Predict new items, as ``ModelVersion.predict`` does."""
@@ -73,11 +149,27 @@ class Training:
 
     def __repr__(self) -> str:
         metrics = ", ".join(f"{name} {figure(value)}" for name, value in self.metrics.items())
-        return f"<training {self.name}: {metrics or 'no metrics'}>"
+        return f"<training {self.name}: {self.status}, {metrics or 'no metrics'}>"
 
     def _repr_html_(self) -> str:
         rows = [(name, figure(value)) for name, value in self.metrics.items()]
-        return table(("METRIC", ">VALUE"), rows, title=f"{self.name}: {self.model}")
+        return table(("METRIC", ">VALUE"), rows, title=f"{self.name}: {self.status}, {self.model}")
+
+
+class _Shown:
+    """What a training shows of its epochs."""
+
+    def __init__(self, cell: LiveCell, training: Training) -> None:
+        self._cell, self._training, self._said = cell, training, 0
+
+    def update(self) -> None:
+        epochs = self._training._read()
+        if in_notebook():
+            self._cell.show(_table(self._training.name, epochs))
+            return
+        for number, values in enumerate(epochs[self._said :], self._said + 1):
+            say(f"epoch {number}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
+        self._said = len(epochs)
 
 
 def train(
@@ -90,6 +182,9 @@ def train(
     cluster: str | Path | None = None,
     storage: str | Path | None = None,
     image: str = "",
+    queue: str = "",
+    queue_priority: str = "",
+    wait: bool = True,
     **hyperparameters: Any,
 ) -> Training:
     """Train one model, also distributed over several processes or pods, and show its epochs as they come.
@@ -104,6 +199,10 @@ def train(
         cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of PODIUM_HOME if None.
         storage: Directory or URI that keeps the model; ``$PODIUM_HOME/store`` on this machine if None.
         image: Of the pods, on Kubernetes.
+        queue: Kueue's local queue, in which the job waits for its turn on a cluster.
+        queue_priority: Kueue's WorkloadPriorityClass, with a queue.
+        wait: Whether to return at the end, or at once while it trains in the background: ``.status``, ``.metrics``,
+            ``.wait()`` and ``.stop()`` watch it. On this machine it is stopped when this process ends.
         **hyperparameters: Flags of the trainer, for podium's own ``epochs=3, lr=0.5, model="fast"``.
 
     Raises:
@@ -117,10 +216,11 @@ def train(
         >>> sorted(training.metrics)
         ['accuracy', 'epoch', 'loss']
     """
-    place, run = Place.of(cluster), RunIdentity(id=new_run_id())
+    place = Place.of(cluster)
     kept = absolute(storage) if storage else "" if place.url.startswith("kubernetes:") else None
     target = LaunchTarget(
         trainer_image=image, cluster=place.url, gpus_per_worker=gpus,
+        pods={"queue": queue, "queue_priority": queue_priority},
         storage=Settings.from_environment().storage if kept is None else kept,
     )  # fmt: skip
     recipe = _recipe_of(job, hyperparameters) if job is not None else None
@@ -128,15 +228,30 @@ def train(
         recipe=recipe.to_text() if recipe else "", command=command, workers=workers,
         hyperparameters={} if recipe else hyperparameters,
     )  # fmt: skip
-    uri = absolute(str(data))
-    name = object_name("train", run.id, "train")
-    with signals_interrupt(), place.open() as opened:
-        uri = target.data_url(uri, run, opened)
-        planned = plan(uri, name, settings=settings, target=target, run=run, admits=opened.admits)
-        with launched(opened, planned.job):
-            say(f"{planned.job.kind} {planned.job.name}, at {opened.url}")
-            epochs = _follow(opened, planned)
-    return Training(place, planned, planned.result(epochs, target), epochs)
+    with signals_interrupt():
+        begun = _begin(absolute(str(data)), place, settings, target)
+        try:
+            return begun.wait() if wait else begun
+        except KeyboardInterrupt:
+            if begun.is_remote:  # nobody has it, so that it could be stopped later
+                with suppress(PodiumError):
+                    begun.delete()
+            raise
+
+
+def _begin(data: str, place: Place, settings: TrainSettings, target: LaunchTarget) -> Training:
+    run, session = RunIdentity(id=new_run_id()), Session(place)
+    try:
+        cluster = session.cluster
+        uri, name = target.data_url(data, run, cluster), object_name("train", run.id, "train")
+        planned = plan(uri, name, settings=settings, target=target, run=run, admits=cluster.admits)
+        launch(cluster, planned.job)
+    except BaseException:
+        session.close()
+        raise
+    say(f"{planned.job.kind} {name}, at {cluster.url}")
+    session.keep_open(planned.job.kind, name)
+    return Training(session, planned, target)
 
 
 def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> Recipe:
@@ -160,31 +275,6 @@ def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str
         given = ", ".join(hyperparameters)
         raise InvalidInput(f"a job has its hyperparameters in its command, but got {given}", "write them there")
     return Recipe.of_job(documents[0])
-
-
-def _follow(cluster: Cluster, planned: PlannedTraining) -> list[dict[str, float]]:
-    """Show each epoch until the job ends; return the metrics of all."""
-    job, epochs = planned.job, list[dict[str, float]]()
-
-    def look() -> None:
-        lines: deque[str] = deque()
-        with suppress(NotFound):
-            lines.extend(cluster.logs(job.kind, job.name))
-        seen = [
-            values for line in lines if (values := read_metrics(line, planned.recipe.metrics, planned.recipe.formats))
-        ]
-        for number, values in enumerate(seen[len(epochs) :], len(epochs) + 1):
-            epochs.append(values)
-            if not in_notebook():
-                say(f"epoch {number}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
-        if in_notebook():
-            cell.show(_table(job.name, epochs))
-
-    with LiveCell() as cell, doing(lambda: f"{job.kind} {job.name}: {len(epochs)} epochs"):
-        follow(cluster, [(job.kind, job.name)], look)
-    if not cluster.resource(job.kind, job.name).state.succeeded:
-        raise cluster.failure(job.kind, job.name)
-    return epochs
 
 
 def _table(name: str, epochs: Sequence[Mapping[str, float]]) -> str:

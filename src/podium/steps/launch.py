@@ -30,7 +30,7 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
     """
     kind, name = resource.kind, resource.name
     try:
-        _create_or_adopt(cluster, _of_run(cluster, grant_access(resource, _access(cluster, resource))))
+        launch(cluster, resource)
         yield
     except Terminated:
         cluster.abandon(kind, name)
@@ -45,6 +45,15 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
             if not cluster.resource(kind, name).state.finished:
                 cluster.delete(kind, name)
         raise
+
+
+def launch(cluster: Cluster, resource: Workload | Experiment) -> None:
+    """Start an object, or adopt that of its name.
+
+    Raises:
+        InvalidInput: The manifest breaks a rule; nothing was started.
+    """
+    _create_or_adopt(cluster, _of_run(cluster, grant_access(resource, _access(cluster, resource))))
 
 
 def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Experiment:
