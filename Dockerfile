@@ -6,6 +6,9 @@
 # make images BUILD_ARGS="--build-arg BASE=python:3.11-slim@sha256:…"
 ARG BASE=python:3.11-slim
 
+# Further packages for both images, beside the pins: make images BUILD_ARGS="--build-arg EXTRAS=mlflow-skinny"
+ARG EXTRAS=
+
 FROM ${BASE} AS base
 ENV HOME=/tmp LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
@@ -17,6 +20,9 @@ FROM base AS steps
 COPY requirements-steps.txt scripts/slim-packages ./
 # The pins are whole and have hashes: nothing is resolved and nothing else is taken.
 RUN pip install --no-deps --require-hashes -r requirements-steps.txt && ./slim-packages steps && rm slim-packages
+ARG EXTRAS
+RUN [ -z "$EXTRAS" ] || { sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' requirements-steps.txt >/tmp/pins.txt && \
+      pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
 ARG CODE_VERSION=
@@ -34,6 +40,9 @@ RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps --require-hashes -r req
       pip install --no-deps --require-hashes -r /tmp/rest.txt && \
       pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi && \
     ./slim-packages && rm slim-packages
+ARG EXTRAS
+RUN [ -z "$EXTRAS" ] || { sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' requirements.txt >/tmp/pins.txt && \
+      pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
 ARG CODE_VERSION=

@@ -2,16 +2,15 @@
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from webhooks import webhook
 
 from podium import notify
 from podium.cli import app
@@ -19,31 +18,11 @@ from podium.errors import Failed, InvalidInput
 from podium.notify import Command, Notice, Webhook, notified, parse_target
 
 
-class Hook(BaseHTTPRequestHandler):
-    """Keeps every JSON body; answers as its path says."""
-
-    bodies: list[Any]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        type(self).bodies.append((self.headers["Content-Type"], json.loads(body)))
-        self.send_response(int(self.path.partition("?")[0].strip("/") or 200))
-        self.send_header("Location", "/200")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def hook() -> Iterator[tuple[str, list[Any]]]:
     """A webhook's URL, and what it got."""
-    handler = type("OneHook", (Hook,), {"bodies": []})
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", handler.bodies
-    server.shutdown()
-    server.server_close()
+    with webhook() as listening:
+        yield listening
 
 
 @pytest.fixture

@@ -83,12 +83,13 @@ def test_rows_that_cannot_be_read_are_named(storage: Path) -> None:
     ]
 
 
-def test_promotion_and_rollback_move_the_champion(storage: Path) -> None:
+def test_promotion_and_rollback_move_the_champion(storage: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = podium.registry(storage)["shapes"]
     assert (moved := model.promote("second", reason="for the test")).replaced == "first"
     assert moved.version == model.champion.version == "second"
     assert model.rollback().version == "first"
     assert model.history["event"].tolist() == ["promotion", "promotion", "rollback"]
+    assert "MLflow" not in capsys.readouterr().err
 
 
 def test_a_rule_that_is_not_met_keeps_the_champion(storage: Path, tmp_path: Path, bars: Any) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
+from podium.cli import app
 from podium.errors import InvalidInput
 from podium.steps.evaluate import evaluate
 from podium.steps.mlflow_log import check_tracking, log_to_mlflow
@@ -83,6 +85,67 @@ def test_mlflow_gets_the_run_and_the_champion(
     assert {"test_accuracy", "validation_accuracy", "accuracy"} <= run.data.metrics.keys()
     assert champion.run_id == run.info.run_id
     assert f"MLflow: run {run.info.run_id}, tiny version 1, champion" in capfd.readouterr().out
+
+
+def models(*words: str) -> Result:
+    done = CliRunner().invoke(app, ["models", *words])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_promoting_and_rolling_back_by_hand_move_mlflows_champion(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    client, storage, second = MlflowClient(tracking_uri=uri, registry_uri=uri), f"file://{tmp_path}/store", f"{RUN}-2"
+    assert run_of(tiny_dataset, candidates, tmp_path, uri) == "promoted"
+    monkeypatch.setenv("PODIUM_RUN_ID", second)
+    assert run_of(tiny_dataset, candidates, tmp_path, uri) == "kept"
+    moved = models("promote", "tiny", second, "--storage", storage)
+    assert moved.stderr.splitlines()[-1] == f"MLflow's alias champion at {uri} is version 2"
+    assert client.get_model_version_by_alias("tiny", "champion").tags["podium.version"] == second
+    models("rollback", "tiny", "--storage", storage)
+    assert client.get_model_version_by_alias("tiny", "champion").tags["podium.version"] == RUN
+    client.set_registered_model_alias("tiny", "champion", "2")
+    models("promote", "tiny", RUN, "--storage", storage, "--tracking", uri)  # it is champion: only the alias moves
+    assert str(client.get_model_version_by_alias("tiny", "champion").version) == "1"
+    monkeypatch.setenv("PODIUM_RUN_ID", f"{RUN}-3")
+    run_of(tiny_dataset, candidates, tmp_path, "")
+    left = models("promote", "tiny", f"{RUN}-3", "--storage", storage)
+    stays = f"warning: MLflow's alias champion at {uri} has not moved: tiny {RUN}-3 was not logged there"
+    assert left.stderr.splitlines()[-1] == stays
+
+
+def test_a_rollback_stands_when_mlflow_does_not_follow(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = "http://127.0.0.1:9"
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    for run, tracking in ((RUN, nobody), (f"{RUN}-2", "")):
+        monkeypatch.setenv("PODIUM_RUN_ID", run)
+        run_of(tiny_dataset, candidates, tmp_path, tracking)
+    storage = f"file://{tmp_path}/store"
+    left = models("promote", "tiny", f"{RUN}-2", "--storage", storage)  # it was not logged, but the one before was
+    assert f"warning: MLflow's alias champion at {nobody} has not moved: " in left.stderr
+    back = models("rollback", "tiny", "--storage", storage)
+    assert back.stdout == f"champion of tiny: {RUN}, instead of {RUN}-2\n"
+    assert f"warning: MLflow's alias champion at {nobody} has not moved: " in back.stderr
+    assert f"`podium models promote tiny {RUN} --tracking URL` tries again" in back.stderr
+    refused = CliRunner().invoke(app, ["models", "rollback", "tiny", "--storage", storage, "--tracking", "mlflow:5000"])
+    assert isinstance(refused.exception, InvalidInput)
+    assert models("list", "tiny", "--storage", storage, "--json").stdout.count(f'"champion": "{RUN}"') == 1
+
+
+def test_a_steps_image_without_mlflow_is_told_what_to_build(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    monkeypatch.setenv("KFP_POD_NAME", "promote-1")
+    assert run_of(tiny_dataset, candidates, tmp_path, "http://mlflow:5000") == "promoted"
+    assert 'make images BUILD_ARGS="--build-arg EXTRAS=mlflow-skinny"' in capfd.readouterr().err
 
 
 def test_a_promotion_stands_when_mlflow_does_not_answer(

@@ -17,7 +17,8 @@ from podium.registry.catalog import Summary
 from podium.registry.pointers import CHAMPION
 from podium.registry.version import Version
 from podium.settings import STORAGE, Settings
-from podium.terminal import figure
+from podium.steps.mlflow_log import champion_in_mlflow, check_tracking
+from podium.terminal import echo, figure
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -212,7 +213,7 @@ class RegisteredModel:
 
     def promote(
         self, version: str | ModelVersion, *, rule: str | None = None, data: str | Path | None = None,
-        reason: str = "by hand",
+        reason: str = "by hand", tracking: str = "",
     ) -> Promotion:  # fmt: skip
         """Make a version champion: unconditionally, or if it beats the present champion by a rule.
 
@@ -221,6 +222,7 @@ class RegisteredModel:
             rule: ``better``, ``not-worse``, ``significant,p=0.01`` …; None promotes it in any case.
             data: Dataset for the comparison, if the predictions of the two are not stored.
             reason: For the history.
+            tracking: MLflow whose alias champion follows; the one that the version's run was logged to if empty.
 
         Raises:
             NotPromoted: It does not meet the rule; the champion stays.
@@ -229,10 +231,11 @@ class RegisteredModel:
         """
         ref = version.version if isinstance(version, ModelVersion) else version
         chosen = self._model.version(ref).version
+        check_tracking(tracking)
         if rule is None:
             held = self._model.aliases().get(CHAMPION)
             record = self._model.promote(chosen, {"reason": reason}, held.points_at if held else None)
-            return Promotion(version=record.version, replaced=record.replaced, record=record)
+            return self._moved(Promotion(version=record.version, replaced=record.replaced, record=record), tracking)
         from podium.steps.compare import contest
 
         ended = contest(self._model, chosen, rule, str(data) if data else None, {"reason": reason})
@@ -240,11 +243,28 @@ class RegisteredModel:
             champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
             raise NotPromoted(f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision)
         replaced = ended.record.replaced
-        return Promotion(version=chosen, replaced=replaced, record=ended.record, decision=ended.decision)
+        won = Promotion(version=chosen, replaced=replaced, record=ended.record, decision=ended.decision)
+        return self._moved(won, tracking)
 
-    def rollback(self, to: str | None = None, *, reason: str = "by hand") -> ModelVersion:
-        """Make the previous champion, or the one named, champion again after verifying it; return it."""
-        return self[self._model.rollback(to, reason).version]
+    def rollback(self, to: str | None = None, *, reason: str = "by hand", tracking: str = "") -> Promotion:
+        """Make an earlier version champion again, after verifying it.
+
+        Args:
+            to: The version; None for the previous champion. Rolling back twice goes back two steps.
+            reason: For the history.
+            tracking: As for promote.
+
+        Raises:
+            NotFound: There is no champion, no previous one, or it was deleted.
+        """
+        check_tracking(tracking)
+        record = self._model.rollback(to, reason)
+        return self._moved(Promotion(version=record.version, replaced=record.replaced, record=record), tracking)
+
+    def _moved(self, promotion: Promotion, tracking: str) -> Promotion:
+        if told := champion_in_mlflow(self._model, promotion.record, tracking):
+            echo(told, err=True)
+        return promotion
 
     def alias(self, alias: str, version: str | ModelVersion) -> ModelVersion:
         """Point an alias of your own at a version; return it."""

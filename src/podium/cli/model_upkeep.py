@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from podium.registry import Record
 
 
+tracking_option = click.option(
+    "--tracking",
+    default="",
+    metavar="URL",
+    help="MLflow whose alias champion follows; the one that its run was logged to if missing.",
+)
+
+
 def _show(record: "Record", as_json: bool) -> None:
     text = f"{record.alias} of {record.name}: {record.version}" + (
         f", instead of {record.replaced}" if record.replaced else ""
@@ -66,9 +74,17 @@ def upload(
 @click.option("--rule", help="Promote only by this rule: better, not-worse, significant,p=0.01, ….")
 @click.option("--data", help="Dataset for the comparison, if the predictions of the two are not stored.")
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
+@tracking_option
 @registry_options
 def promote(
-    name: str, version: str, rule: str | None, data: str | None, reason: str, storage: str | None, as_json: bool
+    name: str,
+    version: str,
+    rule: str | None,
+    data: str | None,
+    reason: str,
+    tracking: str,
+    storage: str | None,
+    as_json: bool,
 ) -> None:
     """Make a version champion: unconditionally, or if it beats the present champion by a rule.
 
@@ -84,7 +100,7 @@ def promote(
     model = RegisteredModel(open_registry(storage)[name])
     with doing(f"comparing {version} with the champion" if rule else f"verifying {version}"):
         try:
-            promoted = model.promote(version, rule=rule, data=data, reason=reason)
+            promoted = model.promote(version, rule=rule, data=data, reason=reason, tracking=tracking)
         except NotPromoted as refused:
             echo(str(refused.decision), err=True)
             raise Failed(refused.message) from None
@@ -97,19 +113,23 @@ def promote(
 @click.argument("name")
 @click.option("--to", help="The version to return to; the previous champion if missing.")
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
+@tracking_option
 @registry_options
-def rollback(name: str, to: str | None, reason: str, storage: str | None, as_json: bool) -> None:
+def rollback(name: str, to: str | None, reason: str, tracking: str, storage: str | None, as_json: bool) -> None:
     """Return to the previous champion, after verifying it.
 
-    Rolling back twice goes back two steps.
+    Rolling back twice goes back two steps. The alias champion of MLflow follows.
 
     \b
     Examples:
       podium models rollback mnist --reason "bad at sevens in production"
     """
+    from podium.api.registry import RegisteredModel
+
+    model = RegisteredModel(open_registry(storage)[name])
     with doing("verifying the version to return to"):
-        record = open_registry(storage)[name].rollback(to, reason)
-    _show(record, as_json)
+        promoted = model.rollback(to, reason=reason, tracking=tracking)
+    _show(promoted.record, as_json)
 
 
 @click.command()

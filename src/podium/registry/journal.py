@@ -53,6 +53,9 @@ class Grounds:
     p_value: float | None
     """Of the paired test."""
 
+    tracking: str | None
+    """Address of the MLflow server that the run was logged to."""
+
     @classmethod
     def parse(cls, evidence: Fields) -> "Grounds":
         """Read the evidence of a record; raises what the fields raise."""
@@ -64,6 +67,7 @@ class Grounds:
             champion=evidence.optional_text("champion"),
             champion_value=evidence.optional_number("champion_value"),
             p_value=evidence.optional_number("p_value"),
+            tracking=evidence.optional_text("tracking"),
         )
 
 

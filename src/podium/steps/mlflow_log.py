@@ -12,14 +12,18 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput, NotFound, PodiumError, require
+from podium.identity import POD_NAME
 from podium.steps.base import say
 from podium.storage import path_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from podium.registry import Model, Record
+
 CHAMPION = "champion"
+INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
 RUN_TAG, VERSION_TAG = "podium.run", "podium.version"
 
 
@@ -42,7 +46,7 @@ def check_tracking(uri: str, *, here: bool = False) -> None:
     fits = (parts.scheme in ("http", "https") or absolute) and not parts.password
     require(fits, "tracking is the address of an MLflow server or database, without a password", hint, tracking=shown)
     if here and find_spec("mlflow") is None:
-        raise InvalidInput(f"tracking={uri} needs MLflow", "pip install 'podium-ml[mlflow]'")
+        raise InvalidInput(f"tracking={uri} needs MLflow", INSTALL)
 
 
 def log_to_mlflow(uri: str, measured: Mapping[str, Any], result: Mapping[str, Any], source: str) -> None:
@@ -61,10 +65,68 @@ def log_to_mlflow(uri: str, measured: Mapping[str, Any], result: Mapping[str, An
     try:
         run, version = _log(uri, measured, result, source)
     except Exception as error:  # whatever MLflow does, the promotion stands
-        reason = "pip install 'podium-ml[mlflow]'" if isinstance(error, ImportError) else str(error)
-        print(f"warning: the run is not logged to MLflow: {reason}", file=sys.stderr, flush=True)
+        print(f"warning: the run is not logged to MLflow: {_reason(error)}", file=sys.stderr, flush=True)
         return
     say(f"MLflow: run {run}, {result['model_name']} version {version}, {_standing(result)}")
+
+
+def champion_in_mlflow(model: "Model", moved: "Record", tracking: str = "") -> str:
+    """Move the alias champion in MLflow's registry after the champion was moved by hand.
+
+    Args:
+        model: Whose champion moved.
+        moved: The move.
+        tracking: Address of MLflow; that which the version was logged to if empty.
+
+    Returns:
+        A sentence on what became of the alias; empty if neither the version nor the one before was logged to MLflow.
+
+    Raises:
+        InvalidInput: It is not an address of MLflow.
+    """
+    check_tracking(tracking)
+    if not (uri := tracking or logged_to(model, moved.version, moved.replaced)):
+        return ""
+    stays = f"warning: MLflow's alias {CHAMPION} at {uri} has not moved"
+    try:
+        version = _move_champion(uri, moved)
+    except NotFound as error:
+        return f"{stays}: {error.message}"
+    except Exception as error:  # whatever MLflow does, the champion has moved
+        again = f"podium models promote {moved.name} {moved.version} --tracking URL"
+        return f"{stays}: {_reason(error)}; `{again}` tries again"
+    return f"MLflow's alias {CHAMPION} at {uri} is version {version}"
+
+
+def logged_to(model: "Model", *versions: str | None) -> str:
+    """Return the address of MLflow that the first of these versions was logged to, as the history says; else empty."""
+    logged = {record.version: record.grounds.tracking for record in model.history() if record.grounds.tracking}
+    return next((logged[version] for version in versions if version in logged), "")
+
+
+def _move_champion(uri: str, moved: "Record") -> str:
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # somebody waits: its own seven take minutes
+    client = _client(uri)
+    version = _find_version(client, moved.name, moved.version)
+    if version is None:
+        raise NotFound(f"{moved.name} {moved.version} was not logged there")
+    client.set_registered_model_alias(moved.name, CHAMPION, version)
+    return version
+
+
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ImportError):
+        return error.message if isinstance(error, PodiumError) else str(error)
+    in_pod = bool(os.environ.get(POD_NAME))
+    image = 'make images BUILD_ARGS="--build-arg EXTRAS=mlflow-skinny"'
+    return f"the steps' image has no MLflow: {image}" if in_pod else f"MLflow is not installed: {INSTALL}"
+
+
+def _client(uri: str) -> "MlflowClient":
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read at the import
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
 def _standing(result: Mapping[str, Any]) -> str:
@@ -72,10 +134,7 @@ def _standing(result: Mapping[str, Any]) -> str:
 
 
 def _log(uri: str, measured: Mapping[str, Any], result: Mapping[str, Any], source: str) -> tuple[str, str]:
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read at the import
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client = _client(uri)
     run = _run(client, measured, result)
     version = _version(client, run, result, lambda: _place(client, uri, run, source))
     if result["outcome"] == "promoted":
@@ -121,10 +180,15 @@ def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], place:
         client.get_registered_model(name)
     except MlflowException:
         client.create_registered_model(name)
-    for known in client.search_model_versions(f"name = '{name}'"):
-        if known.tags.get(VERSION_TAG) == version:
-            return str(known.version)
-    return str(client.create_model_version(name, place(), run, tags={VERSION_TAG: version}).version)
+    return _find_version(client, name, version) or str(
+        client.create_model_version(name, place(), run, tags={VERSION_TAG: version}).version
+    )
+
+
+def _find_version(client: "MlflowClient", name: str, version: str) -> str | None:
+    """Return the number that MLflow's registry gave a version; None if it does not have it."""
+    versions = client.search_model_versions(f"name = '{name}'")
+    return next((str(known.version) for known in versions if known.tags.get(VERSION_TAG) == version), None)
 
 
 def _place(client: "MlflowClient", uri: str, run: str, source: str) -> str:

@@ -9,7 +9,7 @@ from podium.identity import current_run
 from podium.steps.base import say, step
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
-from podium.steps.mlflow_log import log_to_mlflow
+from podium.steps.mlflow_log import check_tracking, log_to_mlflow
 from podium.steps.predict_job import PredictJobs
 from podium.steps.recorder import keep_output
 from podium.steps.target import LaunchTarget, storage_url
@@ -66,7 +66,7 @@ def promote(
         tracking: Address of an MLflow server that gets the run and the version, see check_tracking; empty for none.
 
     Raises:
-        InvalidInput: The rule cannot be parsed.
+        InvalidInput: The rule cannot be parsed, or tracking is not an address of MLflow.
         NotFound: There is no such version.
         Damaged: A file of the challenger or the champion is.
     """
@@ -76,13 +76,14 @@ def promote(
     from podium.scoring import find_metric
 
     keep_output(lambda: storage_url(jobs.target.storage, jobs.beside))
+    check_tracking(tracking)
     parsed = PromotionRule.parse(rule)
     measured = read_evaluation(Path(evaluation))
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(**_chosen_by(measured))
     parsed.check(metric)
     model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
     info, part = describe(data), load(data, "test")
-    evidence = {"run_id": current_run().id, "dataset": info.digest}
+    evidence = {"run_id": current_run().id, "dataset": info.digest, **({"tracking": tracking} if tracking else {})}
     contest = model.challenge(version, parsed, metric, Predictor(model, info, part, jobs), part.target, evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
