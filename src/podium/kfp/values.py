@@ -69,11 +69,12 @@ def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:
     return kind(**given) if needed <= given.keys() else None
 
 
-def check_values(values: Mapping[str, Any]) -> PipelineSettings:
+def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSettings:
     """Refuse now what a later step would refuse after hours of training.
 
     Args:
         values: The parameters of one of podium's pipelines; an older version of it on a server may lack some.
+        here: Whether the steps run on this machine, so that a metric of the user's own must be on it.
 
     Raises:
         InvalidInput: A value breaks its rule, or there is no such Experiment.
@@ -86,26 +87,34 @@ def check_values(values: Mapping[str, Any]) -> PipelineSettings:
     experiment = settings.experiment()
     rule = PromotionRule.parse(values.get("rule") or "")
     check_tracking(values.get("tracking") or "")
-    _check_metric(values.get("metric") or "", rule, settings.data, experiment)
+    _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)
     if "model_name" in values:
         check_name("model name", values["model_name"])
     return settings
 
 
 def _check_metric(
-    text: str, rule: "PromotionRule", data: "DataSettings | None", experiment: "Experiment | None"
+    text: str, rule: "PromotionRule", data: "DataSettings | None", experiment: "Experiment | None", *, here: bool
 ) -> None:
-    """Refuse a metric that is not known or contradicts the data, the Experiment or the rule; nothing is imported."""
+    """Refuse a metric that is not known or does not work, or that contradicts the data, the Experiment or the rule.
+
+    One of the user's own is imported and tried where its package is on this machine.
+    """
     from podium.data.sources.known import DATASETS
-    from podium.scoring import METRICS, choose_metric, find_metric
+    from podium.scoring import METRICS, FunctionMetric, choose_metric, find_metric
+    from podium.scoring.own_metric import is_found, try_out
 
     objective, maximize = (experiment.objective.metric, experiment.objective.maximize) if experiment else ("", None)
     known = METRICS.get(text.rpartition(":")[2] or objective)
     pictures = data is not None and (data.dataset in DATASETS or data.kind == "images")
     kind = "classification" if pictures else known.kind if known else None
-    if text or kind:
+    if text or kind or rule.metric:
         metric = choose_metric(text, kind or "classification", objective, maximize)
-        rule.check(find_metric(rule.metric) if rule.metric else metric)
+        decisive = find_metric(rule.metric) if rule.metric else metric
+        rule.check(decisive)
+        for own in {metric, decisive}:
+            if isinstance(own, FunctionMetric) and (here or is_found(own)):
+                try_out(own, kind)
 
 
 def with_experiment_text(

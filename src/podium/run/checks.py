@@ -22,7 +22,7 @@ def check_here(values: Mapping[str, Any]) -> None:
     from podium import cluster, storage
     from podium.steps.mlflow_log import check_tracking
 
-    settings = check_values(values)
+    settings = check_values(values, here=True)
     storage.connect(values["storage"])
     check_tracking(values.get("tracking") or "", here=True)
     with cluster.connect(values["cluster"]):

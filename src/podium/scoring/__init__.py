@@ -2,7 +2,7 @@
 
 from podium.scoring.bootstrap import Bootstrap, paired_bootstrap
 from podium.scoring.comparison import Comparison, compare
-from podium.scoring.metrics import DEFAULTS, METRICS, Metric, choose_metric, class_indices, find_metric
+from podium.scoring.metrics import DEFAULTS, METRICS, FunctionMetric, Metric, choose_metric, class_indices, find_metric
 from podium.scoring.model import OnnxModel
 from podium.scoring.scores import Scores, score, score_predictions
 
@@ -11,6 +11,7 @@ __all__ = [
     "METRICS",
     "Bootstrap",
     "Comparison",
+    "FunctionMetric",
     "Metric",
     "OnnxModel",
     "Scores",
