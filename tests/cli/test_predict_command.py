@@ -2,12 +2,14 @@
 
 import csv
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import s3servers
 from handmade import DIGIT, SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
@@ -15,6 +17,7 @@ from PIL import Image, ImageDraw
 from podium.data.rows import Problem
 from podium.registry import open_registry
 from podium.steps.predict import load_directory
+from podium.storage import connect
 
 Predict = Callable[..., Any]
 TEXT = {
@@ -172,6 +175,46 @@ def test_a_blank_picture_does_not_stop_the_others(
     assert [Path(failed["where"]).name for failed in value["failed"]] == ["blank.png", "cut.png"]
     assert "blank.png: the digit must stand out" in done.stderr
     assert "2 of 4 items could not be predicted" in done.stderr
+
+
+@pytest.fixture
+def bucket(pictures: Path, endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The pictures in a bucket, with files of the same names below them."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
+    for name, value in s3servers.KEYS.items():
+        monkeypatch.setenv(name, value)
+    storage = connect(f"s3://pictures-{uuid.uuid4().hex}", create=True)
+    for file in pictures.iterdir():
+        storage.put(f"new/{file.name}", file)
+        storage.put(f"new/older/{file.name}", file)
+    storage.put("new/notes.txt", b"not a picture")
+    storage.put("new/cut.png", (pictures / "tall.png").read_bytes()[:60])
+    return storage.url
+
+
+def test_pictures_in_a_bucket_are_predicted(
+    predict: Predict, shapes: bytes, pictures: Path, bucket: str, directory: Callable[[bytes, Any], Path]
+) -> None:
+    items = [f"{bucket}/new", pictures / "wide.jpg", f"{bucket}/new/older/wide.jpg"]
+    done = predict(*items, "--file", directory(shapes, SHAPES), "--json")
+    assert done.returncode == 1
+    value = json.loads(done.stdout)
+    assert [(one["picture"], one["class"]) for one in value["predictions"]] == [
+        (f"{bucket}/new/tall.png", "tall"),
+        (f"{bucket}/new/wide.jpg", "wide"),
+        (str(pictures / "wide.jpg"), "wide"),
+        (f"{bucket}/new/older/wide.jpg", "wide"),
+    ]
+    assert [failed["where"] for failed in value["failed"]] == [f"{bucket}/new/cut.png"]
+
+
+@pytest.mark.parametrize("item", ["new/nowhere.png", "nothing/here"])
+def test_pictures_missing_in_a_bucket_are_named(
+    item: str, predict: Predict, shapes: bytes, bucket: str, directory: Callable[[bytes, Any], Path]
+) -> None:
+    done = predict(f"{bucket}/{item}", "--file", directory(shapes, SHAPES))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"there is no picture at {bucket}/{item}" in done.stderr
 
 
 def test_rows_are_predicted_in_order_into_a_csv_file(predict: Predict, rows: Path, tmp_path: Path) -> None:

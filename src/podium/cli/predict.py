@@ -50,16 +50,16 @@ def predict(
     """Predict new pictures, rows or sentences with the champion.
 
     ITEMS are what the model was trained on: pictures or folders of them; CSV, Parquet or JSON lines files with the
-    columns of the training data; text files with a sentence a line, or sentences. They become inputs exactly as the
-    training data did: the model's preprocessing.json says how, and a model without it is refused unless --data names
-    its dataset. Exit 1 if an item could not be predicted; the others are, in their order.
+    columns of the training data; text files with a sentence a line, or sentences. Files and folders may be in a bucket.
+    They become inputs exactly as the training data did: the model's preprocessing.json says how, and a model without it
+    is refused unless --data names its dataset. Exit 1 if an item could not be predicted; the others are, in order.
 
     A model without ONNX predicts by the command stored with it. That command runs here, with your rights, and only if
     --model, podium.yaml or --file names the model.
 
     \b
     Examples:
-      podium predict photo.jpg
+      podium predict photo.jpg s3://photos/new
       podium predict new-customers.csv --model churn --output predicted.csv
       podium predict "what a film" "never again" --model reviews --json
       podium predict drawings/ --file trained/ --data prepared/

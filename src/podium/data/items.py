@@ -1,25 +1,32 @@
 """New pictures, rows and sentences as the inputs of a model, batch by batch."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from podium.data.pictures import find_pictures
+from podium.data.artifact import local_path
+from podium.data.pictures import ENDINGS, find_pictures, is_picture
 from podium.data.preprocessing import ImagePreprocessing, Preprocessing, TablePreprocessing, TextPreprocessing
 from podium.data.rows import BATCH, Problem, RowFile, Rows, open_rows
 from podium.data.sources.fetching import fetch_file
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, NotFound
+from podium.storage import Storage, connect
 
 __all__ = ["Batch", "check_files", "is_sentence", "read_items"]
 
 PICTURES = 256
-"""Decoded at a time."""
+"""Fetched and decoded at a time."""
+
+FETCHES = 8
+"""Pictures fetched from a storage in parallel."""
 
 ROWS = 16_384
 """Handed on at a time."""
@@ -59,7 +66,7 @@ def read_items(
     sentences = [item for item in items if isinstance(preprocessing, TextPreprocessing) and is_sentence(item)]
     check_files(item for item in items if item not in sentences)
     if isinstance(preprocessing, ImagePreprocessing):
-        yield from _read_pictures(preprocessing, find_pictures(map(Path, items)))
+        yield from _read_pictures(preprocessing, [picture for item in items for picture in _find(item)], scratch)
         return
     if sentences:
         if len(sentences) < len(items):
@@ -91,11 +98,51 @@ def is_sentence(item: str) -> bool:
     return "://" not in item and not Path(item).exists() and (" " in item or not Path(item).suffix)
 
 
-def _read_pictures(preprocessing: ImagePreprocessing, files: Sequence[Path]) -> Iterator[Batch]:
-    for start in range(0, len(files), PICTURES):
-        chosen = files[start : start + PICTURES]
-        applied = preprocessing.apply(chosen)
-        names = tuple({"picture": str(chosen[at])} for at in applied.kept)
+@dataclass(frozen=True, kw_only=True)
+class _Picture:
+    """A picture on this machine or in a storage."""
+
+    name: str
+    """Its path or URI."""
+
+    storage: Storage | None = None
+    """Where it is fetched from; None for a path."""
+
+    key: str = ""
+
+    def file(self, copy: Path) -> Path:
+        """Return its file, which is the copy if it is fetched."""
+        if self.storage is None:
+            return Path(self.name)
+        self.storage.fetch(self.key, copy)
+        return copy
+
+
+def _find(item: str) -> Iterator[_Picture]:
+    """Yield the pictures that a path or URI names: itself, or those directly in a folder, in order of name."""
+    if (path := local_path(item)) is not None:
+        yield from (_Picture(name=str(picture)) for picture in find_pictures([path]))
+        return
+    if is_picture(PurePosixPath(item)):
+        above, _, key = item.rpartition("/")
+        storage = connect(above)
+        keys = [key] if storage.head(key) else []
+    else:
+        storage = connect(item)
+        keys = [entry.key for entry in storage.list() if "/" not in entry.key and is_picture(PurePosixPath(entry.key))]
+    if not keys:
+        raise NotFound(f"there is no picture at {item}", f"pictures end in {', '.join(ENDINGS)}")
+    yield from (_Picture(name=storage.join(key), storage=storage, key=key) for key in keys)
+
+
+def _read_pictures(preprocessing: ImagePreprocessing, pictures: Sequence[_Picture], scratch: Path) -> Iterator[Batch]:
+    for start in range(0, len(pictures), PICTURES):
+        chosen = pictures[start : start + PICTURES]
+        with TemporaryDirectory(dir=scratch) as copies, ThreadPoolExecutor(FETCHES) as pool:
+            paths = [Path(copies, f"{at}{PurePosixPath(picture.name).suffix}") for at, picture in enumerate(chosen)]
+            files = list(pool.map(_Picture.file, chosen, paths))
+            applied = preprocessing.apply(files, [picture.name for picture in chosen])
+        names = tuple({"picture": chosen[at].name} for at in applied.kept)
         yield Batch(names=names, inputs=applied.inputs, problems=applied.problems)
 
 

@@ -7,7 +7,7 @@ clothing fills the 28x28 as in Fashion-MNIST.
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +34,17 @@ def find_pictures(places: Iterable[Path]) -> list[Path]:
     for place in places:
         if not place.exists():
             raise NotFound(f"there is no picture {place}")
-        inside = sorted(path for path in place.iterdir() if _is_picture(path)) if place.is_dir() else [place]
+        inside = sorted(path for path in place.iterdir() if is_picture(path)) if place.is_dir() else [place]
         if not inside:
             raise NotFound(f"there is no {' or '.join(ENDINGS)} in {place}")
-        if place.is_file() and not _is_picture(place):
+        if place.is_file() and not is_picture(place):
             raise InvalidInput(f"a picture ends in {' or '.join(ENDINGS)}, but got {place}")
         found += inside
     return found
 
 
-def _is_picture(path: Path) -> bool:
+def is_picture(path: PurePath) -> bool:
+    """Return whether a file's name ends as a picture's does."""
     return path.suffix.lower() in ENDINGS
 
 
