@@ -130,8 +130,12 @@ def test_many_outputs_are_resampled_together() -> None:
         assert_same_distribution(drawn, looped(METRICS[name], target, first, second, 1500))
 
 
+def median_miss(target: Array, given: Array) -> float:
+    return float(np.median(np.abs(target - given)))
+
+
 def test_a_function_of_ones_own_is_called_for_every_draw() -> None:
-    metric = find_metric("min:sklearn.metrics:median_absolute_error")
+    metric = find_metric(f"min:{__name__}:median_miss")
     data = example(METRICS["mae"], 90, seed=8, gain=0.2)
     assert_same_distribution(differences(metric, *data, resamples=1000), looped(metric, *data, 1000))
 

@@ -34,8 +34,8 @@ RESAMPLES = 10_000
 BLOCKS = 10_000
 EXACT_RANKS = 20_000
 """Items times ROC curves."""
-_CHUNK = 1 << 21
-"""Numbers of one array that are in memory at a time."""
+_CHUNK = 1 << 17
+"""Numbers of one array that are in memory at a time: few enough for a processor's cache."""
 _WIDEST = 1 << 24
 """Numbers of the sums over blocks."""
 
@@ -183,11 +183,16 @@ def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
     """Return the area under the curve of each draw, ``[draws]``; NaN without positives or negatives."""
     order = np.argsort(scores)
     starts = group_starts(scores[order])
-    ordered, ups = counts[:, order], positive[order]
-    ups_drawn = np.add.reduceat(ordered * ups, starts, axis=1)
-    downs_drawn = np.add.reduceat(ordered * ~ups, starts, axis=1)
-    right = (ups_drawn * (np.cumsum(downs_drawn, axis=1) - downs_drawn / 2)).sum(1)
-    return _ratio(right, ups_drawn.sum(1) * downs_drawn.sum(1))
+    sizes = np.diff(starts, append=len(order))
+    up = positive[order]
+    first, end = np.repeat(starts, sizes)[up], np.repeat(starts + sizes, sizes)[up]
+    ordered = counts[:, order]
+    ups = ordered[:, up]
+    ordered[:, up] = 0
+    below = np.zeros((len(counts), len(order) + 1))  # negatives among the first 0, 1, 2 … items
+    np.cumsum(ordered, axis=1, out=below[:, 1:])
+    right = np.einsum("dp,dp->d", ups, below[:, first] + below[:, end]) / 2  # those of equal score count half
+    return _ratio(right, ups.sum(1) * below[:, -1])
 
 
 def _of_placements(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
