@@ -1,6 +1,7 @@
 """Names of networks, and the recipe of each; imports neither torch nor torchvision."""
 
 import re
+from importlib.metadata import version
 from typing import Any
 
 OWN = ("tutorial", "fast", "best", "mlp")
@@ -20,6 +21,9 @@ TORCHVISION = tuple(
     """.split()  # noqa: SIM905
 )
 """Classification networks of torchvision.models."""
+
+LISTED = (0, 29)
+"""Version of torchvision that these are the networks of; a newer one may have more."""
 
 TOO_LARGE = ("regnet_y_128gf", "vit_h_14")
 """Networks of torchvision whose weights exceed the 2 GB that one ONNX file holds."""
@@ -95,12 +99,13 @@ def recipe(model: str) -> dict[str, Any]:
 def exists(model: str) -> bool:
     """Return whether there is a network of a name.
 
-    torchvision, which takes seconds to import, is asked only about names that the one this was written for did not
-    have.
+    torchvision, which takes seconds to import, is asked only if it is newer than these names.
     """
     if model in OWN or model in TORCHVISION:
         return True
     if model in TOO_LARGE or not re.fullmatch(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*", model):
+        return False
+    if tuple(map(int, version("torchvision").split(".")[:2])) <= LISTED:
         return False
     import torchvision
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import pickle
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +35,16 @@ print("predicts", len(table), "rows")
 pathlib.Path("left-behind.txt").write_text("by the command")
 np.save(given.output, {result})
 """
-BY_PICKLE = {"imports": "pickle", "result": "pickle.load(open('bayes.pickle', 'rb')).predict_proba(table)"}
+BY_BAYES = {"imports": "bayes", "result": "bayes.probabilities(table)"}
+BAYES = """
+import numpy as np
+def probabilities(table):
+    model = np.load("bayes.npz")
+    surprise = (table[:, None] - model["theta"]) ** 2 / model["var"] + np.log(2 * np.pi * model["var"])
+    scores = np.log(model["prior"]) - surprise.sum(2) / 2
+    rows = np.exp(scores - scores.max(1, keepdims=True))
+    return rows / rows.sum(1, keepdims=True)
+"""  # scikit-learn's GaussianNB, without seconds of imports at each call
 BY_RULE = {"imports": "os", "result": "np.eye(3)[(table[:, 0] > 13).astype(int)]"}
 
 
@@ -92,10 +100,12 @@ def command(fitted: dict[str, Any], tmp_path: Path) -> Callable[..., Path]:
         target = tmp_path / "command"
         target.mkdir()
         text = PREDICT
-        for name, words in (script or BY_PICKLE).items():
+        for name, words in (script or BY_BAYES).items():
             text = text.replace(f"{{{name}}}", words)
         (target / "predict.py").write_text(text)
-        (target / "bayes.pickle").write_bytes(pickle.dumps(fitted["bayes"]))
+        (target / "bayes.py").write_text(BAYES)
+        bayes = fitted["bayes"]
+        np.savez(target / "bayes.npz", theta=bayes.theta_, var=bayes.var_, prior=bayes.class_prior_)
         (target / "model.json").write_text('{"predict": ["python", "predict.py"]}')
         return target
 
@@ -166,7 +176,7 @@ def test_a_command_is_scored_promoted_and_predicts(
     code, out, err = typed("models", "upload", "wine", command(), "--data", wine / "data", "--json")
     assert code == 0, err
     version = json.loads(out)
-    assert {"bayes.pickle", "predict.py", "model.json", "target.npy", "preprocessing.json"} < set(version["files"])
+    assert {"bayes.npz", "bayes.py", "predict.py", "model.json", "target.npy", "preprocessing.json"} < set(version["files"])
     assert "left-behind.txt" not in version["files"]
     assert version["metrics"]["accuracy"] == accuracy(fitted["bayes"], wine / "data")
     assert typed("models", "promote", "wine", version["version"], "--rule", "better")[0] == 0

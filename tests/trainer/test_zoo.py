@@ -1,5 +1,6 @@
 """Networks of torchvision: their names, any picture, ONNX, and weights from a file."""
 
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,15 @@ def test_the_names_are_those_of_torchvision() -> None:
     known = set(models.list_models(module=models))
     assert {*networks.TORCHVISION, *networks.TOO_LARGE} == known
     assert not known & set(networks.OWN)
+    assert networks.LISTED == tuple(map(int, version("torchvision").split(".")[:2])), "if the names are right, raise it"
+
+
+def test_a_newer_torchvision_is_asked_for_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "TORCHVISION", ())
+    assert not networks.exists("resnet18")
+    monkeypatch.setattr(networks, "LISTED", (0, 20))
+    assert networks.exists("resnet18")
+    assert not networks.exists("bset")
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (32, 48, 3), (80, 64, 3)], ids=str)
