@@ -176,7 +176,9 @@ def test_a_command_is_scored_promoted_and_predicts(
     code, out, err = typed("models", "upload", "wine", command(), "--data", wine / "data", "--json")
     assert code == 0, err
     version = json.loads(out)
-    assert {"bayes.npz", "bayes.py", "predict.py", "model.json", "target.npy", "preprocessing.json"} < set(version["files"])
+    assert {"bayes.npz", "bayes.py", "predict.py", "model.json", "target.npy", "preprocessing.json"} < set(
+        version["files"]
+    )
     assert "left-behind.txt" not in version["files"]
     assert version["metrics"]["accuracy"] == accuracy(fitted["bayes"], wine / "data")
     assert typed("models", "promote", "wine", version["version"], "--rule", "better")[0] == 0
