@@ -19,7 +19,15 @@ def in_a_run(monkeypatch: pytest.MonkeyPatch, clean_environment: None) -> None:
 
 def train_tiny(data: Path, output: Path, lr: float) -> None:
     threads = torch.get_num_threads()
-    words = [f"--data={data}", f"--output={output}", f"--lr={lr}", "--epochs=1", "--batch-size=32", "--threads=1"]
+    words = [
+        f"--data={data}",
+        f"--output={output}",
+        f"--lr={lr}",
+        "--epochs=1",
+        "--batch-size=32",
+        "--threads=1",
+        "--model=fast",
+    ]
     assert main(words) == 0
     torch.set_num_threads(threads)
 
@@ -28,7 +36,7 @@ def train_tiny(data: Path, output: Path, lr: float) -> None:
 def trained_tiny(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two real model directories: a weak one that hardly moved and a better one. Read only."""
     place = tmp_path_factory.mktemp("models")
-    for name, lr in (("weak", 0.02), ("strong", 1.0)):
+    for name, lr in (("weak", 0.001), ("strong", 0.05)):
         train_tiny(tiny_dataset, place / name, lr)
     return {name: place / name for name in ("weak", "strong")}
 

@@ -25,6 +25,9 @@ from podium.trainer.world import World
 GOLDEN = Path(__file__).parent.parent / "golden" / "trainer-losses.json"
 LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z accuracy=(\d\.\d{4}) loss=(\d+\.\d{4})$", re.MULTILINE)
 FAST = ["--precision", "fp32", "--threads", "1", "--no-cuda"]
+SMALL = [*FAST, "--model", "fast", "--optimizer", "adadelta", "--lr", "1", "--schedule", "step", "--batch-size", "64",
+         "--keep", "best", "--average", "0"]  # fmt: skip
+"""The small network with the recipe of the tutorial's."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +58,7 @@ def test_the_loss_of_every_step_is_the_one_on_record(tiny_dataset: Path) -> None
 
 
 def test_only_the_same_seed_gives_the_same_losses(tiny_dataset: Path) -> None:
-    first, again, other = (losses(tiny_dataset, epochs=1, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (losses(tiny_dataset, model="fast", epochs=1, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
@@ -100,19 +103,7 @@ def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_the_weights_of_the_best_epoch_are_kept(tiny_dataset: Path, tmp_path: Path) -> None:
-    argv = [
-        "--data",
-        str(tiny_dataset),
-        "--output",
-        str(tmp_path),
-        "--epochs",
-        "3",
-        "--lr",
-        "1",
-        "--gamma",
-        "200",
-        *FAST,
-    ]
+    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "3", *SMALL, "--gamma", "200"]
     assert main(argv) == 0  # the learning rate explodes on purpose
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     best = max(metrics["epochs"], key=lambda epoch: (epoch["accuracy"], -epoch["loss"]))
@@ -128,7 +119,7 @@ def test_the_weights_of_the_best_epoch_are_kept(tiny_dataset: Path, tmp_path: Pa
 def test_progress_is_printed_every_log_interval_as_train_loss(
     tiny_dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["--data", str(tiny_dataset), "--epochs", "1", "--batch-size", "50", "--log-interval", "3", *FAST])
+    main(["--data", str(tiny_dataset), "--epochs", "1", *SMALL, "--batch-size", "50", "--log-interval", "3"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Train")]
     heads = [line.partition("\t")[0] for line in lines]
     assert heads == [f"Train Epoch: 1 [{n}/400 ({n / 4:.0f}%)]" for n in (0, 150, 300)]
@@ -210,7 +201,7 @@ def test_save_model_writes_weights_to_the_working_directory(
 def test_an_output_of_another_version_is_refused_without_flag_advice(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *FAST]
+    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *SMALL]
     assert main(argv) == 0
     for name, change in (("hyperparameters", {"keep"}), ("metrics", {"fingerprint"})):
         told = json.loads((tmp_path / f"{name}.json").read_text())
@@ -225,7 +216,7 @@ def test_an_output_of_another_version_is_refused_without_flag_advice(
 def test_a_finished_training_is_not_repeated_but_reported_again(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "2", *FAST]
+    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "2", *SMALL]
     assert main(argv) == 0
     first = capsys.readouterr().out
     before = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
@@ -240,7 +231,7 @@ def test_a_finished_training_is_not_repeated_but_reported_again(
 def test_another_training_in_the_same_output_is_refused(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *FAST]
+    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *SMALL]
     assert main(argv) == 0
     assert main([*argv, "--lr", "0.5", "--seed", "7"]) == 2
     err = capsys.readouterr().err
@@ -250,6 +241,6 @@ def test_another_training_in_the_same_output_is_refused(
 
 def test_every_loss_of_a_small_net_falls(tiny_dataset: Path) -> None:
     for model in ("fast", "best"):
-        seen = losses(tiny_dataset, model=model, epochs=2, batch_size=20, optimizer="sgd", lr=0.02)
+        seen = losses(tiny_dataset, model=model, epochs=2, batch_size=20, optimizer="sgd", lr=0.02, width=0.5)
         assert all(map(math.isfinite, seen))
         assert sum(seen[-20:]) < 0.5 * sum(seen[:20])
