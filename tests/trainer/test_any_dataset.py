@@ -59,7 +59,7 @@ def test_color_pictures_are_learned_and_scored_through_onnx(
     assert metrics["accuracy"] > 0.9
 
 
-def test_a_network_of_torchvision_starts_from_weights_and_keeps_its_seed(
+def test_a_torchvision_network_starts_from_weights_and_keeps_its_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     images, labels = striped_pictures(120, 20, 28)
