@@ -1,6 +1,7 @@
 """A live namespace: each rule by itself, then all of it against a small HTTP server that speaks the API."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -325,8 +326,8 @@ def restricted(api: type[Namespace]) -> type[Namespace]:
 
 
 def refusal_of(pod: dict[str, Any]) -> str | None:
-    """Answer as Pod Security does, naming the containers."""
-    reasons = "; ".join(violations(Pod(manifest=pod, path="")))
+    """Answer as Pod Security does, naming the containers in quotes."""
+    reasons = re.sub(r"container ([\w-]+):", r'container "\1":', "; ".join(violations(Pod(manifest=pod, path=""))))
     return f'pods "probe" is forbidden: violates PodSecurity "restricted:latest": {reasons}' if reasons else None
 
 
@@ -344,10 +345,13 @@ def test_restricted_takes_what_podium_launches_but_not_others_containers(restric
         "a PyTorchJob's Worker": "warn",
         "a trial that Katib runs": "warn",
         "Katib's suggestion service": "warn",
+        "Katib's early stopping": "warn",
     }
-    assert "container init-pytorch:" in found["a PyTorchJob's Worker"].what
+    assert 'container "init-pytorch":' in found["a PyTorchJob's Worker"].what
     assert "deploy/training-operator" in str(found["a PyTorchJob's Worker"].hint)
     assert "injectSecurityContext" in str(found["a trial that Katib runs"].hint)
+    assert "give the suggestions in katib-config" in str(found["Katib's suggestion service"].hint)
+    assert "take earlyStopping out" in str(found["Katib's early stopping"].hint)
 
 
 def test_controllers_set_up_for_restricted_pass(restricted: type[Namespace]) -> None:
@@ -364,7 +368,9 @@ def test_controllers_set_up_for_restricted_pass(restricted: type[Namespace]) -> 
         if one["metadata"]["name"] == "training-operator"
     ]  # fmt: skip
     operator["spec"] = {"selector": {}, **patch["spec"]}
-    assert {name: one.shown for name, one in pod_findings().items() if one.shown != "pass"} == {}
+    assert {name: one.shown for name, one in pod_findings().items() if one.shown != "pass"} == {
+        "Katib's early stopping": "warn"  # its configuration has no securityContext
+    }
 
 
 def test_the_pods_of_files_are_offered_launched_and_as_written(restricted: type[Namespace]) -> None:
@@ -376,6 +382,21 @@ def test_the_pods_of_files_are_offered_launched_and_as_written(restricted: type[
         "Worker of PyTorchJob train, applied as written,": "note",
     }
     assert pod_findings(manifests=[yaml.safe_load(GOOD)])["Experiment sweep"].shown == "fail", "the collector"
+
+
+def test_an_experiments_own_suggestion_service_is_offered(restricted: type[Namespace]) -> None:
+    context = {"runAsNonRoot": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
+               "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
+    sweep = yaml.safe_load(GOOD)
+    algorithm = sweep["spec"]["algorithm"]["algorithmName"]
+    katib = {"runtime": {"suggestions": [{"algorithmName": algorithm, "securityContext": context}]}}
+    path = "/api/v1/namespaces/kubeflow/configmaps/katib-config"
+    restricted.world[path] = {"data": {"katib-config.yaml": yaml.safe_dump(katib)}}
+    service = "Katib's suggestion service for Experiment sweep"
+    assert pod_findings(manifests=[sweep])[service].shown == "pass"
+    sweep["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
+    sweep["spec"]["trialTemplate"]["retain"] = True
+    assert pod_findings(manifests=[sweep])[service].shown == "fail"
 
 
 def test_where_no_pod_may_be_created_restricted_is_a_warning(restricted: type[Namespace]) -> None:

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import yaml
-from livekubeflow import podium
+from livekubeflow import has_katib, podium
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError
+from podium.manifests.conditions import status_of
+from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.placement import Pods, place
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
@@ -40,6 +42,14 @@ test -s /tmp/model/model.onnx && id -u
 """
 """A table made up, prepared and learned from."""
 
+WORSE_EACH_TIME = """
+import time
+for _ in range(30):
+    print(f'loss={time.time()} x=${trialParameters.x}', flush=True)
+    time.sleep(1)
+"""
+"""A trial that is worse than each one before it."""
+
 
 @pytest.fixture(scope="module")
 def restricted() -> Iterator[KubernetesCluster]:
@@ -47,7 +57,7 @@ def restricted() -> Iterator[KubernetesCluster]:
     name = f"podium-restricted-{uuid.uuid4().hex[:8]}"
     with KubernetesCluster(f"kubernetes://{name}") as there:
         core = there.api.core
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        labels = {"pod-security.kubernetes.io/enforce": "restricted", METRICS_INJECTION: "enabled"}
         core.create_namespace({"metadata": {"name": name, "labels": labels}})
         yield there
         core.delete_namespace(name)
@@ -127,3 +137,48 @@ def test_a_pytorchjobs_workers_run_or_the_refusal_is_explained(restricted: Kuber
         assert done.returncode == 1
         assert 'container "init-pytorch" must set' in done.stderr
         assert "deploy/training-operator" in done.stderr
+
+
+def stopped_sweep() -> dict[str, Any]:
+    """Write a sweep whose second trial is stopped early."""
+    main = {"name": "main", "image": TRAINER, "command": ["python3", "-c", WORSE_EACH_TIME], "resources": LITTLE}
+    template = {"spec": {"restartPolicy": "Never", "containers": [main]}}
+    trial = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": template}}
+    settings = {"min_trials_required": "1", "start_step": "3"}
+    spec = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "random"},
+        "earlyStopping": {
+            "algorithmName": "medianstop",
+            "algorithmSettings": [{"name": name, "value": value} for name, value in settings.items()],
+        },
+        "parallelTrialCount": 1, "maxTrialCount": 2, "maxFailedTrialCount": 0,
+        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
+        "trialTemplate": {
+            "primaryContainerName": "main", "retain": True, "trialSpec": trial,
+            "trialParameters": [{"name": "x", "reference": "x"}],
+        },
+    }  # fmt: skip
+    metadata = {"name": f"test-{uuid.uuid4().hex[:8]}"}
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
+
+
+def test_katibs_sweep_runs_or_the_refusal_is_explained(restricted: KubernetesCluster, tmp_path: Path) -> None:
+    if not has_katib(restricted):
+        pytest.skip("this cluster has no Katib")
+    sweep = stopped_sweep()
+    file, name = tmp_path / "sweep.yaml", sweep["metadata"]["name"]
+    file.write_text(yaml.safe_dump(sweep))
+    doctor = podium("doctor", str(file), "--namespace", restricted.api.namespace, "--json")
+    findings = [one for report in json.loads(doctor.stdout)["reports"] for one in report["findings"]]
+    refused = [one for one in findings if one["rule"] == "pod-security" and one["level"] == "fail"]
+    done = podium("experiment", "run", str(file), "--cluster", restricted.url)
+    if refused:  # Katib is as it comes
+        assert all("deploy/katib" in one["hint"] for one in refused)
+        assert done.returncode == 1
+        assert "violates PodSecurity" in done.stderr
+        assert "deploy/katib" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        trials = restricted.list("Trial", {"katib.kubeflow.org/experiment": name})
+        assert sorted(status_of(one).phase for one in trials) == ["EarlyStopped", "Succeeded"]

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from podium.cluster.kubernetes.refusals import refusal_hint
+from podium.cluster.kubernetes.refusals import ADDED_HINTS, refusal_hint
 from podium.doctor.report import Report
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, TRAINERS, Seen
 from podium.manifests.labels import METRICS_INJECTION
-from podium.manifests.pod_security import COLLECTOR_HINT, ENFORCE, INIT_HINT, SUGGESTION_HINT
+from podium.manifests.pod_security import ENFORCE
 from podium.manifests.rules import Hit, Rule, apply, rule
 
 _HINTS = {
@@ -170,7 +170,7 @@ def pod_security(seen: Seen) -> Iterator[Hit]:
 
 
 def _security_hint(refusal: str, namespace: str) -> str:
-    if (hint := refusal_hint(refusal)) in (INIT_HINT, COLLECTOR_HINT, SUGGESTION_HINT):
+    if (hint := refusal_hint(refusal)) in ADDED_HINTS.values():
         return hint
     label = f"kubectl label namespace {namespace} --overwrite {ENFORCE}=baseline"
     return f"launch it with podium or `podium experiment render`, change what it asks for, or: {label}"

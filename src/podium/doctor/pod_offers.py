@@ -14,6 +14,7 @@ from podium.manifests.experiment.experiment import Experiment, job_of
 from podium.manifests.pod_defaults import with_pod_defaults
 from podium.manifests.pod_security import (
     COLLECTOR,
+    EARLY_STOPPING_CONTAINER,
     ENFORCE,
     INIT_CONTAINER,
     SUGGESTION_CONTAINER,
@@ -51,11 +52,16 @@ class Installed:
         """Whether Katib's metrics collector gets the securityContext of the pod's first container."""
         return mapping(mapping(self.katib.get("init")).get("controller")).get("injectSecurityContext") is True
 
-    @property
-    def suggestion(self) -> Mapping[str, Any]:
-        """Configured container of the suggestion service for random search."""
+    def suggestion(self, algorithm: str, *, early_stopping: bool = False) -> Pod:
+        """Return the pod of an algorithm's suggestion service.
+
+        Source: katib v0.19.0, pkg/controller.v1beta1/suggestion/composer.
+        """
         services = map(mapping, items(mapping(self.katib.get("runtime")).get("suggestions")))
-        return next((service for service in services if service.get("algorithmName") == "random"), {})
+        configured = next((service for service in services if service.get("algorithmName") == algorithm), {})
+        container = {"name": SUGGESTION_CONTAINER, "image": "suggestion", **configured}
+        pod = with_container(Pod(manifest={}, path=""), container)
+        return with_container(pod, {"name": EARLY_STOPPING_CONTAINER, "image": "rule"}) if early_stopping else pod
 
 
 def offer_pods(
@@ -104,6 +110,10 @@ def written(installed: Installed, manifests: Sequence[Mapping[str, Any]]) -> Nam
                 pod = _with_collector(installed, pod)
             yield name, "fail", pod
             yield f"{name}, applied as written,", "note", given.pod
+        if experiment:
+            stops = experiment.early_stopping is not None
+            service = installed.suggestion(experiment.algorithm.name, early_stopping=stops)
+            yield f"Katib's suggestion service for {label}", "fail", service
 
 
 def usual(installed: Installed, unknown_kinds: Sequence[str]) -> Named:
@@ -117,8 +127,8 @@ def usual(installed: Installed, unknown_kinds: Sequence[str]) -> Named:
             yield f"a PyTorchJob's {replica.role}", "warn", _with_init_container(installed, job, replica)
     if "Experiment" not in unknown_kinds:
         yield "a trial that Katib runs", "warn", _with_collector(installed, trial.pod)
-        service = {"name": SUGGESTION_CONTAINER, "image": "suggestion", **installed.suggestion}
-        yield "Katib's suggestion service", "warn", with_container(Pod(manifest={}, path=""), service)
+        yield "Katib's suggestion service", "warn", installed.suggestion("random")
+        yield "Katib's early stopping", "warn", installed.suggestion("random", early_stopping=True)
 
 
 def _with_init_container(installed: Installed, job: Workload, replica: Replica) -> Pod:

@@ -8,6 +8,8 @@ from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
 from podium.manifests.pod_security import (
     COLLECTOR,
     COLLECTOR_HINT,
+    EARLY_STOPPING_CONTAINER,
+    EARLY_STOPPING_HINT,
     INIT_CONTAINER,
     INIT_HINT,
     SUGGESTION_CONTAINER,
@@ -17,6 +19,14 @@ from podium.manifests.resource import Resource
 
 REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
 """Reasons of the events about pods that could not be created: of the training operator, the job controller, Trainer."""
+
+ADDED_HINTS = {
+    INIT_CONTAINER: INIT_HINT,
+    COLLECTOR: COLLECTOR_HINT,
+    EARLY_STOPPING_CONTAINER: EARLY_STOPPING_HINT,
+    SUGGESTION_CONTAINER: SUGGESTION_HINT,
+}
+"""What to do about the containers that controllers add, by name; the first that a refusal names counts."""
 
 REFUSED_GRACE = 15.0
 """Seconds a quota or policy may refuse a pod: another pod may be about to end, a new namespace is still set up."""
@@ -69,9 +79,8 @@ def refusal_hint(message: str) -> str:
     """
     if "violates PodSecurity" not in message:
         return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
-    hints = {INIT_CONTAINER: INIT_HINT, COLLECTOR: COLLECTOR_HINT, f'"{SUGGESTION_CONTAINER}"': SUGGESTION_HINT}
     other = "Pod Security of the namespace: change what the pods ask for, or it"
-    return next((hint for container, hint in hints.items() if container in message), other)
+    return next((hint for container, hint in ADDED_HINTS.items() if f'"{container}"' in message), other)
 
 
 JOBSET_AS_JSON = "spec.replicatedJobs: Invalid value"
