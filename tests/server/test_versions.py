@@ -180,8 +180,9 @@ def test_a_failed_or_canceled_run_says_so(server: Server, world: KfpWorld, monke
     monkeypatch.setattr(runs, "POLL", 0.01)
     run = runs.submit(server, upload(server, HELLO), [], group="podium")
     world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
-    with pytest.raises(PodiumError, match="failed at train"):
+    with pytest.raises(PodiumError, match="failed at train") as caught:
         runs.follow(server, run.run_id, lambda *_: None)
+    assert f"kubectl describe workflow -l pipeline/runid={run.run_id}" in str(caught.value.hint)
     world.script = [{"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}]
     with pytest.raises(PodiumError, match="was cancelled"):
         runs.follow(server, run.run_id, lambda *_: None)

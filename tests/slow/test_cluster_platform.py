@@ -26,7 +26,7 @@ def steps_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:
 
 def test_platform_settings_are_in_every_step(cluster: KubernetesCluster, submit: Submit, tmp_path: Path) -> None:
     if not knows_kfp_kubernetes():
-        pytest.skip("this server is too old for kfp-kubernetes")
+        pytest.skip("this Kubeflow Pipelines is too old for platform settings")
     settings = ("secret=mlpipeline-minio-artifact", "timeout=1234", "retries=1", "pull_policy=Never",
                 f"tolerations={json.dumps([TOLERATION])}")  # fmt: skip
     flags = [word for setting in settings for word in ("--platform", setting)]

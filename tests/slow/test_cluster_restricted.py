@@ -42,13 +42,9 @@ test -s /tmp/model/model.onnx && id -u
 """
 """A table made up, prepared and learned from."""
 
-WORSE_EACH_TIME = """
-import time
-for _ in range(30):
-    print(f'loss={time.time()} x=${trialParameters.x}', flush=True)
-    time.sleep(1)
-"""
-"""A trial that is worse than each one before it."""
+_SAY = 'print("loss=" + str(time.time()), "x=${trialParameters.x}", flush=True)'
+WORSE_EACH_TIME = f"'import time; [({_SAY}, time.sleep(1)) for _ in range(30)]'"
+"""A trial that is worse than each one before it, in quotes: Katib makes a command one line for sh."""
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def kubectl(*words: str) -> subprocess.CompletedProcess[str]:
 def trainer() -> None:
     """Skip without Kubeflow Trainer and its runtime for PyTorch."""
     if kubectl("get", "clustertrainingruntimes.trainer.kubeflow.org", "torch-distributed").returncode:
-        pytest.skip("the cluster has no ClusterTrainingRuntime torch-distributed")
+        pytest.skip("this cluster has no Kubeflow Trainer 2 (ClusterTrainingRuntime torch-distributed)")
 
 
 @pytest.mark.parametrize("name", ["experiments/pytorchjob.yaml", "examples/spirals-pytorchjob.yaml", "full.yaml"])

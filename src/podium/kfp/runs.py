@@ -177,4 +177,6 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
     failed = [name for name, state in tasks.items() if state == "FAILED"]
     why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
     text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
-    raise Failed(text, f"see the step's log: kubectl logs -l pipeline/runid={run.run_id} -c main --tail 50")
+    label = f"pipeline/runid={run.run_id}"
+    hint = f"see the step's log: kubectl logs -l {label} -c main --tail 50"
+    raise Failed(text, f"{hint}; if its pod was refused: kubectl describe workflow -l {label}")
