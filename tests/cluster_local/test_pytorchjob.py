@@ -205,7 +205,7 @@ def test_another_process_may_look_follow_and_delete(tmp_path: Path) -> None:
         cluster = LocalSweeps(tmp_path)
         until(lambda: cluster.store.exists("PyTorchJob", "job"))
         until(lambda: list(cluster.logs("PyTorchJob", "job")) == ["hello"])
-        pid = pods(cluster)["master-0"]["pid"]
+        pid = until(lambda: pods(cluster).get("master-0", {}).get("pid"))
         cluster.delete("PyTorchJob", "job")
         assert not cluster.list("PyTorchJob")
         assert not alive(pid)
@@ -218,7 +218,7 @@ def test_a_job_with_a_killed_owner_fails_without_leftovers(tmp_path: Path) -> No
         cluster = LocalSweeps(tmp_path)
         until(lambda: cluster.store.exists("PyTorchJob", "job"))
         until(lambda: list(cluster.logs("PyTorchJob", "job")) == ["hello"])
-        pid = pods(cluster)["master-0"]["pid"]
+        pid = until(lambda: pods(cluster).get("master-0", {}).get("pid"))
         watching = cluster.watch("PyTorchJob", "job", timeout=30)
         assert status_of(next(watching)).phase == "Running"
         other.kill()

