@@ -20,7 +20,7 @@ from podium.steps import sweep, train
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "team"}
 QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 50m more needed"
-PLURAL = {"PyTorchJob": "pytorchjobs", "Job": "jobs"}
+PLURAL = {"PyTorchJob": "pytorchjobs", "TrainJob": "trainjobs", "Job": "jobs"}
 EXPERIMENT = "katib.kubeflow.org/experiment"
 
 
@@ -132,6 +132,15 @@ def test_a_job_that_kueue_gave_up_is_suspended_not_waiting(cluster: KubernetesCl
     state = cluster.workload("PyTorchJob", "mnist").state
     assert (state.phase, state.reason) == ("Suspended", "Deactivated")
     assert gave_up in state.message
+
+
+@pytest.mark.parametrize("kind", PLURAL)
+def test_an_admitted_job_is_suspended_no_longer(cluster: KubernetesCluster, world: World, kind: str) -> None:
+    spec = {"suspend": False} if kind in ("Job", "TrainJob") else {"runPolicy": {"suspend": False}}
+    world.put(PLURAL[kind], {"kind": kind, "metadata": {"name": "mnist", "labels": QUEUED}, "spec": spec})
+    world.status(PLURAL[kind], "mnist", "Suspended")  # as long as the controller has not looked at it
+    state = cluster.workload(kind, "mnist").state
+    assert (state.phase, state.message) == ("Created", "about to start")
 
 
 def test_a_running_job_in_a_queue_costs_no_look(cluster: KubernetesCluster, world: World) -> None:

@@ -1,5 +1,6 @@
 """Conditions of a status: one reader for every kind, and the training operator's rule for writing them."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
@@ -46,7 +47,9 @@ class State(NamedTuple):
 def status_of(manifest: Manifest) -> State:
     """Read the state of a job, Experiment or Trial from its conditions.
 
-    Only conditions with status "True" count: a finished PyTorchJob keeps a Running condition that is "False".
+    Only conditions with status "True" count: a finished PyTorchJob keeps a Running condition that is "False". One that
+    says Suspended of a job that is not, by its spec, is out of date: a queue or a user let it go on, and its controller
+    has not answered yet.
     """
     status = manifest.get("status") or {}
     true = {
@@ -55,6 +58,8 @@ def status_of(manifest: Manifest) -> State:
         if condition.get("status") == "True"
     }
     for phase in _ORDER[manifest["kind"]]:
+        if phase == "Suspended" and phase in true and _goes_on(manifest.get("spec")):
+            return State("Created", "", "about to start")
         if phase in true:
             name = {"Complete": "Succeeded", "FailureTarget": "Running"}.get(phase, phase)
             return State(name, true[phase].get("reason") or "", true[phase].get("message") or "")
@@ -63,6 +68,14 @@ def status_of(manifest: Manifest) -> State:
     if manifest["kind"] == TRAINJOB and any(job.get("active") for job in status.get("jobsStatus") or []):
         return State("Running", "", "its nodes are active")
     return State("Created", "", "")
+
+
+def _goes_on(spec: Any) -> bool:
+    """Return whether a job's spec is there and does not suspend it."""
+    if not isinstance(spec, Mapping):
+        return False
+    policy = spec.get("runPolicy")
+    return not spec.get("suspend") and not (isinstance(policy, Mapping) and policy.get("suspend"))
 
 
 def set_condition(status: dict[str, Any], kind: str, value: bool, reason: str, message: str, now: str) -> None:

@@ -167,7 +167,7 @@ class Resource:
     @cached_property
     def state(self) -> State:
         """Phase, reason and message, by its conditions."""
-        return status_of({"kind": self.kind, "status": dict(self.status)})
+        return status_of({"kind": self.kind, "spec": self.spec, "status": dict(self.status)})
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
