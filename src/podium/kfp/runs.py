@@ -178,5 +178,5 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
     why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
     text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
     label = f"pipeline/runid={run.run_id}"
-    hint = f"see the step's log: kubectl logs -l {label} -c main --tail 50"
-    raise Failed(text, f"{hint}; if its pod was refused: kubectl describe workflow -l {label}")
+    hint = f"see the steps' logs: podium runs logs {run.run_id}, or kubectl logs -l {label} -c main --tail 50"
+    raise Failed(text, f"{hint}; if a pod was refused: kubectl describe workflow -l {label}")
