@@ -14,8 +14,13 @@ A message is one sentence with the offending value; a hint says what to do::
 """
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+OTHERS = (f"{Path(__file__).parent}/", "/site-packages/")
+"""What is in the path of code that is not the user's."""
 
 
 class PodiumError(Exception):
@@ -35,6 +40,12 @@ class PodiumError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows (IPython: docs/source/config/integrating.rst): the user's lines, no others."""
+        frames = traceback.extract_tb(self.__traceback__)
+        own = [frame for frame in frames if not any(part in frame.filename for part in OTHERS)]
+        return [*(line.rstrip("\n") for line in traceback.format_list(own)), f"{type(self).__name__}: {self}"]
 
 
 class InvalidInput(PodiumError):

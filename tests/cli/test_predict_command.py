@@ -14,6 +14,7 @@ from handmade import DIGIT, SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 
+import podium
 from podium.data.rows import Problem
 from podium.registry import open_registry
 from podium.steps.predict import load_directory
@@ -230,6 +231,14 @@ def test_rows_are_predicted_in_order_into_a_csv_file(predict: Predict, rows: Pat
     assert [(row["row"], row["prediction"]) for row in predicted] == [("1", "low"), ("3", "high"), ("5", "low")]
     assert float(predicted[0]["probability_low"]) == pytest.approx(1 / (1 + np.exp(-2)))
     assert [file.name for file in tmp_path.glob(".*")] == []
+
+
+def test_rows_are_predicted_one_after_the_other_in_python(rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("color;x\nred;-1\nred;abc\nblue;2\n")
+    first, last, bad = podium.open_model(rows / "model.onnx").stream([tmp_path / "new.csv"], delimiter=";")
+    assert (first.label, last.label) == ("low", "high")
+    assert isinstance(bad, Problem)
+    assert "'abc' is not a number" in str(bad)
 
 
 @pytest.mark.parametrize("content", ['{"color": "red", "x": 2}\n', "x;color\n2;red\n", "x\tcolor\n2\tred\n"])

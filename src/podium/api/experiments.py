@@ -1,11 +1,12 @@
 """Experiments from files, objects and SDK objects, made ready for the cluster that runs them."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from podium.cluster.base import Cluster
-from podium.errors import InvalidInput, NotFound
+from podium.errors import InvalidInput, NotFound, suggestion
 from podium.manifests.experiment import Experiment, customize, load
 from podium.manifests.experiment.build import own_name
 from podium.manifests.experiment.config_maps import with_template
@@ -15,6 +16,23 @@ from podium.manifests.labels import WARM_START
 from podium.manifests.placement import Pods, place
 from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
+
+CHANGES = inspect.signature(customize).parameters.keys() - {"experiment", "name", "flags", "annotations"}
+"""What customize changes besides."""
+
+SETTINGS = {
+    "data",
+    "storage",
+    "cluster",
+    "trials",
+    "parallel",
+    "flags",
+    "warm_start",
+    "queue",
+    "queue_priority",
+    "images",
+}
+"""Of podium.sweep, for a hint about a misspelled one."""
 
 R = TypeVar("R", Workload, Experiment)
 
@@ -82,6 +100,9 @@ def changed(
     Raises:
         InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for it.
     """
+    for change in changes:
+        if change not in CHANGES:
+            raise InvalidInput(f"a sweep has no setting {change!r}", suggestion(change, CHANGES | SETTINGS))
     given: dict[str, str | None] = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
     experiment = read(source, given.get("--model") or "", config_maps)
     if data:
@@ -120,7 +141,21 @@ def ready(
 
     if cluster.remote:
         return with_store(check_for_katib(experiment), cluster.url, say)
+    if data:
+        check_here(data)
     return at_home(experiment, home, data, output)
+
+
+def check_here(data: object) -> None:
+    """Refuse a path of this machine where nothing is; what a URI names shows when it is read.
+
+    Raises:
+        InvalidInput: Nothing is there.
+    """
+    text = str(data)
+    if "://" not in text and not Path(text).exists():
+        hint = "podium.prepare_data makes a dataset, in the shell podium data prepare"
+        raise InvalidInput(f"there are no data at {Path(text).absolute()}", hint)
 
 
 def at_home(experiment: Experiment, home: Path, data: object, output: object) -> Experiment:

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from podium.cluster import check_url
 from podium.cluster.base import Cluster
 from podium.interrupts import Background
 from podium.settings import Settings
@@ -21,6 +22,9 @@ class Place:
     images: Mapping[str, str | Path] | None = None
     entrypoints: Mapping[str, Sequence[str]] | None = None
     fork_server: bool = True
+
+    def __post_init__(self) -> None:
+        check_url(self.url)
 
     @classmethod
     def of(cls, cluster: "str | Path | Place | None", **processes: Any) -> "Place":

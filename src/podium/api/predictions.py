@@ -134,6 +134,9 @@ class Model:
                 pictures, tables and folders as paths, or sentences.
             data: Directory or URI of the dataset it was trained on, for a model without preprocessing.json.
 
+        Returns:
+            ``.values``, ``.probabilities`` and ``.frame``, in the order of the items.
+
         Raises:
             InvalidInput: The model takes other inputs, or does not say how raw data becomes inputs.
         """
@@ -152,6 +155,29 @@ class Model:
             raise InvalidInput(problem, 'predict(array), predict(frame), predict("photo.jpg")')
         return self._of_items(list(map(str, named)), str(data))
 
+    def stream(
+        self, items: Sequence[str | Path], *, data: str | Path = "", delimiter: str = "", encoding: str = "utf-8"
+    ) -> Iterator[Outcome | Problem]:
+        """Predict raw data one after the other, without keeping any: for files larger than memory.
+
+        Args:
+            items: Paths of pictures, tables and folders, or sentences.
+            data: As predict takes it.
+            delimiter: Of CSV files; empty follows from their header.
+            encoding: Of CSV and text files.
+
+        Returns:
+            An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in their order; and a
+            Problem for each that could not be read, behind the items that were read together with it.
+
+        Raises:
+            InvalidInput: The model does not say how raw data becomes inputs, or takes other data.
+        """
+        key = str(data)
+        if key not in self._predictors:
+            self._predictors[key] = self._open_predictor(key)
+        return self._predictors[key].predict(list(map(str, items)), delimiter=delimiter, encoding=encoding)
+
     def _of_arrays(self, given: NDArray[Any] | Mapping[str, Any]) -> Predictions:
         if self._graph is None:
             self._graph = self._open_graph()
@@ -161,16 +187,15 @@ class Model:
         return Predictions(classes, model.predict(arrays, classes=None if classes is None else len(classes)))
 
     def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
-        if data not in self._predictors:
-            self._predictors[data] = self._open_predictor(data)
-        predictor, problems, outcomes = self._predictors[data], list[Problem](), list[Outcome]()
-        for result in predictor.predict(items):
+        problems, outcomes = list[Problem](), list[Outcome]()
+        for result in self.stream(items, data=data):
             if isinstance(result, Outcome):
                 outcomes.append(result)
             else:
                 problems.append(result)
         if problems and not outcomes:
             raise InvalidInput(str(problems[0]), f"none of {len(problems)} items could be read")
+        predictor = self._predictors[data]
         names = [outcome.name if named else {"row": outcome.name.get("row", 0)} for outcome in outcomes]
         return Predictions(predictor.classes, _gathered(outcomes, predictor.classes), names, problems)
 
@@ -200,7 +225,7 @@ def open_model(uri: str | Path) -> Model:
     """Open a model directory where a trainer left it.
 
     Args:
-        uri: A directory or a URI; ``model.onnx`` in it, or ``model.json`` with a predict command.
+        uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or such a file in it.
 
     Raises:
         NotFound: There is no model.
@@ -216,7 +241,9 @@ def open_model(uri: str | Path) -> Model:
     from podium.steps.model_directory import fetch_model, model_files, require_model
     from podium.storage import path_of
 
-    where = absolute(uri)
+    where, file = absolute(uri), ""
+    if where.rpartition("/")[2] in (predict.ONNX, predict.COMMAND):
+        where, _, file = where.rpartition("/")
     require_model(where)
     folder: list[Path] = [Path(path_of(where))] if where.startswith(("/", "file://")) else []
 
@@ -227,6 +254,6 @@ def open_model(uri: str | Path) -> Model:
         return folder[0]
 
     def predictor(data: str) -> Predictor:
-        return predict.load_directory(local(), data)
+        return predict.load_directory(local() / file, data)
 
-    return Model(where, lambda: predict.open_graph(local()), predictor)
+    return Model(str(uri), lambda: predict.open_graph(local()), predictor)

@@ -106,6 +106,9 @@ def program_of(train: Train, searched: Mapping[str, Dimension], fixed: Mapping[s
     """
     if callable(train):
         return _function(train, searched, fixed, metric)
+    if not isinstance(train, str | Path | Sequence):
+        problem = f"a function, a script or a command is tuned, but got {train!r:.60}"
+        raise InvalidInput(problem, 'a function, "train.py", or ["python", "-m", "my.train"]')
     words = _script(Path(train)) if isinstance(train, str | Path) else [str(word) for word in train]
     if not words:
         raise InvalidInput("the command has no words", '["python", "train.py"]')

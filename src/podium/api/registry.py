@@ -59,8 +59,16 @@ class ModelVersion:
         """Names of its files."""
         return sorted(self.record.files)
 
+    @property
+    def is_command(self) -> bool:
+        """Whether it predicts by a command that is stored with it, not by an ONNX graph."""
+        from podium.steps.predict import COMMAND, ONNX
+
+        return COMMAND in self.record.files and ONNX not in self.record.files
+
     @cached_property
-    def _opened(self) -> "PredictionModel":
+    def opened(self) -> "PredictionModel":
+        """The version as a model that predicts, which also streams files larger than memory."""
         from podium.api.predictions import Model as PredictionModel
         from podium.steps import predict
 
@@ -79,21 +87,8 @@ class ModelVersion:
         )
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
-        """Predict new items; a version that is a command runs here, with your rights.
-
-        Args:
-            items: Inputs as the model takes them: an array [n, …], arrays by name, or a part of a dataset. Or raw
-                data, which become inputs as the training data did: a DataFrame with the columns of the training data,
-                pictures, tables and folders as paths, or sentences.
-            data: Directory or URI of the dataset it was trained on, for a version without preprocessing.json.
-
-        Returns:
-            ``.values``, ``.probabilities`` and ``.frame``, in the order of the items.
-
-        Raises:
-            InvalidInput: The model takes other inputs, or does not say how raw data becomes inputs.
-        """
-        return self._opened.predict(items, data=data)
+        """Predict new items, as the Model of ``podium.open_model`` does; a command runs here, with your rights."""
+        return self.opened.predict(items, data=data)
 
     def fetch(self, directory: str | Path) -> Path:
         """Download it into a new directory; every file is verified before the directory appears."""

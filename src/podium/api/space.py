@@ -163,23 +163,30 @@ def dimension(name: str, given: Any) -> Dimension | None:
         if len(given) != 2 or not all(isinstance(end, int | float) and not isinstance(end, bool) for end in given):
             hint = "a range is (low, high); write a list for choices"
             raise InvalidInput(f"{name} is searched between two numbers, but got {given!r:.60}", hint)
-        return Int(*given) if all(isinstance(end, int) for end in given) else Float(*given)
+        try:
+            return Int(*given) if all(isinstance(end, int) for end in given) else Float(*given)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}: {error.message}", error.hint or "a range is (low, high)") from None
     if isinstance(given, Value):
         return None
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
-    raise InvalidInput(f"{name} is neither a range nor a list of choices, but a {type(given).__name__}", hint)
+    raise InvalidInput(f"{name} is neither a range nor a list of choices, but {given!r:.60}", hint)
 
 
 def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Value]]:
     """Return what is searched, and the values that are fixed.
 
     Raises:
-        InvalidInput: Nothing is searched, or a part of the space is neither.
+        InvalidInput: It is not a mapping, nothing is searched, or a part of the space is neither.
     """
+    hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
+    if not isinstance(space, Mapping):
+        raise InvalidInput(f"a space has ranges and choices by name, but got {space!r:.60}", hint)
     searched = {name: found for name, given in space.items() if (found := dimension(name, given))}
     if not searched:
-        hint = "a range is (1e-4, 1e-1), in the shell 1e-4..1e-1"
-        raise InvalidInput(f"there is nothing to search in {dict(space)!r:.80}", hint)
+        raise InvalidInput(
+            f"there is nothing to search in {dict(space)!r:.80}", f"{hint}, in the shell --lr 1e-4..1e-1"
+        )
     return searched, {name: given for name, given in space.items() if name not in searched}
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from podium.api.experiments import check_here
 from podium.api.experiments import uri as absolute
 from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
@@ -229,6 +230,7 @@ def train(
         hyperparameters={} if recipe else hyperparameters,
     )  # fmt: skip
     with signals_interrupt():
+        check_here(data)
         begun = _begin(absolute(str(data)), place, settings, target)
         try:
             return begun.wait() if wait else begun

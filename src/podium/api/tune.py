@@ -78,8 +78,8 @@ class TuneSettings:
     """Settings of the trials' pods, such as their queue."""
 
     def __post_init__(self) -> None:
-        require(self.trials >= 1, "trials >= 1", trials=self.trials)
-        require(self.parallel >= 1, "parallel >= 1", parallel=self.parallel)
+        require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
+        require(isinstance(self.parallel, int) and self.parallel >= 1, "parallel >= 1", parallel=self.parallel)
 
 
 def experiment_of(

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+import podium
 from podium.cli.registry_options import open_registry, registry_options
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.heartbeat import doing
 from podium.terminal import echo
 
 if TYPE_CHECKING:
+    from podium.api.registry import ModelVersion
     from podium.data.rows import Problem
-    from podium.registry import Model, Registry
+    from podium.registry import Registry
     from podium.steps.predict import Outcome
 
 
@@ -65,22 +67,22 @@ def predict(
       podium predict drawings/ --file trained/ --data prepared/
     """
     from podium.data.items import check_files, is_sentence
-    from podium.steps.predict import load_directory, load_version
 
     check_files(item for item in items if not is_sentence(item))
     if file:
-        predictor = load_directory(file, data)
+        title, model = str(file), podium.open_model(file)
     else:
-        model, named = _model(open_registry(storage), name)
-        predictor = load_version(model, alias, data, run_command=named)
+        version = _version(open_registry(storage), name, alias)
+        title, model = f"{version.name} {version.version}", version.opened
+    results = model.stream(items, data=data, delimiter=delimiter, encoding=encoding)
     problems: list[Problem] = []
-    outcomes = _good(predictor.predict(items, delimiter=delimiter, encoding=encoding), problems)
+    outcomes = _good(results, problems)
     done = _Count()
     with doing(lambda: f"predicting: {done.items:,} items so far"):
         if output:
             count = _write_csv(done.counted(outcomes), output)
         elif as_json:
-            count = _print_json(done.counted(outcomes), predictor.name, problems)
+            count = _print_json(done.counted(outcomes), title, problems)
         else:
             count = _print_lines(done.counted(outcomes))
     if problems:
@@ -102,8 +104,13 @@ class _Count:
             yield outcome
 
 
-def _model(registry: "Registry", name: str | None) -> "tuple[Model, bool]":
-    """Return the model, and whether the command line or podium.yaml names it."""
+def _version(registry: "Registry", name: str | None, alias: str) -> "ModelVersion":
+    """Return the version to predict with.
+
+    Raises:
+        InvalidInput: Several models may be meant; or it predicts by a command, and nothing names the model.
+    """
+    from podium.api.registry import RegisteredModel
     from podium.kfp.project import find_project
 
     if name is None and (project := find_project()):
@@ -111,7 +118,11 @@ def _model(registry: "Registry", name: str | None) -> "tuple[Model, bool]":
     names = registry.models()
     if name is None and len(names) > 1:
         raise InvalidInput(f"{registry.storage.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}")
-    return registry[name or (names or ["mnist"])[0]], name is not None
+    version = RegisteredModel(registry[name or (names or ["mnist"])[0]])[alias]
+    if name is None and version.is_command:
+        problem = f"{version.name} {version.version} predicts by a command that is stored with it"
+        raise InvalidInput(problem, f"to run it: --model {version.name}")
+    return version
 
 
 def _good(results: "Iterable[Outcome | Problem]", problems: "list[Problem]") -> "Iterator[Outcome]":

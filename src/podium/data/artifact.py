@@ -215,8 +215,8 @@ def _read(uri: str | Path, file: str) -> bytes:
             return connect(str(uri)).get(file)
         with (directory / file).open("rb") as stream:
             return stream.read(MAX_JSON + 1)
-    except (FileNotFoundError, NotADirectoryError, NotFound) as error:
-        raise NotFound(f"there is no {file} in {uri}", PREPARE_HINT) from error
+    except (FileNotFoundError, NotADirectoryError, NotFound):
+        raise NotFound(f"there is no {file} in {uri}", PREPARE_HINT) from None
     except OSError as error:
         raise PodiumError(f"{uri}/{file} cannot be read: {error.strerror or error}") from error
 
@@ -243,8 +243,8 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
         if not matches(path, file):
             raise Damaged(f"{uri}/{file.file} does not match its checksum ({path.stat().st_size} of {file.bytes} "
                           "bytes)", "copy it again, or " + PREPARE_HINT)  # fmt: skip
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFound(f"there is no {file.file} in {uri}", PREPARE_HINT) from error
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"there is no {file.file} in {uri}", PREPARE_HINT) from None
     except OSError as error:
         raise PodiumError(f"{uri}/{file.file} cannot be read: {error.strerror or error}") from error
     return path

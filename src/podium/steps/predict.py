@@ -150,18 +150,17 @@ def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
         yield gathered
 
 
-def load_version(model: "Model", version: str, data: str = "", *, run_command: bool = True) -> Predictor:
+def load_version(model: "Model", version: str, data: str = "") -> Predictor:
     """Load a version of a model in a registry.
 
     Args:
         model: The model.
         version: Alias or id.
         data: URI of the dataset it was trained on, for a version that does not say how its inputs are made.
-        run_command: Whether a predict command that is stored with the version may run here.
 
     Raises:
         NotFound: There is no such version.
-        InvalidInput: It has no model, its command may not run, or it is not known how raw data becomes its inputs.
+        InvalidInput: It has no model, or it is not known how raw data becomes its inputs.
     """
     from podium.scoring import OnnxModel
 
@@ -172,8 +171,6 @@ def load_version(model: "Model", version: str, data: str = "", *, run_command: b
             f"{name} has neither {ONNX} nor {COMMAND}, and predicting needs one of them",
             f"its files: {', '.join(stored.files)}",
         )
-    if ONNX not in stored.files and not run_command:
-        raise InvalidInput(f"{name} predicts by a command that is stored with it", f"to run it: --model {model.name}")
     given = load_json(model.read(stored, PREPROCESSING), PREPROCESSING) if PREPROCESSING in stored.files else {}
     preprocessing, classes = _read(given, name, data)
     classes = classes or stored.facts.dataset_classes

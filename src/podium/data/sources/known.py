@@ -67,6 +67,6 @@ def known_dataset(name: str) -> Known:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), DATASETS, 1)
-    hint = f"did you mean {near[0]}?" if near else None
+    hint = f"did you mean {near[0]}?" if near else f"./{name} for a directory, table:{name} for a file"
     names = ", ".join(DATASETS)
     raise InvalidInput(f"the dataset must be one of {names}, a KIND:LOCATION or a path, but got {name!r}", hint)

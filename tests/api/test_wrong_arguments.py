@@ -1,0 +1,67 @@
+"""What a new user gets wrong: each time a plain sentence with a hint, and nothing is created."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import podium
+from podium.errors import InvalidInput, PodiumError
+
+SPACE = {"lr": (1e-4, 1e-1), "layers": range(1, 5)}
+
+
+def train(lr: float, layers: int) -> float:
+    return lr * layers
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "a list as space": (lambda: podium.tune(train, [1, 2]), "a space has ranges and choices by name, but got [1, 2]"),
+    "no space": (lambda: podium.tune(train, None), "a space has ranges and choices by name, but got None"),
+    "an empty space": (lambda: podium.tune(train, {}), "there is nothing to search in {}"),
+    "a falling range": (lambda: podium.tune(train, SPACE | {"lr": (1.0, 0.1)}), "lr: `low < high` must hold"),
+    "a number that is none": (lambda: podium.tune(train, SPACE | {"lr": (0.0, float("nan"))}), "lr: `low < high`"),
+    "an object in the space": (lambda: podium.tune(train, SPACE | {"lr": b"1"}), "nor a list of choices, but b'1'"),
+    "a number as function": (lambda: podium.tune(3, SPACE), "a script or a command is tuned, but got 3"),
+    "another signature": (
+        lambda: podium.tune(train, {"lr": (0.1, 1.0)}),
+        "train(lr: float, layers: int) -> float cannot",
+    ),
+    "a missing script": (lambda: podium.tune("trian.py", SPACE), "there is no script trian.py"),
+    "a count as text": (lambda: podium.tune(train, SPACE, trials="3"), "`trials >= 1` must hold, but got trials='3'"),
+    "no trials": (lambda: podium.tune(train, SPACE, parallel=0), "`parallel >= 1` must hold, but got parallel=0"),
+    "an algorithm": (lambda: podium.tune(train, SPACE, algorithm="tpee"), "did you mean tpe?"),
+    "an objective": (lambda: podium.tune(train, SPACE, objective="max accuracy"), "but got 'max accuracy'"),
+    "a cluster": (lambda: podium.tune(train, SPACE, cluster="k8s://team"), "no cluster has the scheme 'k8s'"),
+    "data to tune with": (lambda: podium.tune(train, SPACE, data="nowhere"), "there are no data at "),
+    "data of a sweep": (lambda: podium.sweep("random", data="nowhere"), "there are no data at "),
+    "data to train on": (lambda: podium.train("nowhere"), "there are no data at "),
+    "a setting of a sweep": (lambda: podium.sweep("random", trails=3), "did you mean trials?"),
+    "an Experiment": (lambda: podium.sweep("nothing"), "no bundled experiment is called 'nothing'"),
+    "a dataset": (lambda: podium.load_dataset("nowhere"), "there is no dataset.json in "),
+    "a model": (lambda: podium.open_model("nowhere"), "there is no model under "),
+    "a sweep": (lambda: podium.open_sweep("nothing"), "no Experiment nothing in "),
+    "a registered model": (lambda: podium.registry()["mnist"], "there is no model mnist in "),
+    "the name of a dataset": (lambda: podium.prepare_data("mnistt"), "did you mean mnist?"),
+    "the path of a dataset": (lambda: podium.prepare_data("houses"), "hint: ./houses for a directory"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_argument_is_refused_with_a_hint(what: str, home: Path) -> None:
+    call, message = WRONG[what]
+    with pytest.raises(PodiumError) as refused:
+        call()
+    assert message in str(refused.value)
+    assert refused.value.hint or "must hold, but got" in refused.value.message
+    assert refused.value.__cause__ is None
+    assert not [*home.glob("cluster/*/*"), *home.glob("runs/*")]
+
+
+def test_a_notebook_shows_the_users_lines_only(home: Path) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        podium.tune(train, SPACE, algorithm="tpee")
+    *frames, last = refused.value._render_traceback_()
+    assert last.endswith("\nhint: did you mean tpe?")
+    assert [Path(__file__).name in frame for frame in frames] == [True]
