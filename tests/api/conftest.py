@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from jupyter_client.manager import KernelManager
+from sweep_manifests import job, space, write_experiment
 
 PROGRAM = """
 import pathlib, sys, time
@@ -33,36 +34,13 @@ def parabola(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("parabola")
     program, output = folder / "program.py", f"{folder}/models/${{trialParameters.own}}"
     program.write_text(PROGRAM)
-    container = {
-        "name": "training",
-        "image": "any",
-        "command": ["python", str(program), "${trialParameters.x}", output, "0"],
-        "env": [{"name": "PODIUM_OUTPUT", "value": output}],
-    }
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
-    space = {"min": "0", "max": "1", "step": "0.5"}
-    return {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "metadata": {"name": "parabola"},
-        "spec": {
-            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-            "algorithm": {"algorithmName": "grid"},
-            "parallelTrialCount": 1,
-            "maxTrialCount": 3,
-            "maxFailedTrialCount": 1,
-            "resumePolicy": "LongRunning",
-            "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": space}],
-            "trialTemplate": {
-                "primaryContainerName": "training",
-                "trialParameters": [
-                    {"name": "x", "reference": "x"},
-                    {"name": "own", "reference": "${trialSpec.Name}"},
-                ],
-                "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
-            },
-        },
-    }
+    command = ["python", str(program), "${trialParameters.x}", output, "0"]
+    parameters = [{"name": "x", "reference": "x"}, {"name": "own", "reference": "${trialSpec.Name}"}]
+    return write_experiment(
+        job(command, env=[{"name": "PODIUM_OUTPUT", "value": output}]), name="parabola",
+        algorithm={"algorithmName": "grid"}, maxTrialCount=3, maxFailedTrialCount=1, resumePolicy="LongRunning",
+        parameters=[space("x", min="0", max="1", step="0.5")], template={"trialParameters": parameters},
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from rich.console import Console
+from sweep_manifests import job, space, write_experiment
 
 from podium.cli import main
 from podium.cli.experiment import experiment
@@ -70,27 +71,8 @@ def manifest(tmp_path: Path) -> Any:
 
     def write(name: str = "sweep", *, most: int = 2, seconds: str = "0", code: str = "0", **spec: Any) -> str:
         command = [sys.executable, str(program), "${trialParameters.lr}", seconds, code]
-        container = {"name": "training", "image": "python", "command": command}
-        job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
-        document = {
-            "apiVersion": "kubeflow.org/v1beta1",
-            "kind": "Experiment",
-            "metadata": {"name": name},
-            "spec": {
-                "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-                "algorithm": {"algorithmName": "random"},
-                "resumePolicy": "LongRunning",
-                "parallelTrialCount": 2,
-                "maxTrialCount": most,
-                "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "1"}}],
-                "trialTemplate": {
-                    "primaryContainerName": "training",
-                    "trialParameters": [{"name": "lr", "reference": "lr"}],
-                    "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
-                },
-                **spec,
-            },
-        }
+        given = {"maxTrialCount": most, "parallelTrialCount": 2, "resumePolicy": "LongRunning", **spec}
+        document = write_experiment(job(command), name=name, parameters=[space("lr", min="0.1", max="1")], **given)
         path = tmp_path / f"{name}.yaml"
         path.write_text(yaml.safe_dump(document))
         return str(path)

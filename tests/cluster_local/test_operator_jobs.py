@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweep_manifests import space, write_experiment
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import State, status_of
@@ -142,20 +143,11 @@ def test_a_role_may_be_written_in_any_case(cluster: LocalSweeps) -> None:
 
 def sweep(manifest: dict[str, Any], **template: Any) -> dict[str, Any]:
     """An Experiment of one trial that runs a job."""
-    spec = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "random"},
-        "parallelTrialCount": 1,
-        "maxTrialCount": 1,
-        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "1", "max": "2"}}],
-        "trialTemplate": {
-            "primaryContainerName": OPERATOR_KINDS[manifest["kind"]].container,
-            "trialParameters": [{"name": "x", "reference": "x"}],
-            "trialSpec": {**manifest, "metadata": {}},
-            **template,
-        },
-    }
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "e"}, "spec": spec}
+    container = OPERATOR_KINDS[manifest["kind"]].container
+    one = [space("x", min="1", max="2")]
+    return write_experiment(
+        {**manifest, "metadata": {}}, container=container, maxTrialCount=1, parameters=one, template=template
+    )
 
 
 def metrics(cluster: LocalSweeps, manifest: dict[str, Any]) -> dict[str, str]:

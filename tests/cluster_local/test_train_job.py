@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweep_manifests import space, write_experiment
 from trainjobs import patch, program, trainjob
 
 from podium.errors import InvalidInput
@@ -181,21 +182,10 @@ SCRIPT = "import os, sys; print('accuracy=' + (sys.argv[1] if os.environ['PET_NO
 def sweep(command: list[str]) -> dict[str, Any]:
     trial = trainjob(numNodes=2, command=command, args=[])
     del trial["metadata"]
-    template = {"primaryContainerName": "node", "trialParameters": [{"name": "value", "reference": "value"}]}
-    space = [{"name": "value", "parameterType": "categorical", "feasibleSpace": {"list": ["0.5", "0.7"]}}]
-    return {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "metadata": {"name": "sweep"},
-        "spec": {
-            "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
-            "algorithm": {"algorithmName": "grid"},
-            "maxTrialCount": 2,
-            "parallelTrialCount": 1,
-            "parameters": space,
-            "trialTemplate": template | {"trialSpec": trial},
-        },
-    }
+    return write_experiment(
+        trial, name="sweep", container="node", parameters=[space("value", "categorical", list=["0.5", "0.7"])],
+        objective={"type": "maximize", "objectiveMetricName": "accuracy"}, algorithm={"algorithmName": "grid"},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

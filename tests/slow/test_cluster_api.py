@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from livekubeflow import has_katib
+from sweep_manifests import job, write_experiment
 
 import podium
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -37,25 +38,11 @@ def namespace() -> Iterator[str]:
 
 def test_a_sweep_on_a_cluster_ends_with_its_best_trial(namespace: str) -> None:
     container = {
-        "name": "training", "image": IMAGE, "command": ["python", "-c", PROGRAM],
-        "securityContext": {"runAsUser": 1000}, "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+        "image": IMAGE, "securityContext": {"runAsUser": 1000},
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
     }  # fmt: skip
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
-    spec = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "random"},
-        "parallelTrialCount": 1,
-        "maxTrialCount": 2,
-        "maxFailedTrialCount": 1,
-        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
-        "trialTemplate": {
-            "primaryContainerName": "training",
-            "retain": True,
-            "trialParameters": [{"name": "x", "reference": "x"}],
-            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
-        },
-    }
-    manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "bowl"}, "spec": spec}
+    trial = job(["python", "-c", PROGRAM], **container)
+    manifest = write_experiment(trial, name="bowl", maxFailedTrialCount=1, template={"retain": True})
     sweep = podium.sweep(manifest, cluster=namespace)
     assert sweep.status == "Succeeded"
     assert sweep.best.value == pytest.approx((sweep.best.parameters["x"] - 0.5) ** 2)

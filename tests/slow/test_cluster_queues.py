@@ -7,10 +7,10 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from livekubeflow import has_katib, podium, until
+from sweep_manifests import space, write_experiment
 
 from podium.cluster.base import Manifest
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -130,19 +130,11 @@ def experiment(name: str) -> Manifest:
     job = write("Job", 0).manifest
     (container,) = job["spec"]["template"]["spec"]["containers"]
     container["command"] = ["sh", "-c", "(sleep 5; echo accuracy=${trialParameters.lr}; sleep 5)"]
-    template: dict[str, Any] = {
-        "primaryContainerName": container["name"],
-        "trialParameters": [{"name": "lr", "reference": "lr"}],
-        "trialSpec": {**job, "metadata": {"labels": job["metadata"]["labels"]}},
-    }
-    space = {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.2"}}
-    spec = {
-        "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
-        "algorithm": {"algorithmName": "random"},
-        "maxTrialCount": 2, "parallelTrialCount": 2, "maxFailedTrialCount": 0,
-        "parameters": [space], "trialTemplate": template,
-    }  # fmt: skip
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": name}, "spec": spec}
+    trial = {**job, "metadata": {"labels": job["metadata"]["labels"]}}
+    return write_experiment(
+        trial, name=name, container=container["name"], parameters=[space("lr", min="0.1", max="0.2")],
+        objective={"type": "maximize", "objectiveMetricName": "accuracy"}, parallelTrialCount=2, maxFailedTrialCount=0,
+    )  # fmt: skip
 
 
 def test_parallel_trials_queue_up(cluster: KubernetesCluster) -> None:

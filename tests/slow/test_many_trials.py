@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweep_manifests import job, write_experiment
 
 from podium.sweeps.local import LocalSweeps
 
@@ -17,21 +18,7 @@ COUNT = 1000
 def thousand() -> dict[str, Any]:
     """Trials that print a number, two at a time."""
     command = ["python", "-m", "trivial", "${trialParameters.x}"]
-    container = {"name": "training", "image": "python", "command": command}
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
-    spec = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "random"},
-        "parallelTrialCount": 2,
-        "maxTrialCount": COUNT,
-        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
-        "trialTemplate": {
-            "primaryContainerName": "training",
-            "trialParameters": [{"name": "x", "reference": "x"}],
-            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
-        },
-    }
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "many"}, "spec": spec}
+    return write_experiment(job(command), name="many", parallelTrialCount=2, maxTrialCount=COUNT)
 
 
 def resident() -> int:

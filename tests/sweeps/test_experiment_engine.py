@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweep_manifests import SEEDED, job, write_experiment
 
 from podium.errors import Conflict, InvalidInput
 from podium.machine import cores
@@ -20,26 +21,8 @@ def experiment(
     script: str = LOSS, *, words: tuple[str, ...] = ("${trialParameters.x}",), **spec: Any
 ) -> dict[str, Any]:
     """An Experiment over x from 0 to 1 whose trials run a Python script."""
-    template = spec.pop("template", {})
     quoted = "'" + script.replace("'", "'\"'\"'") + "'"
-    command = [sys.executable, "-c", quoted, *words]
-    container = {"name": "training", "image": "python", "command": command}
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
-    given = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "1"}]},
-        "parallelTrialCount": 1,
-        "maxTrialCount": 2,
-        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
-        "trialTemplate": {
-            "primaryContainerName": "training",
-            "trialParameters": [{"name": "x", "reference": "x"}],
-            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
-            **template,
-        },
-        **spec,
-    }
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "e"}, "spec": given}
+    return write_experiment(job([sys.executable, "-c", quoted, *words]), **{"algorithm": SEEDED, **spec})
 
 
 def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweep_manifests import SEEDED, job, space, write_experiment
 
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import status_of
@@ -22,27 +23,9 @@ PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys
 
 def experiment(name: str, *, policy: str = "Never", most: int = 2, seconds: float = 0, **spec: Any) -> dict[str, Any]:
     command = ["sh", "-c", f'{sys.executable} -c "{PROGRAM}" ${{trialParameters.lr}} {seconds}']
-    container = {"name": "training", "image": "python", "command": command}
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
-    return {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "metadata": {"name": name},
-        "spec": {
-            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-            "algorithm": {"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "1"}]},
-            "resumePolicy": policy,
-            "parallelTrialCount": min(2, most),
-            "maxTrialCount": most,
-            "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "1"}}],
-            "trialTemplate": {
-                "primaryContainerName": "training",
-                "trialParameters": [{"name": "lr", "reference": "lr"}],
-                "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
-            },
-            **spec,
-        },
-    }
+    given = {"algorithm": SEEDED, "parallelTrialCount": min(2, most), "maxTrialCount": most, **spec}
+    given |= {"parameters": [space("lr", min="0.1", max="1")], "resumePolicy": policy}
+    return write_experiment(job(command), name=name, **given)
 
 
 def finish(cluster: LocalSweeps, name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweep_manifests import job, space, write_experiment
 
 from podium.machine import cores
 from podium.sweeps.local import LocalSweeps
@@ -30,22 +31,11 @@ sys.exit(3 if float(sys.argv[1]) > 0.9 else 0)
 
 def sweep(values: list[str], parallel: int) -> dict[str, Any]:
     """An Experiment that runs the probe once for each value."""
-    container = {"name": "main", "image": "python", "command": ["python", "-m", "probe", "${trialParameters.x}"]}
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
-    spec = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "grid"},
-        "parallelTrialCount": parallel,
-        "maxTrialCount": len(values),
-        "maxFailedTrialCount": len(values),
-        "parameters": [{"name": "x", "parameterType": "categorical", "feasibleSpace": {"list": values}}],
-        "trialTemplate": {
-            "primaryContainerName": "main",
-            "trialParameters": [{"name": "x", "reference": "x"}],
-            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
-        },
-    }
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "e"}, "spec": spec}
+    return write_experiment(
+        job(["python", "-m", "probe", "${trialParameters.x}"]), algorithm={"algorithmName": "grid"},
+        parallelTrialCount=parallel, maxTrialCount=len(values), maxFailedTrialCount=len(values),
+        parameters=[space("x", "categorical", list=values)],
+    )  # fmt: skip
 
 
 def run(tmp_path: Path, values: list[str], **options: Any) -> tuple[dict[str, str], list[dict[str, Any]], int]:
