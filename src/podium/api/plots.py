@@ -22,11 +22,11 @@ class Plots:
 
     def history(self) -> "Figure":
         """Return the objective of each trial in start order, and the best so far."""
-        return plots.history(self._with_results(1))
+        return _drawn(plots.history(self._with_results(1)))
 
     def parallel(self) -> "Figure":
         """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
-        return plots.coordinates(self._with_results(1))
+        return _drawn(plots.coordinates(self._with_results(1)))
 
     def importance(self) -> "Figure":
         """Return how much each parameter mattered for being among the best trials (PED-ANOVA).
@@ -38,7 +38,7 @@ class Plots:
         if not (shares := plots.importance(table)):
             name = table["parameters"][0]["name"] if table["parameters"] else "none"
             raise InvalidInput(f"importance compares parameters, but the sweep has one: {name}", "plot.history()")
-        return plots.bars(shares)
+        return _drawn(plots.bars(shares))
 
     def _with_results(self, least: int) -> Mapping[str, Any]:
         table = self._table()
@@ -47,3 +47,9 @@ class Plots:
             hint = "wait for more trials, or resume the sweep with more"
             raise InvalidInput(f"this figure needs {least} trials with a result, but there are {count}", hint)
         return table
+
+
+def _drawn(figure: plots.Figure) -> "Figure":
+    from plotly.graph_objects import Figure
+
+    return Figure(figure)

@@ -1,11 +1,18 @@
-"""The figures of the report."""
+"""The figures of the report, in plotly's JSON (https://plotly.com/javascript/reference).
 
+They are written as they are drawn, by plotly.js: plotly's Python classes take seconds to load and to check them.
+``podium.api.plots`` makes those of them.
+"""
+
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from importlib import resources
+from typing import Any
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+Figure = dict[str, Any]
+"""``data``, a list of traces, and ``layout``."""
 
 ENOUGH = 10
 """Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
@@ -19,7 +26,7 @@ def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
     shares = importance(sweep)
     if shares:
         figures["importance"] = bars(shares)
-    return {name: str(figure.to_json()) for name, figure in figures.items()}
+    return {name: _json(figure) for name, figure in figures.items()}
 
 
 def searched(sweep: Mapping[str, Any]) -> list[str]:
@@ -27,10 +34,8 @@ def searched(sweep: Mapping[str, Any]) -> list[str]:
     return [parameter["name"] for parameter in sweep["parameters"]]
 
 
-def history(sweep: Mapping[str, Any]) -> "Figure":
+def history(sweep: Mapping[str, Any]) -> Figure:
     """Return the objective of each trial in start order, and the best so far."""
-    import plotly.graph_objects as go
-
     metric, maximize = sweep["objective"]["metric"], sweep["objective"]["maximize"]
     rows = [row for row in sorted(sweep["trials"], key=lambda row: row["number"]) if row["value"] is not None]
     best: list[float] = []
@@ -38,20 +43,16 @@ def history(sweep: Mapping[str, Any]) -> "Figure":
         best.append((max if maximize else min)([row["value"], *best[-1:]]))
     numbers = [row["number"] for row in rows]
     texts = [_assignment(row) for row in rows]
-    figure = go.Figure([
-        go.Scatter(x=numbers, y=best, mode="lines", name="best so far", line={"color": GOLD, "shape": "hv"}),
-        go.Scatter(x=numbers, y=[row["value"] for row in rows], mode="markers", name="trial", text=texts,
-                   marker={"color": BLUE, "size": 9}, hovertemplate="%{y:.4g}<br>%{text}<extra>trial %{x}</extra>"),
-    ])  # fmt: skip
-    figure.update_xaxes(title="trial, in start order", dtick=1 if len(rows) <= 20 else None)
-    figure.update_yaxes(title=metric)
-    return _styled(figure)
+    lines = {"type": "scatter", "x": numbers, "y": best, "mode": "lines", "name": "best so far",
+             "line": {"color": GOLD, "shape": "hv"}}  # fmt: skip
+    markers = {"type": "scatter", "x": numbers, "y": [row["value"] for row in rows], "mode": "markers", "name": "trial",
+               "text": texts, "marker": {"color": BLUE, "size": 9},
+               "hovertemplate": "%{y:.4g}<br>%{text}<extra>trial %{x}</extra>"}  # fmt: skip
+    return _figure([lines, markers], xaxis=_each_one("trial, in start order", len(rows)), yaxis=_titled(metric))
 
 
-def coordinates(sweep: Mapping[str, Any]) -> "Figure":
+def coordinates(sweep: Mapping[str, Any]) -> Figure:
     """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
-    import plotly.graph_objects as go
-
     rows = [row for row in sweep["trials"] if row["value"] is not None]
     parameters = sweep["parameters"]
     axes = [_axis(parameter, [row["parameters"][parameter["name"]] for row in rows]) for parameter in parameters]
@@ -59,8 +60,8 @@ def coordinates(sweep: Mapping[str, Any]) -> "Figure":
     metric = sweep["objective"]["metric"]
     color = {"color": values, "colorscale": "Viridis", "showscale": False,
              "reversescale": not sweep["objective"]["maximize"]}  # fmt: skip
-    figure = go.Figure(go.Parcoords(dimensions=[*axes, {"label": metric, "values": values}], line=color))
-    return _styled(figure, height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
+    trace = {"type": "parcoords", "dimensions": [*axes, {"label": metric, "values": values}], "line": color}
+    return _figure([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
@@ -116,17 +117,12 @@ def _value(distribution: Any, text: str) -> Any:
     return float(text) if hasattr(distribution, "low") else text
 
 
-def bars(shares: Mapping[str, float]) -> "Figure":
+def bars(shares: Mapping[str, float]) -> Figure:
     """Return the importance of each parameter as bars."""
-    import plotly.graph_objects as go
-
     ordered = sorted(shares.items(), key=lambda item: item[1])
-    figure = go.Figure(
-        go.Bar(x=[share for _, share in ordered], y=[name for name, _ in ordered], orientation="h",
-               marker={"color": BLUE})
-    )  # fmt: skip
-    figure.update_xaxes(title="importance for the best trials (PED-ANOVA)")
-    return _styled(figure, height=260)
+    trace = {"type": "bar", "x": [share for _, share in ordered], "y": [name for name, _ in ordered],
+             "orientation": "h", "marker": {"color": BLUE}}  # fmt: skip
+    return _figure([trace], height=260, xaxis=_titled("importance for the best trials (PED-ANOVA)"))
 
 
 def learning_curves(
@@ -141,77 +137,71 @@ def learning_curves(
         winner: Name of the row that stands out most.
         part: Of the dataset, on which the metric was measured, where that is known.
     """
-    import plotly.graph_objects as go
-
     recorded = {name for row in rows for epoch in row["epochs"] for name in epoch}
     metric = next((name for name in metrics if name in recorded), None)
     if metric is None:
         return {}
-    figure = go.Figure()
+    traces = []
     for row in rows:
         name, epochs = row["name"], [epoch for epoch in row["epochs"] if metric in epoch]
         color = GOLD if name == winner else BLUE if name in stressed else GRAY
-        figure.add_scatter(
-            x=[epoch.get("epoch", at) for at, epoch in enumerate(epochs, 1)], y=[epoch[metric] for epoch in epochs],
-            name=name, mode="lines+markers", line={"color": color, "width": 3 if name in stressed else 1},
-            showlegend=name in stressed, hovertemplate="epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
-        )  # fmt: skip
+        traces.append({
+            "type": "scatter", "x": [epoch.get("epoch", at) for at, epoch in enumerate(epochs, 1)],
+            "y": [epoch[metric] for epoch in epochs], "name": name, "mode": "lines+markers",
+            "line": {"color": color, "width": 3 if name in stressed else 1}, "showlegend": name in stressed,
+            "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
+        })  # fmt: skip
     longest = max(len(row["epochs"]) for row in rows)
-    figure.update_xaxes(title="epoch", dtick=1 if longest <= 20 else None)
-    figure.update_yaxes(title=f"{part} {metric}".strip())
+    figure = _figure(traces, xaxis=_each_one("epoch", longest), yaxis=_titled(f"{part} {metric}".strip()))
     return {"curves": _json(figure)}
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
     """Return true class by row and predicted class by column; the diagonal stays pale so that mistakes stand out."""
-    import plotly.graph_objects as go
-
     mistakes = [
         [0 if predicted == true else count for predicted, count in enumerate(row)] for true, row in enumerate(confusion)
     ]
-    figure = go.Figure(
-        go.Heatmap(z=mistakes, x=list(classes), y=list(classes), text=[list(map(str, row)) for row in confusion],
-                   texttemplate="%{text}", colorscale=[[0, "#f7fafc"], [1, "#d64545"]], showscale=False, xgap=1, ygap=1,
-                   zmin=0, zmax=max(1, *(max(row) for row in mistakes)),
-                   hovertemplate="%{y} taken for %{x}: %{text}<extra></extra>")
-    )  # fmt: skip
-    figure.update_xaxes(title="predicted", type="category", side="top")
-    figure.update_yaxes(title="true", type="category", autorange="reversed")
-    return _json(figure, height=460)
+    trace = {
+        "type": "heatmap", "z": mistakes, "x": list(classes), "y": list(classes), "texttemplate": "%{text}",
+        "text": [list(map(str, row)) for row in confusion], "colorscale": [[0, "#f7fafc"], [1, "#d64545"]],
+        "showscale": False, "xgap": 1, "ygap": 1, "zmin": 0, "zmax": max(1, *(max(row) for row in mistakes)),
+        "hovertemplate": "%{y} taken for %{x}: %{text}<extra></extra>",
+    }  # fmt: skip
+    predicted = _titled("predicted", type="category", side="top")
+    true = _titled("true", type="category", autorange="reversed")
+    return _json(_figure([trace], height=460, xaxis=predicted, yaxis=true))
 
 
 def fit(points: Mapping[str, Sequence[float]]) -> str:
     """Return predicted against true numbers; a perfect model's points are on the line."""
-    import plotly.graph_objects as go
-
     ends = [min(min(points["true"]), min(points["predicted"])), max(max(points["true"]), max(points["predicted"]))]
-    figure = go.Figure([
-        go.Scatter(x=ends, y=ends, mode="lines", line={"color": GOLD, "width": 2}, hoverinfo="skip"),
-        go.Scattergl(x=points["true"], y=points["predicted"], mode="markers", marker=_dots(points),
-                     hovertemplate="true %{x:.4g}<br>predicted %{y:.4g}<extra></extra>"),
-    ])  # fmt: skip
-    figure.update_xaxes(title="true")
-    figure.update_yaxes(title="predicted")
-    figure.update_layout(showlegend=False)
-    return _json(figure, height=420)
+    ideal = {"type": "scatter", "x": ends, "y": ends, "mode": "lines", "line": {"color": GOLD, "width": 2},
+             "hoverinfo": "skip"}  # fmt: skip
+    items = {"type": "scattergl", "x": points["true"], "y": points["predicted"], "mode": "markers",
+             "marker": _dots(points),
+             "hovertemplate": "true %{x:.4g}<br>predicted %{y:.4g}<extra></extra>"}  # fmt: skip
+    axes = {"xaxis": _titled("true"), "yaxis": _titled("predicted")}
+    return _json(_figure([ideal, items], height=420, showlegend=False, **axes))
 
 
 def residuals(points: Mapping[str, Sequence[float]]) -> str:
-    """Return predicted minus true against predicted numbers, and how the residuals are distributed."""
-    from plotly.subplots import make_subplots
-
+    """Return predicted minus true against predicted numbers, and beside it how the residuals are distributed."""
     rest = [predicted - true for true, predicted in zip(points["true"], points["predicted"], strict=True)]
-    figure = make_subplots(cols=2, shared_yaxes=True, column_widths=[0.8, 0.2], horizontal_spacing=0.02)
-    figure.add_scattergl(x=points["predicted"], y=rest, mode="markers", marker=_dots(points), row=1, col=1,
-                         hovertemplate="predicted %{x:.4g}<br>residual %{y:.4g}<extra></extra>")  # fmt: skip
-    figure.add_histogram(y=rest, marker={"color": BLUE}, row=1, col=2,
-                         hovertemplate="residual %{y}: %{x} items<extra></extra>")  # fmt: skip
-    figure.add_hline(y=0, line={"color": GOLD, "width": 2})
-    figure.update_xaxes(title="predicted", row=1, col=1)
-    figure.update_xaxes(title="items", row=1, col=2)
-    figure.update_yaxes(title="predicted − true", row=1, col=1)
-    figure.update_layout(showlegend=False, bargap=0.05)
-    return _json(figure, height=360)
+    items = {"type": "scattergl", "x": points["predicted"], "y": rest, "mode": "markers", "marker": _dots(points),
+             "xaxis": "x", "yaxis": "y",
+             "hovertemplate": "predicted %{x:.4g}<br>residual %{y:.4g}<extra></extra>"}  # fmt: skip
+    counts = {"type": "histogram", "y": rest, "marker": {"color": BLUE}, "xaxis": "x2", "yaxis": "y2",
+              "hovertemplate": "residual %{y}: %{x} items<extra></extra>"}  # fmt: skip
+    zero = [{"type": "line", "x0": 0, "x1": 1, "xref": f"{x} domain", "y0": 0, "y1": 0, "yref": y,
+             "line": {"color": GOLD, "width": 2}} for x, y in (("x", "y"), ("x2", "y2"))]  # fmt: skip
+    figure = _figure(
+        [items, counts], height=360, showlegend=False, bargap=0.05, shapes=zero,
+        xaxis=_titled("predicted", anchor="y", domain=[0, 0.784]),
+        xaxis2=_titled("items", anchor="y2", domain=[0.804, 1]),
+        yaxis=_titled("predicted − true", anchor="x", domain=[0, 1]),
+        yaxis2={"anchor": "x2", "domain": [0, 1], "matches": "y", "showticklabels": False},
+    )  # fmt: skip
+    return _json(figure)
 
 
 def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
@@ -224,13 +214,31 @@ def _assignment(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in row["parameters"].items())
 
 
-def _json(figure: "Figure", height: int = 320) -> str:
-    return str(_styled(figure, height).to_json())
+def _titled(title: str, **axis: Any) -> dict[str, Any]:
+    """Return an axis with a title."""
+    return {"title": {"text": title}, **axis}
 
 
-def _styled(figure: "Figure", height: int = 320, margin: Mapping[str, int] | None = None) -> "Figure":
-    figure.update_layout(
-        template="plotly_white", height=height, margin=dict(margin or {"l": 60, "r": 20, "t": 30, "b": 50}),
-        font={"family": "system-ui, sans-serif"}, legend={"orientation": "h", "y": 1.15},
-    )  # fmt: skip
-    return figure
+def _each_one(title: str, count: int) -> dict[str, Any]:
+    """Return an axis of whole numbers from 1, all of them written out if they are few."""
+    return _titled(title, dtick=1) if count <= 20 else _titled(title)
+
+
+def _figure(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
+    return {"data": list(traces), "layout": {
+        "template": _template(), "height": 320, "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
+        "font": {"family": "system-ui, sans-serif"}, "legend": {"orientation": "h", "y": 1.15}, **layout,
+    }}  # fmt: skip
+
+
+@cache
+def _template() -> dict[str, Any]:
+    """Return plotly's template ``plotly_white``, which plotly.js does not know by its name."""
+    file = resources.files("plotly") / "package_data" / "templates" / "plotly_white.json"
+    template: dict[str, Any] = json.loads(file.read_bytes())
+    return template
+
+
+def _json(figure: Figure) -> str:
+    """Return a figure as JSON, in which numbers that are not finite are null, as in plotly's own."""
+    return json.dumps(json.loads(json.dumps(figure), parse_constant=lambda _: None))
