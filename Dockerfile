@@ -16,15 +16,29 @@ ENV HOME=/tmp LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
 RUN mkdir -p /minio /s3 /gcs && chmod 1777 /minio /s3 /gcs
 WORKDIR /opt/podium
 
-FROM base AS steps
+# The steps' packages and podium are installed below /packages and /podium: what is removed again is in no layer.
+FROM base AS steps-packages
+RUN command -v strip || { apt-get update && apt-get install -y --no-install-recommends binutils; }
 COPY requirements-steps.txt scripts/slim-packages ./
 # The pins are whole and have hashes: nothing is resolved and nothing else is taken.
-RUN pip install --no-deps --require-hashes -r requirements-steps.txt && ./slim-packages steps && rm slim-packages
+RUN pip install --no-compile --ignore-installed --no-deps --require-hashes --root /packages -r requirements-steps.txt && \
+    ./slim-packages --steps /packages
+
+FROM steps-packages AS steps-podium
+COPY . .
+RUN awk '/^[^ ]/ { keep = /^setuptools==/ } keep' requirements.txt >/tmp/build.txt && \
+    pip install --no-deps --require-hashes -r /tmp/build.txt && \
+    pip install --no-deps --no-build-isolation --root /podium .
+RUN PYTHONPATH=$(echo /packages/usr/local/lib/python3*/*-packages):$(echo /podium/usr/local/lib/python3*/*-packages) \
+    python3 scripts/compile-steps /packages
+
+FROM base AS steps
+COPY --from=steps-podium /packages /
+COPY requirements-steps.txt ./
 ARG EXTRAS
 RUN [ -z "$EXTRAS" ] || { sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' requirements-steps.txt >/tmp/pins.txt && \
       pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
-COPY . .
-RUN pip install --no-deps --no-build-isolation . && rm -rf build
+COPY --from=steps-podium /podium /
 ARG CODE_VERSION=
 ENV PODIUM_CODE_VERSION=${CODE_VERSION}
 USER 1000:1000

@@ -51,8 +51,10 @@ check: lint test ## lint and fast tests
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --group build --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-# Steps train nothing; SciPy is for Sobol sequences of sweeps on one machine, the others for optuna's own database.
-NOT_IN_STEPS = torch torchvision scipy sqlalchemy alembic
+# Steps train nothing. SciPy is for Sobol sequences of sweeps on one machine, sqlalchemy and alembic for optuna's own
+# database, pygments and markdown-it-py for code and Markdown on a terminal, google-cloud-storage for Google's buckets
+# as sources of pipelines, narwhals for plotly's figures from DataFrames; setuptools only builds the images.
+NOT_IN_STEPS = torch torchvision scipy sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
 
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	@$(COMPILE) --extra dev pyproject.toml -o requirements-dev.txt
