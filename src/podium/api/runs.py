@@ -4,14 +4,16 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.place import Place
 from podium.api.sweep import Sweep
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, require
 from podium.manifests.resource import Resource
 from podium.run.outcome import outcome_of, show
 from podium.run.printed import printed
@@ -19,11 +21,14 @@ from podium.run.progress import progress
 from podium.run.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, run_pipeline
 from podium.run.runs import Run as RunRecord
 from podium.run.runs import Runs as RunRecords
-from podium.run.runs import read_run
+from podium.run.runs import bytes_of, read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
 from podium.tables import duration
 from podium.terminal import figure
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class Run:
@@ -185,6 +190,19 @@ class Run:
         resumed = Run(running.run, running)
         return resumed.wait() if wait else resumed
 
+    @property
+    def size(self) -> int:
+        """Bytes of its directory, and of the candidates it trained that are on this machine."""
+        return sum(map(bytes_of, (self.directory, *self._record.candidates)))
+
+    def delete(self) -> None:
+        """Remove its directory, logs and candidates; versions in the registry stay.
+
+        Raises:
+            Conflict: It is running.
+        """
+        RunRecords(Settings.from_environment()).delete(self._record)
+
     def __repr__(self) -> str:
         result = ""
         if self.state == "succeeded" and "decision" in self.outcome:
@@ -216,6 +234,42 @@ class Runs(Mapping[str, Run]):
 
     def __iter__(self) -> Iterator[str]:
         return (record.id for record in self._records)
+
+    def old(self, *, keep: int | None = None, older_than: int | None = None) -> list[Run]:
+        """Return old runs, the oldest first: ``for run in podium.runs().old(keep=5): run.delete()``.
+
+        Args:
+            keep: How many of the newest runs are not among them.
+            older_than: Days since they began, at least.
+
+        Raises:
+            InvalidInput: Neither is given, or one is negative.
+        """
+        require(
+            keep is not None or older_than is not None, "keep or older_than is given", keep=keep, older_than=older_than
+        )
+        require(keep is None or keep >= 0, "keep >= 0", keep=keep)
+        require(older_than is None or older_than >= 0, "older_than >= 0", older_than=older_than)
+        records = [record for record in self._records if record.state != "running"]
+        records = records[: max(0, len(records) - (keep or 0))]
+        before = datetime.now(UTC) - timedelta(days=older_than or 0)
+        return [Run(record) for record in records if datetime.fromisoformat(record.began) <= before]
+
+    @property
+    def frame(self) -> "DataFrame":
+        """A row for each run: its id, pipeline, state, seconds and the parameters that differ from the defaults.
+
+        Raises:
+            PodiumError: pandas is not installed.
+        """
+        rows = [
+            {"run": record.id, "pipeline": record.pipeline, "state": record.state, "seconds": record.seconds,
+             **record.parameters}
+            for record in self._records
+        ]  # fmt: skip
+        return data_frame(
+            rows, list(dict.fromkeys(["run", "pipeline", "state", "seconds", *(n for row in rows for n in row)]))
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in list(self)

@@ -20,6 +20,7 @@ from podium.settings import STORAGE
 from podium.terminal import echo, echo_log, figure
 
 if TYPE_CHECKING:
+    from podium.api.runs import Run as PublicRun
     from podium.run.runs import Run, Runs
     from podium.run.stored_runs import StoredRun, StoredRuns
 
@@ -197,8 +198,8 @@ def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
         chosen = [stored.find(name) for name in names]
         _delete_stored(stored, [run for run in stored if run.id in chosen], dry_run=False, as_json=as_json)
         return
-    known = _runs()
-    _delete(known, [known[name] for name in names], dry_run=False, as_json=as_json)
+    known = podium.runs()
+    _delete([known[name] for name in names], dry_run=False, as_json=as_json)
 
 
 @runs.command()
@@ -220,20 +221,13 @@ def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str 
     """
     if keep is None and older_than is None:
         raise InvalidInput("`--keep N` or `--older-than DAYS` must be given", "podium runs prune --keep 5 --dry-run")
-    require(keep is None or keep >= 0, "keep >= 0", keep=keep)
-    require(older_than is None or older_than >= 0, "older_than >= 0", older_than=older_than)
     if storage:
+        require(keep is None or keep >= 0, "keep >= 0", keep=keep)
+        require(older_than is None or older_than >= 0, "older_than >= 0", older_than=older_than)
         stored = _stored(storage)
         _delete_stored(stored, _old(stored, keep, older_than), dry_run=dry_run, as_json=as_json)
         return
-    known = _runs()
-    old = [run for run in known if run.state != "running"]
-    if keep is not None:
-        old = old[: max(0, len(old) - keep)]
-    if older_than is not None:
-        before = datetime.now(UTC) - timedelta(days=older_than)
-        old = [run for run in old if datetime.fromisoformat(run.began) < before]
-    _delete(known, old, dry_run=dry_run, as_json=as_json)
+    _delete(podium.runs().old(keep=keep, older_than=older_than), dry_run=dry_run, as_json=as_json)
 
 
 def _runs() -> "Runs":
@@ -294,15 +288,12 @@ def _stored(storage: str | None) -> "StoredRuns":
     return StoredRuns(str(storage))
 
 
-def _delete(known: "Runs", chosen: "list[Run]", *, dry_run: bool, as_json: bool) -> None:
-    from podium.run.runs import bytes_of
-
+def _delete(chosen: "list[PublicRun]", *, dry_run: bool, as_json: bool) -> None:
     rows = []
     for run in chosen:
-        freed = sum(map(bytes_of, (run.directory, *run.candidates)))
-        rows.append({"run": run.id, "bytes": freed, "deleted": not dry_run})
+        rows.append({"run": run.id, "bytes": run.size, "deleted": not dry_run})
         if not dry_run:
-            known.delete(run)
+            run.delete()
     _show_deleted(rows, dry_run=dry_run, as_json=as_json)
 
 
