@@ -76,7 +76,7 @@ def test_a_running_and_a_stopped_sweep_have_a_report(home: Path) -> None:
     words = ["python", "-c", "import time; time.sleep(60)"]
     sweep = podium.tune(words, {"x": [1, 2]}, trials=2, name="long", wait=False)
     try:
-        while not sweep.results:
+        while sweep.status != "Running":
             time.sleep(0.02)
         assert "running sweep" in Shown(sweep.report()).text
     finally:
