@@ -141,45 +141,6 @@ def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) 
     assert "Traceback" not in done.stderr
 
 
-@pytest.fixture
-def running(home: Path, tiny_dataset: Path) -> Iterator[subprocess.Popen[str]]:
-    """A run in the midst of its sweep: trials are running."""
-    words = [f"dataset={tiny_dataset}", "max_trials=2", "trial_epochs=500"]
-    process = subprocess.Popen(
-        [PODIUM, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment(home), start_new_session=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if "trial" in line and "started" in line:
-                break
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subprocess.Popen[str], number: int) -> None:
-    # podium, its child, the step and its shell, and what runs the trials
-    assert within(90, lambda: len(processes_of(home)) >= 6)
-    running.send_signal(number)
-    running.wait(timeout=60)
-    assert within(30, lambda: not processes_of(home)), processes_of(home)
-    (sweep,) = Store(only_run(home) / "cluster").list("Experiment")
-    assert status_of(sweep).phase == "Stopped"
-    if number != signal.SIGKILL:
-        assert running.returncode == 128 + number
-        told = json.loads((only_run(home) / "run.json").read_text())
-        assert told["state"] == "stopped"
-        assert told["steps"]["katib-sweep"]["state"] == "stopped"
-    if number == signal.SIGTERM:
-        (said,) = (line for line in running.communicate()[1].splitlines() if "go on with: " in line)
-        assert said.endswith(f"podium run --resume {only_run(home).name}")
-
-
 SWEEP = """
 apiVersion: kubeflow.org/v1beta1
 kind: Experiment
@@ -205,6 +166,58 @@ spec:
             containers:
               - {name: training, image: any, command: [python, PROGRAM, "--sharpness=${trialParameters.sharpness}"]}
 """
+
+
+SLEEP = "import time; print('log_loss=1', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def running(
+    home: Path, tiny_dataset: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[subprocess.Popen[str]]:
+    """A run in the midst of its sweep: trials are running, of a script or, with the parameter True, of the trainer."""
+    (tmp_path / "train.py").write_text(SLEEP)
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("PROGRAM", str(tmp_path / "train.py")))
+    words = [f"dataset={tiny_dataset}", "max_trials=2", "parallel_trials=2"]
+    words += ["trial_epochs=500"] if getattr(request, "param", False) else [f"experiment={tmp_path / 'sweep.yaml'}"]
+    process = subprocess.Popen(
+        [PODIUM, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(home), start_new_session=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "trial" in line and "started" in line:
+                break
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
+@pytest.mark.parametrize(
+    ("number", "running"),
+    [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGKILL, False)],
+    ids=lambda value: getattr(value, "name", ""),
+    indirect=["running"],
+)
+def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subprocess.Popen[str], number: int) -> None:
+    # podium, its child, the step and its shell, and what runs the trials
+    assert within(90, lambda: len(processes_of(home)) >= 6)
+    running.send_signal(number)
+    running.wait(timeout=60)
+    assert within(30, lambda: not processes_of(home)), processes_of(home)
+    (sweep,) = Store(only_run(home) / "cluster").list("Experiment")
+    assert status_of(sweep).phase == "Stopped"
+    if number != signal.SIGKILL:
+        assert running.returncode == 128 + number
+        told = json.loads((only_run(home) / "run.json").read_text())
+        assert told["state"] == "stopped"
+        assert told["steps"]["katib-sweep"]["state"] == "stopped"
+    if number == signal.SIGTERM:
+        (said,) = (line for line in running.communicate()[1].splitlines() if "go on with: " in line)
+        assert said.endswith(f"podium run --resume {only_run(home).name}")
 
 
 def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_dataset: Path, tmp_path: Path) -> None:
