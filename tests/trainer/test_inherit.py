@@ -13,10 +13,12 @@ import torch
 
 from podium.trainer.__main__ import main
 
+SMALL = ["--model", "fast", "--optimizer", "adadelta", "--lr", "1", "--schedule", "step", "--average", "0"]
+
 
 def train(dataset: Path, tmp_path: Path, name: str, *more: str) -> int:
     flags = ["--data", str(dataset), "--output", str(tmp_path / name), "--inherit", str(tmp_path / "family")]
-    return main([*flags, "--epochs", "1", "--threads", "1", "--no-cuda", "--batch-size", "20", *more])
+    return main([*flags, "--epochs", "1", "--threads", "1", "--no-cuda", "--batch-size", "20", *SMALL, *more])
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,7 @@ def test_another_optimizer_inherits_the_weights_alone(
 def test_another_network_and_damage_are_reported(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(tiny_dataset, tmp_path, "other", "--model", "fast") == 2
+    assert train(tiny_dataset, tmp_path, "other", "--model", "tutorial") == 2
     assert "holds no weights of this network" in capsys.readouterr().err
     (tmp_path / "family" / "inherit.pt").write_bytes(b"PK damaged")
     assert train(tiny_dataset, tmp_path, "third") == 2
