@@ -35,7 +35,7 @@ def test_bash_completes_commands_options_runs_and_names(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     done = subprocess.run(["bash", "-c", SCRIPT], capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.stdout.splitlines() == [
-        "run runs", "render resume", "--resume", "tune_and_promote", "20260101-010101-aaaa", "latest", "hyperband",
+        "run runs", "render report resume", "--resume", "tune_and_promote", "20260101-010101-aaaa", "latest", "hyperband",
     ]  # fmt: skip
     assert done.stderr == ""
 
