@@ -27,7 +27,7 @@ from podium.steps.upload_model import upload_model
 RUN = "20260102-030405-abcd"
 
 
-@pytest.fixture(params=["database", pytest.param("server", marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.fixture(params=["database", pytest.param("server", marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Address of an empty MLflow: a database, and a server as its documentation starts one."""
     pytest.importorskip("mlflow", reason="needs MLflow: pip install 'podium-ml[mlflow]'")
