@@ -18,7 +18,7 @@ from podium.manifests.resource import Resource
 from podium.run.outcome import outcome_of, show
 from podium.run.printed import printed
 from podium.run.progress import progress
-from podium.run.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, run_pipeline
+from podium.run.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, start_run
 from podium.run.runs import Run as RunRecord
 from podium.run.runs import Runs as RunRecords
 from podium.run.runs import bytes_of, read_run
@@ -325,7 +325,7 @@ def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> R
     Raises:
         InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
     """
-    running = run_pipeline(pipeline, words, Settings.from_environment(), project)
+    running = start_run(pipeline, words, Settings.from_environment(), project)
     return Run(running.run, running)
 
 

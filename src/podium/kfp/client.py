@@ -43,14 +43,14 @@ class Server:
 
     def __init__(self, host: str | None = None, namespace: str | None = None, token: str | None = None) -> None:
         if host:
-            _knock(host)
+            _require_listener(host)
         address = host or os.environ.get(ENDPOINT) or ""
         with _quiet():
             try:
-                found = _plain(address, token) if _is_plain(address, token) else _as_kfp_does(host, token)
+                opened = _plain(address, token) if _is_plain(address, token) else _as_kfp_does(host, token)
             except Exception as error:
                 raise _no_server(error, host or _address(error)) from error
-        self.services, own = found
+        self.services, own = opened
         self.namespace = namespace or own or None
         self.address = self.services.host
         ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
@@ -69,12 +69,12 @@ class Server:
             with _quiet():
                 return function(**arguments)
         except ApiException as error:
-            words = _words(error)
-            text = f"cannot {doing}: {words}"
+            message = _message_of(error)
+            text = f"cannot {doing}: {message}"
             if error.status == 404:
                 raise NotFound(text) from error
             # 2.0.5 answers 500 where a name is taken (observed).
-            if error.status == 409 or (error.status == 500 and "already exist" in words.lower()):
+            if error.status == 409 or (error.status == 500 and "already exist" in message.lower()):
                 raise Conflict(text) from error
             if error.status == 400:
                 raise InvalidInput(text) from error
@@ -154,7 +154,7 @@ def _quiet() -> Iterator[None]:
             logging.disable(disabled)
 
 
-def _knock(host: str) -> None:
+def _require_listener(host: str) -> None:
     """Fail within seconds if nothing listens; the kfp client tries for half a minute."""
     try:
         url = urlsplit(host if "://" in host else f"https://{host}")
@@ -169,7 +169,7 @@ def _knock(host: str) -> None:
         raise PodiumError(f"{host} does not answer: {_reason(error)}", HINT) from error
 
 
-def _words(error: Any) -> str:
+def _message_of(error: Any) -> str:
     """Return the server's message from a JSON body, else the exception's."""
     try:
         body = load_json(error.body, "the answer")
@@ -187,7 +187,7 @@ def _no_server(error: Exception, address: str) -> PodiumError:
 
     if isinstance(error, ApiException):
         hint = "check the token" if error.status in (401, 403) else HINT
-        return PodiumError(f"{address} does not answer as a Kubeflow Pipelines server: {_words(error)}", hint)
+        return PodiumError(f"{address} does not answer as a Kubeflow Pipelines server: {_message_of(error)}", hint)
     return PodiumError(f"no Kubeflow Pipelines server answers at {address}: {_reason(error)}", HINT)
 
 

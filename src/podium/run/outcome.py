@@ -73,17 +73,17 @@ def _steps(run: Run) -> dict[str, Any]:
 
 def step_outputs(run: Run) -> dict[str, dict[str, Any]]:
     """Return what finished steps put out, by step and name: values, metrics, and the URIs of other artifacts."""
-    found: dict[str, dict[str, Any]] = {}
+    outputs: dict[str, dict[str, Any]] = {}
     for step, record in run.steps.items():
         files = sorted(run.directory.glob(f"artifacts/*/{step}/executor_output.json"))
         if not record.is_done or not files:  # it put out nothing, or another run did and its result was cached
             continue
         written = cast(_StepOutput, parse(_StepOutput, read_json(files[-1]), str(files[-1])))
-        found[step] = dict(written.parameterValues)
+        outputs[step] = dict(written.parameterValues)
         for name, held in written.artifacts.items():
             listed = [artifact.metadata or artifact.uri for artifact in held.artifacts]
-            found[step][name] = listed[0] if len(listed) == 1 else listed
-    return found
+            outputs[step][name] = listed[0] if len(listed) == 1 else listed
+    return outputs
 
 
 def show(outcome: Mapping[str, Any]) -> Styled:

@@ -42,7 +42,7 @@ Watcher = Callable[[Run, str, str], None]
 """Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
 
 
-def run_pipeline(
+def start_run(
     pipeline: str, words: Sequence[str], settings: Settings, project: Path | None = None
 ) -> "RunningPipeline":
     """Begin a run of a pipeline; return as soon as its parameters are checked.
@@ -58,7 +58,7 @@ def run_pipeline(
     """
     run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
     run.directory = settings.runs / run.id
-    return _begun(run, {"words": list(words), "project": str(project or "")}, settings)
+    return _start(run, {"words": list(words), "project": str(project or "")}, settings)
 
 
 def resume_run(run: Run, settings: Settings, first: str = "") -> "RunningPipeline":
@@ -85,17 +85,17 @@ def resume_run(run: Run, settings: Settings, first: str = "") -> "RunningPipelin
             step.state, step.started, step.seconds, step.exit_code = "pending", None, None, None
     run.state = "running"
     attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
-    return _begun(run, {"values": run.parameters, "attempts": attempts}, settings)
+    return _start(run, {"values": run.parameters, "attempts": attempts}, settings)
 
 
-def _begun(run: Run, parameters: dict[str, Any], settings: Settings) -> "RunningPipeline":
+def _start(run: Run, parameters: dict[str, Any], settings: Settings) -> "RunningPipeline":
     defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
     order = {"run": run.id, "pipeline": run.pipeline, "directory": str(run.directory), "defaults": defaults,
              "cache": str(settings.home / "cache"), **parameters}  # fmt: skip
     with signals_interrupt(), doing("starting"):
         running = RunningPipeline(run, order)
         try:
-            running.started()
+            running.wait_for_steps()
         except BaseException:
             running.stop()
             raise
@@ -123,7 +123,7 @@ class RunningPipeline:
         self._recorder.start()
         atexit.register(self.stop)
 
-    def started(self) -> None:
+    def wait_for_steps(self) -> None:
         """Wait until the steps are known.
 
         Raises:

@@ -14,7 +14,7 @@ from podium.steps.base import say, step
 from podium.steps.handover import read_trials
 from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
-from podium.steps.predict import PREPROCESSING, write_preprocessing
+from podium.steps.predict import ONNX, PREPROCESSING, write_preprocessing
 from podium.steps.predict_job import PredictJobs
 from podium.steps.recorder import keep_output
 from podium.steps.target import LaunchTarget, storage_url
@@ -26,8 +26,6 @@ __all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo, Part
     from podium.scoring import Metric, Scores
-
-MODEL = "model.onnx"
 
 PREDICTIONS = "predictions.npy"
 """What evaluate writes for the version: the winner's predictions of the test part. Classification: probabilities,
@@ -210,9 +208,9 @@ def _score(
     classes = len(info.classes) or None
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         directory = Path(scratch) / origin.name
-        if MODEL in model_files(origin.uri):
-            fetch_model(origin.uri, (MODEL,), directory)
-            return score(directory / MODEL, part.inputs, part.target, classes=classes, metric=metric,
+        if ONNX in model_files(origin.uri):
+            fetch_model(origin.uri, (ONNX,), directory)
+            return score(directory / ONNX, part.inputs, part.target, classes=classes, metric=metric,
                          predictions=target or Path(scratch) / PREDICTIONS)  # fmt: skip
         predicted = jobs.predict(
             origin.uri, origin.runtime, part.inputs, part=part_name, classes=classes, name=origin.title

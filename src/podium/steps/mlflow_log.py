@@ -164,7 +164,7 @@ def _run(client: "MlflowClient", measured: Mapping[str, Any], result: Mapping[st
 
 def _metrics(measured: Mapping[str, Any]) -> Iterator[tuple[str, float, int]]:
     """Yield name, value and epoch of all that is known of the winner: its epochs, validation and test part."""
-    winner = next(one for one in measured["candidates"] if one["uri"] == measured["winner"]["uri"])
+    winner = next(known for known in measured["candidates"] if known["uri"] == measured["winner"]["uri"])
     for number, epoch in enumerate(winner["epochs"], 1):
         yield from ((name, value, number) for name, value in epoch.items() if name != "epoch")
     yield from ((f"validation_{name}", value, 0) for name, value in winner["validation"]["metrics"].items())

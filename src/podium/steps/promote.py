@@ -84,7 +84,7 @@ def promote(
     model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
     info, part = describe(data), load(data, "test")
     evidence = {"run_id": current_run().id, "dataset": info.digest, **({"tracking": tracking} if tracking else {})}
-    contest = model.challenge(version, parsed, metric, Predictor(model, info, part, jobs), part.target, evidence)
+    contest = model.challenge(version, parsed, metric, PredictionsOf(model, info, part, jobs), part.target, evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     Path(report).write_text(render(measured, result))
@@ -106,8 +106,8 @@ def _named(figure: str, metric: str) -> str:
     return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
 
 
-class Predictor:
-    """Predictions of a version for the test part: stored ones if they are for the same items."""
+class PredictionsOf:
+    """Called with a version, returns its predictions for the test part: the stored ones if they are for these items."""
 
     def __init__(self, model: "Model", info: "DatasetInfo", part: "Part", jobs: PredictJobs) -> None:
         self.model = model

@@ -83,12 +83,12 @@ class Recipe:
     @property
     def is_podiums(self) -> bool:
         """Whether it runs podium's trainer."""
-        return runs_podium(one for _, one in self.workload.containers() if one.name == self.container)
+        return runs_podium(body for _, body in self.workload.containers() if body.name == self.container)
 
     @property
     def command(self) -> tuple[str, ...]:
         """Command and arguments of the container that trains."""
-        return next((one.words for _, one in self.workload.containers() if one.name == self.container), ())
+        return next((body.words for _, body in self.workload.containers() if body.name == self.container), ())
 
     def to_text(self) -> str:
         """Write it as JSON."""

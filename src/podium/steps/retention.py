@@ -70,9 +70,9 @@ def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
 
 def remove(weights: Iterable[Weights]) -> None:
     """Remove what plan_retention found."""
-    for one in weights:
-        storage = connect(one.url)
-        for key in one.keys:
+    for removed in weights:
+        storage = connect(removed.url)
+        for key in removed.keys:
             storage.delete(key)
 
 
@@ -83,10 +83,10 @@ def output_of(trial: Trial) -> str:
         InvalidInput: It names none, a relative one, or one that is not the trial's own.
     """
     name = trial.name
-    primary = [one for _, one in trial.workload.containers() if one.name == trial.primary_container]
-    found = [output for one in primary if (output := _output(one))]
+    primary = [container for _, container in trial.workload.containers() if container.name == trial.primary_container]
+    outputs = [output for container in primary if (output := _output(container))]
     hint = "add a trialParameter with reference ${trialSpec.Name} and --output=PLACE/${trialParameters.…}"
-    url = found[0].rstrip("/") if found else None
+    url = outputs[0].rstrip("/") if outputs else None
     if url is None or url.rpartition("/")[2] != name:
         raise InvalidInput(f"`each trial has an --output named after it` must hold, but {name} has {url}", hint)
     if not url.startswith("/") and not urlsplit(url).scheme:
@@ -102,10 +102,10 @@ def _output(container: Container) -> str:
 
 def _weights(losers: Iterable[str], outputs: Mapping[str, str]) -> Iterator[Weights]:
     for name in losers:
-        entries = [one for one in connect(outputs[name]).list() if one.key not in RECORD]
+        entries = [entry for entry in connect(outputs[name]).list() if entry.key not in RECORD]
         if entries:
-            keys = tuple(one.key for one in entries)
-            yield Weights(trial=name, url=outputs[name], keys=keys, size=sum(one.size for one in entries))
+            keys = tuple(entry.key for entry in entries)
+            yield Weights(trial=name, url=outputs[name], keys=keys, size=sum(entry.size for entry in entries))
 
 
 def _split(line: str) -> list[str]:

@@ -58,7 +58,7 @@ def upload_model(
 
 def _metadata(files: Mapping[str, Path], measured: dict[str, Any]) -> dict[str, Any]:
     winner, test = measured["winner"], measured["test"]
-    validation = next(one["validation"] for one in measured["candidates"] if one["uri"] == winner["uri"])
+    validation = next(known["validation"] for known in measured["candidates"] if known["uri"] == winner["uri"])
     environment = files.get("environment.json")
     return {
         "run_id": measured["run_id"],
