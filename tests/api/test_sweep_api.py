@@ -1,6 +1,8 @@
 """`podium.sweep` and the Sweep it returns, with real processes."""
 
 import copy
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,3 +114,19 @@ def test_a_broken_rule_leaves_nothing(parabola: dict[str, Any], home: Path) -> N
         podium.sweep(parabola, trials=0)
     with pytest.raises(NotFound, match="parabola"):
         podium.open_sweep("parabola")
+
+
+def test_what_runs_in_the_background_is_stopped_with_python(tiny_dataset: Path, home: Path) -> None:
+    code = f"""
+import podium, time
+words = ["python", "-c", "import time; print('accuracy=0.5', flush=True); time.sleep(600)"]
+sweep = podium.tune(words, {{"x": [1, 2]}}, trials=2, name="long", wait=False)
+training = podium.train({str(tiny_dataset)!r}, command=words, wait=False)
+while not training.metrics or not any(trial.phase == "Running" for trial in sweep.results):
+    time.sleep(0.02)
+"""
+    subprocess.run([sys.executable, "-c", code], timeout=300, check=True)
+    sweep = podium.open_sweep("long")
+    assert sweep.status == "Stopped"
+    (job,) = sweep.cluster.list("PyTorchJob")
+    assert "was stopped" in json.dumps(job["status"])
