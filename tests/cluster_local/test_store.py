@@ -25,7 +25,7 @@ SECRET = """
 import os, sys
 from pathlib import Path
 os.umask(0)
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_experiment_engine import experiment, run
 from podium.sweeps.local import LocalSweeps
 with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
@@ -37,8 +37,9 @@ with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
 
 
 def test_values_of_a_manifest_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
-    here = str(Path(__file__).parents[1] / "sweeps")
-    subprocess.run([sys.executable, "-c", SECRET, str(tmp_path / "cluster"), here], check=True, timeout=120)
+    tests = Path(__file__).parents[1]
+    argv = [sys.executable, "-c", SECRET, str(tmp_path / "cluster"), str(tests), str(tests / "sweeps")]
+    subprocess.run(argv, check=True, timeout=120)
     holding = [file for file in tmp_path.rglob("*") if file.is_file() and b"plain-secret" in file.read_bytes()]
     assert {file.parents[1].name for file in holding} >= {"experiments", "trials", "jobs"}
     for file in holding:
