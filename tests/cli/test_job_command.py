@@ -140,8 +140,10 @@ def test_a_second_run_takes_the_next_free_name(podium: Any) -> None:
     assert [row["name"] for row in rows] == ["job", "job-2"]
 
 
-def test_logs_status_and_delete_work_afterwards(podium: Any) -> None:
-    podium("run", documents=[training("echo rank $RANK")])
+def test_logs_status_and_delete_work_afterwards(podium: Any, tmp_path: Path) -> None:
+    said = tmp_path / "said"  # the master's success ends a worker, whether it has said a word or not
+    script = f"until test $RANK = 1 -o -e {said}; do sleep 0.02; done; echo rank $RANK; touch {said}"
+    podium("run", documents=[training(script)])
     assert podium("logs", "train").stdout == "rank 0\n"
     assert podium("logs", "train", "--replica", "worker-0", "-f").stdout == "rank 1\n"
     assert "master-0" in podium("status", "train").stdout
