@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,30 @@ def test_what_a_container_printed_before_its_restart_is_no_metric(
     job["template"]["spec"]["restartPolicy"], job["backoffLimit"] = "OnFailure", 3
     _, (trial,) = run(cluster, manifest)
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
+
+
+def test_an_ended_experiments_trials_have_all_ended(
+    cluster: LocalSweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the disk is slow, and a second trial ends while the result of the first is written."""
+    first, update = tmp_path / "first", cluster.store.update
+
+    def slowly(kind: str, name: str, change: Any) -> Any:
+        time.sleep(0.4 if kind == "Trial" else 0)
+        return update(kind, name, change)
+
+    monkeypatch.setattr(cluster.store, "update", slowly)
+    second = f"os.path.exists({str(first)!r}) and time.sleep(0.2)"
+    cluster.create(
+        experiment(
+            f"import os, time; print('loss=1'); {second}; open({str(first)!r}, 'w')",
+            maxTrialCount=2,
+            parallelTrialCount=2,
+        )
+    )
+    for _ in cluster.watch("Experiment", "e", timeout=30):
+        pass
+    assert [trial.phase for trial in cluster.trials("e")] == ["Succeeded", "Succeeded"]
 
 
 def test_a_traceback_is_logged_though_a_shell_caught_it(cluster: LocalSweeps) -> None:

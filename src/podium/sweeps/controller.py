@@ -236,9 +236,10 @@ class ExperimentController:
         self._events.put((name, ended))
 
     def _save_trial(self, trial: Trial) -> None:
-        self._trials[trial.name] = trial
         status = dict(trial.status)
         self._cluster.store.update("Trial", trial.name, lambda stored: stored.update(status=status))
+        # Only now: whoever sees the Experiment's end reads its trials next, and they have to have ended there too.
+        self._trials[trial.name] = trial
         self._events.put(None)  # the counts follow
 
     def _take_events(self) -> None:
