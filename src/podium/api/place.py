@@ -54,10 +54,9 @@ class Session:
 
     def __init__(self, place: Place, cluster: Cluster | None = None) -> None:
         self.place = place
-        self._cluster, self._background, self._lock = cluster, None, Lock()
-
-    _cluster: Cluster | None
-    _background: Background | None
+        self._cluster = cluster
+        self._background: Background | None = None
+        self._lock = Lock()
 
     @property
     def cluster(self) -> Cluster:

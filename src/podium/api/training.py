@@ -218,17 +218,10 @@ def train(
         ['accuracy', 'epoch', 'loss']
     """
     place = Place.of(cluster)
-    kept = absolute(storage) if storage else "" if place.url.startswith("kubernetes:") else None
-    target = LaunchTarget(
-        trainer_image=image, cluster=place.url, gpus_per_worker=gpus,
-        pods={"queue": queue, "queue_priority": queue_priority},
-        storage=Settings.from_environment().storage if kept is None else kept,
-    )  # fmt: skip
-    recipe = _recipe_of(job, hyperparameters) if job is not None else None
-    settings = TrainSettings(
-        recipe=recipe.to_text() if recipe else "", command=command, workers=workers,
-        hyperparameters={} if recipe else hyperparameters,
-    )  # fmt: skip
+    pods = {"queue": queue, "queue_priority": queue_priority}
+    target = LaunchTarget(trainer_image=image, cluster=place.url, gpus_per_worker=gpus, pods=pods,
+                          storage=_storage(storage, place))  # fmt: skip
+    settings = _settings(job, command, workers, hyperparameters)
     with signals_interrupt():
         check_here(data)
         begun = _begin(absolute(str(data)), place, settings, target)
@@ -254,6 +247,21 @@ def _begin(data: str, place: Place, settings: TrainSettings, target: LaunchTarge
     say(f"{planned.job.kind} {name}, at {cluster.url}")
     session.keep_open(planned.job.kind, name)
     return Training(session, planned, target)
+
+
+def _storage(named: str | Path | None, place: Place) -> str:
+    if named:
+        return absolute(named)
+    return "" if place.url.startswith("kubernetes:") else Settings.from_environment().storage
+
+
+def _settings(
+    job: str | Path | Mapping[str, Any] | None, command: Sequence[str], workers: int, hyperparameters: dict[str, Any]
+) -> TrainSettings:
+    if job is None:
+        return TrainSettings(command=command, workers=workers, hyperparameters=hyperparameters)
+    recipe = _recipe_of(job, hyperparameters).to_text()
+    return TrainSettings(recipe=recipe, command=command, workers=workers, hyperparameters={})
 
 
 def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> Recipe:
