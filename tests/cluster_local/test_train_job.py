@@ -124,6 +124,15 @@ def test_six_restarts_of_all_nodes_fail_the_job(cluster: LocalSweeps) -> None:
     assert {one.exit_code for one in replicas if one.restarts} == {3}
 
 
+def test_a_stopped_node_shows_the_failure_that_restarted_it(cluster: LocalSweeps) -> None:
+    cluster.create(program(COUNT + "import time; print('try', n, flush=True); n or sys.exit(3); time.sleep(60)"))
+    until(lambda: list(cluster.logs("TrainJob", "job")) == ["try 0", "try 1"])
+    cluster.stop("TrainJob", "job")
+    assert cluster.join("TrainJob", "job", 10)
+    (node,) = cluster.replicas("TrainJob", "job")
+    assert (node.phase, node.restarts, node.exit_code) == ("Stopped", 1, 3)
+
+
 def test_a_deadline_ends_all_nodes(cluster: LocalSweeps) -> None:
     state = run(cluster, program("import time; time.sleep(60)", nodes=2, activeDeadlineSeconds=1))
     assert state == ("Failed", "DeadlineExceeded", "TrainJob exceeded its active deadline")
