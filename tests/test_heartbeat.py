@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from terminals import on_terminal
 
-from podium.heartbeat import Heartbeat, clock
+from podium.heartbeat import Heartbeat
 
 PYTHON = [sys.executable, "-P", "-c"]
 WORK = """if True:
@@ -29,7 +29,7 @@ def test_a_file_gets_a_line_again_and_again(capsys: pytest.CaptureFixture[str]) 
     with beat.doing("verifying"):
         time.sleep(1.0)
     said = capsys.readouterr().err.splitlines()
-    assert {re.sub(r"\d+", "N", line) for line in said} == {"verifying: N s so far"}
+    assert {re.sub(r"[\d.]+", "N", line) for line in said} == {"verifying: N s so far"}
     assert len(said) >= 2
 
 
@@ -68,7 +68,3 @@ def test_data_in_a_file_do_not_hide_silence(tmp_path: Path) -> None:
     assert (tmp_path / "data").read_text() == "data\n"
     assert seen.count("verifying") > 2
     assert seen.endswith("\r\x1b[2Ktalk\r\n")
-
-
-def test_durations_are_whole_seconds() -> None:
-    assert (clock(3.4), clock(754)) == ("3 s", "12 min 34 s")

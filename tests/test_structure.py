@@ -28,6 +28,7 @@ BASE = {
     "onnx_files",
     "pod",
     "terminal",
+    "text",
     "__version__",
 }
 """Modules without a room; they import each other only."""

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from stat import S_ISREG
 from typing import TextIO
 
+from podium.text import cut, duration, harmless
+
 FIRST = 2.0
 """Seconds of silence before a terminal gets a sign of life."""
 
@@ -105,13 +107,13 @@ class Heartbeat:
         what, since = self._doing[-1]
         if silence < (self.first if _is_screen(sys.stderr) else self.every):
             return
-        line = what() if callable(what) else f"{what}: {clock(time.monotonic() - since)} so far"
+        line = what() if callable(what) else f"{what}: {duration(time.monotonic() - since)} so far"
         line = STOPPING if self._stopping else line
         if line and _is_screen(sys.stderr):
-            sys.stderr.write(f"\r\x1b[2K{_fitting(line)}")
+            sys.stderr.write(f"\r\x1b[2K{cut(line, shutil.get_terminal_size().columns - 1)}")
             self._drawn = True
         elif line:
-            sys.stderr.write(f"{_harmless(line)}\n")
+            sys.stderr.write(f"{harmless(line)}\n")
             self._last = time.monotonic()
         sys.stderr.flush()
 
@@ -132,24 +134,6 @@ def _is_file(stream: TextIO) -> bool:
         return S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
         return False
-
-
-def clock(seconds: float) -> str:
-    """Format a duration."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-
-
-def _harmless(line: str) -> str:
-    from podium.terminal import harmless  # which prints through this module
-
-    return harmless(line)
-
-
-def _fitting(line: str) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    line, width = _harmless(line), shutil.get_terminal_size().columns - 1
-    return line if cell_len(line) <= width else set_cell_size(line, max(0, width - 1)) + "…"
 
 
 _heartbeat = Heartbeat()

@@ -1,14 +1,14 @@
-"""Tables, figures and pictures for the terminal, readable without color."""
+"""Tables for the terminal, readable without color."""
 
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from podium.terminal import Styled, console, one_line, styled
+from podium.terminal import Styled, console, styled
+from podium.text import cut, one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -97,10 +97,10 @@ def table(
     for row, text in zip(lines, others, strict=True):
         mark, color = MARKS.get(row.phase or "", ("·", None))
         before = f"{styled(mark, fg=color)}  " if margin else ""
-        after = f"  {styled(_cut(row.rest, rest), dim=True)}" if rest and row.rest else ""
+        after = f"  {styled(cut(row.rest, rest), dim=True)}" if rest and row.rest else ""
         text = text if after else text.rstrip()
         drawn.append(Styled(before + (styled(text, bold=True) if row.bold else text) + after))
-        drawn += [styled(_cut(f"{'':{margin + 2}}{line}", width or len(line) + 5), dim=True) for line in row.below]
+        drawn += [styled(cut(f"{'':{margin + 2}}{line}", width or len(line) + 5), dim=True) for line in row.below]
     return Styled("\n".join(drawn))
 
 
@@ -123,29 +123,6 @@ def _middle(text: str, width: int) -> str:
     return f"{set_cell_size(text, width - 1 - len(end)).rstrip()}…{end.lstrip()}"
 
 
-def _cut(text: str, width: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    text = one_line(text)
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
-
-
-def size(count: int) -> str:
-    """Format a number of bytes."""
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
-
-
-def when(moment: datetime | str) -> str:
-    """Format a time to the minute, UTC."""
-    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def counted(number: int, what: str) -> str:
-    """Format a count with its noun, plural where needed."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
 def columns() -> int:
     """Return the width of the terminal; 80 if there is none."""
     return shutil.get_terminal_size().columns
@@ -154,11 +131,6 @@ def columns() -> int:
 def screen_width() -> int | None:
     """Return the width of the terminal that stdout is; None for a file or a pipe, where nothing is left out."""
     return columns() if sys.stdout.isatty() else None
-
-
-def duration(seconds: float) -> str:
-    """Format a duration."""
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
 
 
 def paint(lines: "Iterable[Text | str]") -> Styled:

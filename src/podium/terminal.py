@@ -5,8 +5,6 @@ window, write to the clipboard or hide a line.
 """
 
 import logging
-import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,54 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.heartbeat import doing, paused, talking
+from podium.text import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-# Escape sequences: operating system commands and other strings up to their end, control sequences, two-character ones.
-_SEQUENCE = re.compile(
-    r"\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -~]?"
-)
-# The rest of C0 but tab and line feed, DEL, C1, and the marks that turn the direction of text.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_UNPAIRED = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-
 
 class Styled(str):
     """Text whose pieces went through harmless() before podium styled them."""
-
-
-def harmless(text: str) -> str:
-    """Remove escape sequences, and control characters other than tab and line feed."""
-    if text.isascii() and text.isprintable():
-        return text
-    if _SURROGATE.search(text):  # bytes of an argument or file name that are not UTF-8
-        text = text.encode(errors="surrogatepass" if _UNPAIRED.search(text) else "surrogateescape").decode(
-            errors="replace"
-        )
-    return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
-
-
-def one_line(text: str) -> str:
-    """Return harmless text for a cell of a table: line feeds and tabs become spaces."""
-    return re.sub(r"[\n\t\u2028\u2029]+", " ", harmless(text))
-
-
-def figure(value: float) -> str:
-    """Format a metric's value: four decimals, or four digits if it is large or tiny."""
-    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
-
-
-def relative(path: str) -> str:
-    """Make a path below the working directory relative to it; return URLs and other paths unchanged."""
-    here = os.getcwd() + os.sep
-    return path.removeprefix(here)
-
-
-def p_words(p_value: float) -> str:
-    """Format a p value; one too small for a float is not shown as 0."""
-    return f"p = {p_value:.3g}" if p_value else "p < 1e-300"
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:

@@ -13,7 +13,7 @@ import yaml
 from terminals import PODIUM, on_terminal
 
 from podium.tables import paint, table
-from podium.terminal import harmless
+from podium.text import duration, harmless
 
 SRC = Path(__file__).parents[2] / "src/podium"
 TITLE = "\x1b]0;owned\x07"
@@ -116,6 +116,10 @@ def test_cells_of_tables_are_harmless_and_on_one_line() -> None:
     drawn = table(("NAME", "REASON"), [[EVIL, f"one\ntwo{TITLE}"]])
     assert drawn.splitlines()[1] == "abcdefghi  one two"
     assert "\x1b" not in paint([f"[bold]x[/] {TITLE}y"])
+
+
+def test_durations_are_in_seconds_or_minutes() -> None:
+    assert (duration(3.4), duration(754)) == ("3.4 s", "12 min 34 s")
 
 
 def prints(tree: ast.AST) -> list[str]:

@@ -18,7 +18,8 @@ from podium.registry.pointers import CHAMPION
 from podium.registry.version import Version
 from podium.settings import STORAGE, Settings
 from podium.steps.mlflow_log import champion_in_mlflow, check_tracking
-from podium.terminal import echo, figure
+from podium.terminal import echo
+from podium.text import figure
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -24,8 +24,7 @@ from podium.run.runs import Runs as RunRecords
 from podium.run.runs import bytes_of, read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
-from podium.tables import duration
-from podium.terminal import figure
+from podium.text import duration, figure
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -24,7 +24,7 @@ from podium.steps.launch import launch
 from podium.steps.recipe import Recipe
 from podium.steps.target import LaunchTarget
 from podium.steps.train import PlannedTraining, Trained, TrainSettings, plan, read_metrics
-from podium.terminal import figure
+from podium.text import figure
 
 if TYPE_CHECKING:
     from pandas import DataFrame

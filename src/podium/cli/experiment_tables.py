@@ -166,7 +166,7 @@ def keep(name: str, best: int, deleting: bool, url: str, as_json: bool) -> None:
       podium experiment keep random --best 3 --delete
     """
     from podium.steps.retention import plan_retention, remove
-    from podium.tables import size
+    from podium.text import size
 
     with open_cluster(url) as cluster:
         plan = plan_retention(cluster, name, best)

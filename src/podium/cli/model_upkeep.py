@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium import tables as draw
 from podium.cli.registry_options import open_registry, output, registry_options, select_models
 from podium.errors import Failed, require
 from podium.heartbeat import doing
-from podium.terminal import echo, figure, progress_bar
+from podium.tables import screen_width, table
+from podium.terminal import echo, progress_bar
+from podium.text import counted, figure, size, when
 
 if TYPE_CHECKING:
     from podium.registry import Record
@@ -62,7 +63,7 @@ def upload(
         stored = import_model(source, open_registry(storage)[name], version)
     if "preprocessing.json" not in stored.files:
         echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
-    text = f"{name} {stored.version}: {draw.counted(len(stored.files), 'file')}, {draw.size(stored.size)}"
+    text = f"{name} {stored.version}: {counted(len(stored.files), 'file')}, {size(stored.size)}"
     if stored.facts.value is not None:
         text += f", {stored.facts.metric} {figure(stored.facts.value)} on the test part"
     output(as_json, stored.document(), lambda: text)
@@ -161,18 +162,18 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
     """
     models = select_models(open_registry(storage), name)
     total = sum(summary.size for model in models for summary in model.versions())
-    counted = [0, 0]
+    sizes: list[int] = []
     with progress_bar(total, "verifying") as moved:
 
-        def checked(size: int) -> None:
-            counted[0], counted[1] = counted[0] + 1, counted[1] + size
-            moved(size)
+        def checked(count: int) -> None:
+            sizes.append(count)
+            moved(count)
 
         findings = [finding for model in models for finding in model.verify(checked)]
-    value = {"files": counted[0], "bytes": counted[1], "findings": [asdict(finding) for finding in findings]}
+    value = {"files": len(sizes), "bytes": sum(sizes), "findings": [asdict(finding) for finding in findings]}
     lines = [f"{finding.where}\n  {finding.what}" for finding in findings]
-    counts = f"{draw.counted(len(models), 'model')}, {draw.counted(counted[0], 'file')}, {draw.size(counted[1])}"
-    lines.append(f"{counts}: {draw.counted(len(findings), 'finding') if findings else 'no findings'}")
+    counts = f"{counted(len(models), 'model')}, {counted(len(sizes), 'file')}, {size(sum(sizes))}"
+    lines.append(f"{counts}: {counted(len(findings), 'finding') if findings else 'no findings'}")
     output(as_json, value, lambda: "\n".join(lines))
     if findings:
         sys.exit(1)
@@ -224,13 +225,13 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
     if as_json:
         echo(json.dumps({"deleted": delete, "garbage": [asdict(item) for item in garbage]}, indent=1, default=str))
         return
-    rows = [(item.why, draw.size(item.size), draw.when(item.modified), item.where) for item in garbage]
+    rows = [(item.why, size(item.size), when(item.modified), item.where) for item in garbage]
     if rows:
         heads, drop = ("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), ("WRITTEN (UTC)",)
-        echo(draw.table(heads, rows, width=draw.screen_width(), drop=drop, shorten="WHERE"))
-    total = draw.size(sum(item.size for item in garbage))
+        echo(table(heads, rows, width=screen_width(), drop=drop, shorten="WHERE"))
+    total = size(sum(item.size for item in garbage))
     ending = " deleted" if delete else "; nothing deleted, add --delete"
-    echo(f"{draw.counted(len(garbage), 'thing')}, {total}{ending}")
+    echo(f"{counted(len(garbage), 'thing')}, {total}{ending}")
 
 
 COMMANDS = (upload, promote, rollback, alias, verify, repair, gc)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from podium.tables import columns, screen_width, size, table, when
-from podium.terminal import figure, p_words
+from podium.tables import columns, screen_width, table
+from podium.text import figure, p_words, size, when
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,8 @@ from podium.cli.groups import Commands
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.registry_options import open_registry, output, registry_options, select_models
 from podium.heartbeat import doing
-from podium.terminal import figure, progress_bar
+from podium.terminal import progress_bar
+from podium.text import figure, when
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +68,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
             row["champion"] or "-",
             "-" if row["value"] is None else figure(row["value"]),
             row["metric"] or "-",
-            tables.when(row["since"]) if row["since"] else "-",
+            when(row["since"]) if row["since"] else "-",
         )
         for row in rows
     ]

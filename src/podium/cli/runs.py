@@ -17,7 +17,8 @@ from podium.cli.run import FROM, carry_out
 from podium.cli.server_options import open_server, server_options
 from podium.errors import InvalidInput, NotFound, PodiumError, require
 from podium.settings import STORAGE
-from podium.terminal import echo, echo_log, figure
+from podium.terminal import echo, echo_log
+from podium.text import figure
 
 if TYPE_CHECKING:
     from podium.api.runs import Run as PublicRun
@@ -44,7 +45,8 @@ def list_(as_json: bool) -> None:
       podium runs list --json
     """
     from podium.run.runs import bytes_of
-    from podium.tables import Row, duration, screen_width, size, table, when
+    from podium.tables import Row, screen_width, table
+    from podium.text import duration, size, when
 
     rows = [(run, bytes_of(run.directory), _result(run)) for run in _runs()]
     if as_json:
@@ -74,8 +76,9 @@ def show(name: str, as_json: bool) -> None:
     """
     from podium.run.outcome import outcome_of
     from podium.run.outcome import show as show_outcome
-    from podium.tables import Row, duration, screen_width, table
+    from podium.tables import Row, screen_width, table
     from podium.terminal import Styled
+    from podium.text import duration
 
     run = _runs()[name]
     outcome = None
@@ -313,7 +316,7 @@ def _delete_stored(stored: "StoredRuns", chosen: "list[StoredRun]", *, dry_run: 
 
 
 def _show_deleted(rows: list[dict[str, Any]], *, dry_run: bool, as_json: bool) -> None:
-    from podium.tables import size
+    from podium.text import size
 
     if as_json:
         echo(json.dumps(rows, indent=1))

@@ -10,7 +10,8 @@ import click
 
 from podium.cli.cluster_options import as_json_option
 from podium.cli.groups import Commands
-from podium.terminal import Styled, echo, harmless, progress_bar, styled
+from podium.terminal import Styled, echo, progress_bar, styled
+from podium.text import counted, harmless, size
 
 if TYPE_CHECKING:
     from podium.storage import Entry
@@ -137,7 +138,6 @@ def cache(empty: bool, as_json: bool) -> None:
     """
     from podium.data.cache import ObjectCache
     from podium.settings import Settings
-    from podium.tables import size
 
     opened = ObjectCache.of(Settings.from_environment())
     removed = opened.evict(0) if empty else []
@@ -149,20 +149,17 @@ def cache(empty: bool, as_json: bool) -> None:
         echo(json.dumps(report, indent=1))
         return
     if empty:
-        echo(f"removed {_count(freed['files'])}, {size(freed['bytes'])}")
-    echo(f"{_count(kept['files'])}, {size(kept['bytes'])} of at most {opened.limit / 1e9:g} GB, in {opened.directory}")
-
-
-def _count(files: int) -> str:
-    return f"{files} file{'' if files == 1 else 's'}"
+        echo(f"removed {counted(freed['files'], 'file')}, {size(freed['bytes'])}")
+    held = f"{counted(kept['files'], 'file')}, {size(kept['bytes'])}"
+    echo(f"{held} of at most {opened.limit / 1e9:g} GB, in {opened.directory}")
 
 
 def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:
     if as_json:
         echo(json.dumps([_row(entry) for entry in entries], indent=1))
         return
-    size = sum(entry.size for entry in entries)
-    echo(f"copied {_count(len(entries))}, {size:,} bytes, {where}")
+    total = sum(entry.size for entry in entries)
+    echo(f"copied {counted(len(entries), 'file')}, {total:,} bytes, {where}")
 
 
 def _row(entry: "Entry") -> dict[str, str | int]:

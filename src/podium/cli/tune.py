@@ -12,7 +12,8 @@ from podium.cli.cluster_options import as_json_option, cluster_options, next_com
 from podium.cli.experiment import follow_to_end
 from podium.cli.notify_options import Notifier, notify_option
 from podium.errors import Failed, InvalidInput, PodiumError
-from podium.terminal import echo, relative
+from podium.terminal import echo
+from podium.text import relative
 
 if TYPE_CHECKING:
     from podium.api.sweep import Sweep

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
-from podium.terminal import figure, p_words
+from podium.text import figure, p_words
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from typing import Any
 
 from podium import __version__
 from podium.report import plots
-from podium.terminal import figure
+from podium.text import figure
 
 
 @dataclass(frozen=True, kw_only=True)

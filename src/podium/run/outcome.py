@@ -12,7 +12,8 @@ from podium.steps.handover import read_evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of
 from podium.tables import screen_width, table
-from podium.terminal import Styled, figure, harmless, relative
+from podium.terminal import Styled
+from podium.text import figure, harmless, relative
 
 LONGEST = 200
 """Characters shown of an output."""

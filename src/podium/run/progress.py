@@ -9,8 +9,9 @@ from podium.heartbeat import doing
 from podium.run.run import Watcher
 from podium.run.runs import Run, StepRecord
 from podium.steps.base import SAID
-from podium.tables import Row, duration, table
-from podium.terminal import Styled, echo, live, relative, styled
+from podium.tables import Row, table
+from podium.terminal import Styled, echo, live, styled
+from podium.text import duration, relative
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

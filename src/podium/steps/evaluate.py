@@ -19,7 +19,7 @@ from podium.steps.predict_job import PredictJobs
 from podium.steps.recorder import keep_output
 from podium.steps.target import LaunchTarget, storage_url
 from podium.steps.trained import TrainedMetrics
-from podium.terminal import figure
+from podium.text import figure
 
 __all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 

@@ -1,0 +1,74 @@
+"""Values and foreign text as people read them: figures, sizes, times, and text without escape sequences."""
+
+import os
+import re
+from datetime import UTC, datetime
+
+# Escape sequences: operating system commands and other strings up to their end, control sequences, two-character ones.
+_SEQUENCE = re.compile(
+    r"\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -~]?"
+)
+# The rest of C0 but tab and line feed, DEL, C1, and the marks that turn the direction of text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNPAIRED = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """Remove escape sequences, and control characters other than tab and line feed."""
+    if text.isascii() and text.isprintable():
+        return text
+    if _SURROGATE.search(text):  # bytes of an argument or file name that are not UTF-8
+        text = text.encode(errors="surrogatepass" if _UNPAIRED.search(text) else "surrogateescape").decode(
+            errors="replace"
+        )
+    return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
+
+
+def one_line(text: str) -> str:
+    """Return harmless text for a cell of a table: line feeds and tabs become spaces."""
+    return re.sub(r"[\n\t\u2028\u2029]+", " ", harmless(text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return harmless text on one line, its end cut off where it needs more columns than the width."""
+    from rich.cells import cell_len, set_cell_size
+
+    text = one_line(text)
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
+
+
+def figure(value: float) -> str:
+    """Format a metric's value: four decimals, or four digits if it is large or tiny."""
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
+
+
+def p_words(p_value: float) -> str:
+    """Format a p value; one too small for a float is not shown as 0."""
+    return f"p = {p_value:.3g}" if p_value else "p < 1e-300"
+
+
+def size(count: int) -> str:
+    """Format a number of bytes."""
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def counted(number: int, what: str) -> str:
+    """Format a count with its noun, plural where needed."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def when(moment: datetime | str) -> str:
+    """Format a time to the minute, UTC."""
+    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def duration(seconds: float) -> str:
+    """Format a duration."""
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+
+
+def relative(path: str) -> str:
+    """Make a path below the working directory relative to it; return URLs and other paths unchanged."""
+    return path.removeprefix(os.getcwd() + os.sep)
