@@ -4,13 +4,15 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
-from podium.documents import load_json, load_yaml, read_text
-from podium.errors import InvalidInput
+from podium.documents import load_json, load_yaml, parse, read_text
+from podium.errors import InvalidInput, require
 
 ROOT = Path(__file__).parent.parent
 
@@ -139,3 +141,36 @@ def test_size_is_checked_before_a_file_is_read(tmp_path: Path) -> None:
         os.truncate(file.fileno(), 10 * 2**30)
     with pytest.raises(InvalidInput, match="is larger than"):
         read_text(tmp_path / "sparse.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """What a small document holds."""
+
+    written: datetime
+    by: list[str] | str = ""
+
+    def __post_init__(self) -> None:
+        require(self.by != "nobody", "somebody wrote it", by=self.by)
+
+
+def test_a_document_becomes_a_dataclass() -> None:
+    written = "2026-01-02T03:04:05+01:00"
+    note = parse(Note, {"written": written, "by": "Ada"}, "note.json")
+    assert (note.written.isoformat(), note.by) == ("2026-01-02T02:04:05+00:00", "Ada")
+    assert parse(Note, {"written": written, "by": ["Ada"]}, "note.json").by == ["Ada"]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({}, "note.json has no written"),
+        ({"written": "2026-01-02T03:04:05"}, "note.json: written must be a time with time zone"),
+        ({"written": 5}, "note.json: written must be a time with time zone, but is 5"),
+        ({"written": "2026-01-02T03:04:05Z", "by": 5}, r"note.json: by must be a list"),
+        ({"written": "2026-01-02T03:04:05Z", "by": "nobody"}, "note.json: `somebody wrote it` must hold"),
+    ],
+)
+def test_a_document_that_does_not_fit_is_named(document: object, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(Note, document, "note.json")

@@ -9,7 +9,10 @@ import math
 import re
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from contextlib import suppress
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -112,9 +115,10 @@ def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, 
 
 
 def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
-    """Convert a value to a dataclass, a plain type, or a ``list``, ``dict``, ``tuple`` or ``| None`` of these.
+    """Convert a value to a dataclass, a plain type, a time, or a ``list``, ``dict``, ``tuple`` or union of these.
 
-    Whole numbers become floats where the type says so; nothing else is converted. Unknown members are ignored.
+    Whole numbers become floats where the type says so, and text a time, in UTC; nothing else is converted. Unknown
+    members are ignored.
 
     Args:
         kind: The type.
@@ -128,8 +132,8 @@ def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
     origin, args = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
-    if origin in (Union, types.UnionType):  # of a type and None
-        return None if value is None else parse(args[0], value, name, field)
+    if origin in (Union, types.UnionType):  # the type the value has, else the first
+        return parse(type(value) if type(value) in args else args[0], value, name, field)
     if is_dataclass(kind):
         return _parse_dataclass(kind, value, name, field)
     if origin in (list, tuple):
@@ -138,25 +142,40 @@ def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
     if origin in (dict, Mapping):
         members = _expect(dict, value, name, field)
         return {key: parse(args[1], item, name, _join(field, key)) for key, item in members.items()}
+    if kind is datetime:
+        return _parse_time(value, name, field)
     if kind is float and type(value) is int and abs(value) < 2**1000:
         value = float(value)
     return _expect(kind, value, name, field)
 
 
 def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
-    members = _expect(dict, value, name, field)
-    hints = get_type_hints(kind)
-    known = [member for member in fields(kind) if member.init]
-    for member in known:
-        if member.name not in members and member.default is MISSING and member.default_factory is MISSING:
+    given = _expect(dict, value, name, field)
+    members: dict[str, Any] = {}
+    for member, hint in _members(kind):
+        if member.name in given:
+            members[member.name] = parse(hint, given[member.name], name, _join(field, member.name))
+        elif member.default is MISSING and member.default_factory is MISSING:
             raise InvalidInput(f"{name} has no {_join(field, member.name)}", "was it written by another program?")
-    return kind(
-        **{
-            member.name: parse(hints[member.name], members[member.name], name, _join(field, member.name))
-            for member in known
-            if member.name in members
-        }
-    )
+    try:
+        return kind(**members)
+    except InvalidInput as error:  # of a rule of the dataclass, which does not know the file
+        raise InvalidInput(f"{name}: {error.message}", error.hint) from None
+
+
+@cache
+def _members(kind: Any) -> list[tuple[Field[Any], Any]]:
+    """Return the fields of a dataclass with their types."""
+    hints = get_type_hints(kind)
+    return [(member, hints[member.name]) for member in fields(kind) if member.init]
+
+
+def _parse_time(value: Any, name: str, field: str) -> datetime:
+    with suppress(TypeError, ValueError, OverflowError):
+        time = datetime.fromisoformat(value)
+        if time.tzinfo:
+            return time.astimezone(UTC)
+    raise _wrong(value, name, field, "a time with time zone")
 
 
 _TYPES: dict[type, str] = {
@@ -171,10 +190,14 @@ _TYPES: dict[type, str] = {
 
 def _expect(kind: Any, value: Any, name: str, field: str) -> Any:
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
-        given = repr(value)
-        given = given if len(given) <= 60 else f"{given[:60]}…"
-        raise InvalidInput(f"{name}: {field or 'the document'} must be {_TYPES[kind]}, but is {given}")
+        raise _wrong(value, name, field, _TYPES[kind])
     return value
+
+
+def _wrong(value: Any, name: str, field: str, wanted: str) -> InvalidInput:
+    given = repr(value)
+    given = given if len(given) <= 60 else f"{given[:60]}…"
+    return InvalidInput(f"{name}: {field or 'the document'} must be {wanted}, but is {given}")
 
 
 def _join(field: str, name: str) -> str:

@@ -225,7 +225,7 @@ def test_an_exported_version_goes_into_another_registry(
     assert typed("models", "upload", "wine", tmp_path / "exported", "--version", "first", *other)[0] == 0
     ours, theirs = (open_registry(url)["wine"].version("first") for url in (files, tmp_path / "other"))
     assert ours.files == theirs.files
-    assert ours.facts.metric == theirs.facts.metric == "f1_macro"
+    assert ours.facts.metric.name == theirs.facts.metric.name == "f1_macro"
     assert ours.metadata["metrics"] == theirs.metadata["metrics"]
 
 

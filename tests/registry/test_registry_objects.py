@@ -58,7 +58,7 @@ def test_nonsense_in_metadata_is_damage_or_can_be_shown() -> None:
             continue
         assert isinstance(version, versions.Version)
         model_view.version(version, {})
-        confused_pairs(version.facts.confusion, version.facts.classes)
+        confused_pairs(version.facts.report.confusion, version.facts.report.names)
         json.dumps(version.document())
         shown += 1
     assert shown > 50
@@ -112,12 +112,12 @@ def nested(depth: int) -> Any:
         ({"note": "\ud800"}, "surrogate"),
         ({"dataset": 7}, "dataset must be an object"),
         ({"report": 5}, "report must be an object"),
-        ({"report": {"confusion": [[1]], "classes": []}}, "classes must be 1 names"),
+        ({"report": {"confusion": [[1]], "classes": []}}, "each row of confusion has a class"),
         ({"report": {"confusion": [[1, 2]], "classes": ["a"]}}, "square matrix"),
-        ({"metric": {"name": "rmse"}, "metrics": {"rmse": "high"}}, "rmse must be a number"),
+        ({"metric": {"name": "rmse"}, "metrics": {"rmse": "high"}}, "rmse must be a finite number"),
         ({"metric": {"name": "rmse", "maximize": "no"}}, "maximize must be true or false"),
         ({"metric": "rmse"}, "metric must be an object"),
-        ({"run_id": 7}, "run_id must be a string"),
+        ({"run_id": 7}, "run_id must be text"),
         ({"hyperparameters": [1]}, "hyperparameters must be an object"),
     ],
 )
@@ -129,7 +129,7 @@ def test_metadata_that_no_reader_could_read_is_not_uploaded(model: Model, metada
 
 def test_evidence_that_no_reader_could_read_is_not_written(model: Model) -> None:
     model.upload({"model.onnx": b"m"}, {}, "v")
-    with pytest.raises(InvalidInput, match="value must be a number"):
+    with pytest.raises(InvalidInput, match="value must be a finite number"):
         model.promote("v", {"value": "high"}, expect=None)
     assert model.champion() is None
 

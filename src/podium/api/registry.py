@@ -81,7 +81,7 @@ class ModelVersion:
                     return opened.model, opened.classes
                 self._model.fetch(self.version, Path(scratch, "model"), files=wanted)
                 model, classes = predict.open_graph(Path(scratch, "model"))
-                return model, self.record.facts.dataset_classes or classes
+                return model, self.record.facts.dataset.classes or classes
 
         return PredictionModel(
             f"{self.name} {self.version}", graph, lambda data: predict.load_version(self._model, self.version, data)
@@ -98,7 +98,7 @@ class ModelVersion:
 
     def __repr__(self) -> str:
         facts = self.record.facts
-        value = f", {facts.metric} {figure(facts.value)}" if facts.value is not None else ""
+        value = f", {facts.metric.name} {figure(facts.value)}" if facts.value is not None else ""
         return f"<{self.name} {self.version}{value}>"
 
     def _repr_html_(self) -> str:

@@ -65,7 +65,7 @@ def upload(
         echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
     text = f"{name} {stored.version}: {counted(len(stored.files), 'file')}, {size(stored.size)}"
     if stored.facts.value is not None:
-        text += f", {stored.facts.metric} {figure(stored.facts.value)} on the test part"
+        text += f", {stored.facts.metric.name} {figure(stored.facts.value)} on the test part"
     output(as_json, stored.document(), lambda: text)
 
 

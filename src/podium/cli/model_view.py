@@ -66,7 +66,7 @@ def _why(record: "Record") -> str:
     if record.event == "refusal":
         kept = f"kept {grounds.champion}: " if grounds.champion else ""
         return kept + "; ".join(reason for reason in grounds.reasons if reason.startswith("no"))
-    text = f"{grounds.metric or 'value'} {figure(grounds.value)}"
+    text = f"{grounds.metric.name or 'value'} {figure(grounds.value)}"
     if grounds.champion_value is not None:
         text += f" against {figure(grounds.champion_value)}"
     return text + (f", {p_words(grounds.p_value)}" if grounds.p_value is not None else "")

@@ -99,7 +99,8 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
 
     model = open_registry(storage)[name]
     version = model.version(ref)
-    matrix, classes = version.facts.confusion, version.facts.classes
+    report = version.facts.report
+    matrix, classes = report.confusion, report.names
     pairs = confused_pairs(matrix, classes) if matrix else []
     output(
         as_json,

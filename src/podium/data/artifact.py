@@ -66,8 +66,7 @@ def describe(uri: str | Path) -> DatasetInfo:
     try:
         info = DatasetInfo.from_json(value, where)
     except InvalidInput as error:
-        message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
-        raise Damaged(message, PREPARE_HINT) from error
+        raise Damaged(error.message, PREPARE_HINT) from error
     if info.digest != _digest(info.parts):
         raise Damaged(f"{where}: its digest does not follow from the checksums in it", PREPARE_HINT)
     return info

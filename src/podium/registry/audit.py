@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from podium.errors import Conflict, Damaged, PodiumError
 from podium.registry.catalog import Summary
 from podium.registry.document import MAX_BYTES
 from podium.registry.journal import Entries, Record
+from podium.registry.pointers import Pointers
 from podium.registry.version import METADATA, Version
-
-if TYPE_CHECKING:
-    from podium.registry.model import Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,89 +37,89 @@ class Repair:
     """In words."""
 
 
-def verify(model: "Model", checked: Callable[[int], None]) -> Iterator[Finding]:
+def verify(pointers: Pointers, checked: Callable[[int], None]) -> Iterator[Finding]:
     """Read everything of a model and yield what is wrong.
 
     Args:
-        model: The model.
+        pointers: The aliases of the pointers, with its versions and its history.
         checked: Called with the size of each file that was read.
     """
     versions: dict[str, Version] = {}
     # A version without metadata.json is not published yet: it is left to gc.
-    for name, metadata in model.catalog.look_many(model.catalog.names()):
+    for name, metadata in pointers.catalog.look_many(pointers.catalog.names()):
         if isinstance(metadata, Damaged):
-            yield _damage(model, model.catalog.metadata_key(name), metadata)
+            yield _damage(pointers, pointers.catalog.metadata_key(name), metadata)
         elif isinstance(metadata, Version):
             versions[name] = metadata
     files = [(version, file) for version in versions.values() for file in version.files]
     with ThreadPoolExecutor(4) as pool:
-        results = pool.map(lambda pair: _check_file(model, *pair), files)
+        results = pool.map(lambda pair: _check_file(pointers, *pair), files)
         for (version, file), finding in zip(files, results, strict=True):
             checked(version.files[file].size)
             if finding:
                 yield finding
-    yield from _check_strangers(model, versions)
-    for key in model.storage.links(f"models/{model.name}/"):
+    yield from _check_strangers(pointers, versions)
+    for key in pointers.storage.links(f"models/{pointers.name}/"):
         yield Finding(where=key, what="is a symbolic link or a special file; it is never followed")
-    entries = model.journal.load()
-    yield from _check_aliases(model, entries)
-    yield from _check_history(model, entries)
-    for summary in model.catalog.indexed():
+    entries = pointers.journal.load()
+    yield from _check_aliases(pointers, entries)
+    yield from _check_history(pointers, entries)
+    for summary in pointers.catalog.indexed():
         if summary.version in versions and Summary.of(versions[summary.version]) != summary:
             what = f"has wrong facts about {summary.version}; delete the index"
-            yield Finding(where=model.catalog.index_key, what=what)
+            yield Finding(where=pointers.catalog.index_key, what=what)
 
 
-def _damage(model: "Model", key: str, error: PodiumError) -> Finding:
+def _damage(pointers: Pointers, key: str, error: PodiumError) -> Finding:
     """Drop the location from the message: the finding names it."""
-    return Finding(where=key, what=error.message.removeprefix(model.storage.join(key)).removeprefix(key).strip())
+    return Finding(where=key, what=error.message.removeprefix(pointers.storage.join(key)).removeprefix(key).strip())
 
 
-def _check_file(model: "Model", version: Version, file: str) -> Finding | None:
+def _check_file(pointers: Pointers, version: Version, file: str) -> Finding | None:
     try:
-        model.catalog.verify(version, file)
+        pointers.catalog.verify(version, file)
     except Damaged as error:
-        return _damage(model, f"{version.prefix}/{file}", error)
+        return _damage(pointers, f"{version.prefix}/{file}", error)
     return None
 
 
-def _check_strangers(model: "Model", versions: dict[str, Version]) -> Iterator[Finding]:
+def _check_strangers(pointers: Pointers, versions: dict[str, Version]) -> Iterator[Finding]:
     for version in versions.values():
-        for entry in model.catalog.entries(version.version):
+        for entry in pointers.catalog.entries(version.version):
             file = entry.key.removeprefix(f"{version.prefix}/")
             if file not in version.files and file != METADATA:
                 yield Finding(where=entry.key, what="is not part of the version's metadata")
 
 
-def _check_aliases(model: "Model", entries: Entries) -> Iterator[Finding]:
-    names = model.pointers.names()
-    keys = [model.pointers.key(alias) for alias in names]
-    for alias, (key, content) in zip(names, model.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
+def _check_aliases(pointers: Pointers, entries: Entries) -> Iterator[Finding]:
+    names = pointers.names()
+    keys = [pointers.key(alias) for alias in names]
+    for alias, (key, content) in zip(names, pointers.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
         try:
             if isinstance(content, Damaged):
                 raise content
-            record = model.pointers.parse(content, alias) if isinstance(content, bytes) else None
+            record = pointers.parse(content, alias) if isinstance(content, bytes) else None
         except Damaged as error:
-            yield _damage(model, key, error)
+            yield _damage(pointers, key, error)
             continue
-        if record and record.points_at and not model.catalog.exists(record.points_at):
+        if record and record.points_at and not pointers.catalog.exists(record.points_at):
             yield Finding(where=key, what=f"points at {record.points_at}, which is missing")
     for alias in sorted({record.alias for record in entries.records if record.alias} - set(names)):
         last = entries.last_move(alias)
         assert last is not None
         target = last.points_at or "nothing"
-        what = f"is missing; by the history it points at {target}: podium models repair {model.name}"
-        yield Finding(where=model.pointers.key(alias), what=what)
+        what = f"is missing; by the history it points at {target}: podium models repair {pointers.name}"
+        yield Finding(where=pointers.key(alias), what=what)
 
 
-def _check_history(model: "Model", entries: Entries) -> Iterator[Finding]:
+def _check_history(pointers: Pointers, entries: Entries) -> Iterator[Finding]:
     for key, error in entries.damaged.items():
-        yield _damage(model, key, error)
-    held = model.pointers.held(strict=False).values()
+        yield _damage(pointers, key, error)
+    held = pointers.held(strict=False).values()
     unique = {record.id: record for record in [*entries.records, *held] if record.alias}
     ordered = sorted(unique.values(), key=lambda record: (record.alias or "", record.sequence))
     for alias, moves in groupby(ordered, key=lambda record: record.alias):
-        yield from _check_numbers(model.journal.prefix, alias or "", list(moves))
+        yield from _check_numbers(pointers.journal.prefix, alias or "", list(moves))
 
 
 def _check_numbers(where: str, alias: str, moves: list[Record]) -> Iterator[Finding]:
@@ -137,19 +134,19 @@ def _check_numbers(where: str, alias: str, moves: list[Record]) -> Iterator[Find
             yield Finding(where=where, what=f"{len(same)} moves of {alias} have the number {number}: {keys}")
 
 
-def repair(model: "Model") -> Iterator[Repair]:
+def repair(pointers: Pointers) -> Iterator[Repair]:
     """Restore damaged and missing aliases from the history, and the history from the aliases.
 
     Nothing that can be read is changed, and nothing is deleted.
     """
-    entries = model.journal.load()
+    entries = pointers.journal.load()
     moved = {record.alias for record in entries.records if record.alias}
-    for alias in sorted(moved | set(model.pointers.names())):
-        yield from _repair_alias(model, alias, entries)
-    held = model.pointers.held(strict=False)
+    for alias in sorted(moved | set(pointers.names())):
+        yield from _repair_alias(pointers, alias, entries)
+    held = pointers.held(strict=False)
     readable = {record.key for record in entries.records}
     for alias, record in held.items():
-        if record.key not in readable and model.journal.write(record):
+        if record.key not in readable and pointers.journal.write(record):
             yield Repair(where=record.key, restored=True, what=f"restored from the alias {alias}")
     known = {record.key for record in held.values()}
     for key, error in entries.damaged.items():
@@ -157,13 +154,13 @@ def repair(model: "Model") -> Iterator[Repair]:
             yield Repair(where=key, restored=False, what=f"cannot be restored, no alias holds it: {error.message}")
 
 
-def _repair_alias(model: "Model", alias: str, entries: Entries) -> Iterator[Repair]:
-    key = model.pointers.key(alias)
+def _repair_alias(pointers: Pointers, alias: str, entries: Entries) -> Iterator[Repair]:
+    key = pointers.key(alias)
     content, entry = b"", None
     try:
-        if model.storage.head(key):
-            content, entry = model.storage.read(key, limit=MAX_BYTES + 1)
-        model.pointers.parse(content, alias)
+        if pointers.storage.head(key):
+            content, entry = pointers.storage.read(key, limit=MAX_BYTES + 1)
+        pointers.parse(content, alias)
         return
     except Damaged:
         pass
@@ -174,7 +171,7 @@ def _repair_alias(model: "Model", alias: str, entries: Entries) -> Iterator[Repa
         yield Repair(where=key, restored=False, what=f"cannot be restored from the history: {also}")
         return
     try:
-        model.storage.put(key, last.seal(), if_absent=entry is None, if_match=entry.etag if entry else None)
+        pointers.storage.put(key, last.seal(), if_absent=entry is None, if_match=entry.etag if entry else None)
     except Conflict:
         yield Repair(where=key, restored=False, what="was moved by another process meanwhile")
         return

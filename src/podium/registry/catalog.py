@@ -15,8 +15,9 @@ from datetime import datetime
 from pathlib import Path
 
 from podium.documents import load_json
-from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
-from podium.registry.document import MAX_BYTES, Fields, is_name, sha256_of, warn_once
+from podium.documents import parse as parse_document
+from podium.errors import Damaged, InvalidInput, NotFound, PodiumError, require
+from podium.registry.document import MAX_BYTES, is_count, is_name, sha256_of, warn_once
 from podium.registry.version import METADATA, Tombstone, Version, parse
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
@@ -54,24 +55,14 @@ class Summary:
             version=version.version,
             created=version.created,
             size=version.size,
-            metric=facts.metric,
+            metric=facts.metric.name,
             value=facts.value,
-            dataset=facts.digest,
+            dataset=facts.dataset.digest,
             run_id=facts.run_id,
         )
 
-    @classmethod
-    def parse(cls, version: str, row: Fields) -> "Summary":
-        """Read a row of the index; raises what the fields raise."""
-        return cls(
-            version=version,
-            created=row.moment("created"),
-            size=row.count("size"),
-            metric=row.optional_text("metric"),
-            value=row.optional_number("value"),
-            dataset=row.optional_text("dataset"),
-            run_id=row.optional_text("run_id"),
-        )
+    def __post_init__(self) -> None:
+        require(is_count(self.size), "a version has a size", size=self.size)
 
 
 class Catalog:
@@ -229,10 +220,10 @@ class Catalog:
         except NotFound:
             return {}, None
         try:
-            document = Fields(load_json(content, self.index_key, limit=_LARGEST), self.index_key)
-            rows = document.parts("versions") if document.text("format") == FORMAT else ()
-            return {version: Summary.parse(version, row) for version, row in rows}, entry.etag
-        except (Damaged, InvalidInput):
+            index = load_json(content, self.index_key, limit=_LARGEST)
+            rows = index.get("versions") if isinstance(index, dict) and index.get("format") == FORMAT else {}
+            return parse_document(dict[str, Summary], rows, self.index_key), entry.etag
+        except InvalidInput:
             return {}, entry.etag  # the next listing writes it anew
 
     def _write_index(self, versions: Mapping[str, Summary], etag: str | None) -> None:

@@ -1,17 +1,15 @@
-"""Small JSON documents sealed with their own checksum, and typed access to their fields."""
+"""Small JSON documents sealed with their own checksum, and the names and times in them."""
 
 import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from reprlib import repr as short
-from typing import Any, NoReturn
+from typing import Any
 
-from podium.documents import MAX_JSON, MAX_JSON_DEPTH, load_json
+from podium.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse
 from podium.errors import Damaged, InvalidInput, PodiumError
 
 MAX_BYTES = MAX_JSON
@@ -145,132 +143,29 @@ def warn_once(message: str) -> None:
     _log.warning("%s", "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message))
 
 
-_LARGEST = 2**53
-"""Integers below this are exact in every JSON reader."""
-
-
-class Fields:
-    """Typed access to one JSON object: a value of another type raises an error that names it.
+def read_as(kind: Any, value: Any, where: str, field: str = "", *, error: type[PodiumError] = Damaged) -> Any:
+    """Convert plain values to a dataclass or another type, see podium.documents.parse.
 
     Args:
-        value: The parsed document, or an object in it.
+        kind: The type.
+        value: The parsed document, or a member of it.
         where: Key or URL, for errors.
-        error: Type of the errors.
+        field: Name of the member.
+        error: What is raised if it does not fit.
     """
+    try:
+        return parse(kind, value, where, field)
+    except InvalidInput as problem:
+        raise error(problem.message, problem.hint) from None
 
-    def __init__(self, value: Any, where: str, error: type[PodiumError] = Damaged) -> None:
-        self._where, self._error = where, error
-        if not isinstance(value, Mapping):
-            raise self._wrong("", "an object", value)
-        self._values = value
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def text(self, key: str) -> str:
-        """Return a string."""
-        return self._typed(key, str, "a string")
-
-    def name(self, key: str) -> str:
-        """Return a string that is safe as one segment of a key."""
-        value = self.text(key)
-        if not is_name(value):
-            raise self._wrong(key, "a name", value)
+def without_nulls(value: Any) -> Any:
+    """Return a value whose objects, at any depth, lack the members that are null."""
+    if not isinstance(value, dict):
         return value
+    return {key: without_nulls(member) for key, member in value.items() if member is not None}
 
-    def count(self, key: str) -> int:
-        """Return an integer of at least 0."""
-        value = self._typed(key, int, "an integer")
-        if not 0 <= value < _LARGEST:
-            raise self._wrong(key, f"an integer from 0 to {_LARGEST}", value)
-        return value
 
-    def moment(self, key: str) -> datetime:
-        """Return a time with time zone, in UTC."""
-        try:
-            value = datetime.fromisoformat(self.text(key))
-            if value.tzinfo:
-                return value.astimezone(UTC)
-        except (ValueError, OverflowError):
-            pass
-        raise self._wrong(key, "a time with time zone", self._values.get(key))
-
-    def optional_text(self, key: str) -> str | None:
-        """Return a string, or None if it is null or missing."""
-        return None if self._values.get(key) is None else self.text(key)
-
-    def optional_name(self, key: str) -> str | None:
-        """Return a string that is safe as one segment of a key, or None if it is null or missing."""
-        return None if self._values.get(key) is None else self.name(key)
-
-    def optional_number(self, key: str) -> float | None:
-        """Return a number, or None if it is null or missing."""
-        if self._values.get(key) is None:
-            return None
-        value = self._typed(key, int | float, "a number")
-        if abs(value) > 1e300:
-            raise self._wrong(key, "a number", value)
-        return float(value)
-
-    def optional_flag(self, key: str) -> bool | None:
-        """Return true or false, or None if it is null or missing."""
-        value = self._values.get(key)
-        if value is not None and not isinstance(value, bool):
-            raise self._wrong(key, "true or false", value)
-        return value
-
-    def part(self, key: str) -> "Fields":
-        """Return a nested object; an empty one if it is null or missing."""
-        value = self._values.get(key)
-        return Fields({} if value is None else value, self._at(key), self._error)
-
-    def parts(self, key: str) -> Iterator[tuple[str, "Fields"]]:
-        """Yield the members of a nested object, all of them objects."""
-        inner = self.part(key)
-        for name in inner:
-            yield name, Fields(inner._values[name], inner._at(name), self._error)
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings; an empty one if it is null or missing."""
-        return tuple(self._items(key, str, "a list of strings"))
-
-    def matrix(self, key: str) -> tuple[tuple[int, ...], ...]:
-        """Return a square matrix of counts; an empty one if it is null or missing."""
-        rows = self._items(key, list, "a list of rows")
-        for row in rows:
-            if len(row) != len(rows) or any(type(cell) is not int or not 0 <= cell < _LARGEST for cell in row):
-                raise self._wrong(key, "a square matrix of counts", row)
-        return tuple(tuple(row) for row in rows)
-
-    def is_text(self, key: str) -> bool:
-        """Return whether the value is a string."""
-        return isinstance(self._values.get(key), str)
-
-    def named(self, key: str) -> tuple[str, ...]:
-        """Return a list of names, each a string or an object with a ``name``; an empty one if it is null or missing."""
-        items = self._items(key, str | dict, "a list of names")
-        return tuple(item if isinstance(item, str) else Fields(item, self._at(key), self._error).text("name")
-                     for item in items)  # fmt: skip
-
-    def fail(self, key: str, wanted: str) -> NoReturn:
-        """Raise the error for a value of the wrong form."""
-        raise self._wrong(key, wanted, self._values.get(key))
-
-    def _items(self, key: str, kind: Any, wanted: str) -> list[Any]:
-        value = self._values.get(key)
-        items = [] if value is None else self._typed(key, list, wanted)
-        if not all(isinstance(item, kind) for item in items):
-            raise self._wrong(key, wanted, value)
-        return items
-
-    def _typed(self, key: str, kind: Any, wanted: str) -> Any:
-        value = self._values.get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise self._wrong(key, wanted, value)
-        return value
-
-    def _at(self, key: str) -> str:
-        return f"{self._where}: {key}" if ": " not in self._where else f"{self._where}.{key}"
-
-    def _wrong(self, key: str, wanted: str, value: Any) -> PodiumError:
-        return self._error(f"{self._at(key) if key else self._where} must be {wanted}, not {short(value)}")
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number of at least 0 that is exact in every JSON reader."""
+    return type(value) is int and 0 <= value < 2**53

@@ -12,16 +12,13 @@ was uploaded again sees another etag, and stops.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from podium.errors import Conflict, Damaged, NotFound, require
 from podium.registry.document import stamp, warn_once
 from podium.registry.journal import Record
+from podium.registry.pointers import Pointers
 from podium.registry.version import Tombstone, Version
 from podium.storage import Entry
-
-if TYPE_CHECKING:
-    from podium.registry.model import Model
 
 GRACE = timedelta(hours=24)
 
@@ -44,35 +41,35 @@ class Garbage:
     """The version it belongs to, if any."""
 
 
-def collect(model: "Model", *, grace: timedelta, delete: bool) -> Iterator[Garbage]:
+def collect(pointers: Pointers, *, grace: timedelta, delete: bool) -> Iterator[Garbage]:
     """Yield what killed uploads, deletions and writes left of a model.
 
     Args:
-        model: The model.
+        pointers: The aliases of the pointers, with its versions and its history.
         grace: Younger objects may still be in the making and are left alone.
         delete: Delete it as well.
     """
     require(grace >= timedelta(0), "grace >= 0", grace=str(grace))
     before = datetime.now(UTC) - grace
-    for entry in model.storage.sweep(f"models/{model.name}", before, delete=delete):
+    for entry in pointers.storage.sweep(f"models/{pointers.name}", before, delete=delete):
         yield Garbage(where=entry.key, why="interrupted write", size=entry.size, modified=entry.modified, version=None)
-    for version in model.catalog.names():
-        entries = model.catalog.entries(version)
+    for version in pointers.catalog.names():
+        entries = pointers.catalog.entries(version)
         if not entries or max(entry.modified for entry in entries) >= before:
             continue
-        why = _reason(model, version, entries)
-        if why and (not delete or _collect(model, version, before, grace)):
-            yield _garbage(model, version, why, entries)
+        why = _reason(pointers, version, entries)
+        if why and (not delete or _collect(pointers, version, before, grace)):
+            yield _garbage(pointers, version, why, entries)
 
 
-def retire(model: "Model", *, keep: int, grace: timedelta, delete: bool) -> Iterator[Garbage]:
+def retire(pointers: Pointers, *, keep: int, grace: timedelta, delete: bool) -> Iterator[Garbage]:
     """Yield versions that need not be kept.
 
     Never among them: the newest, the target of an alias or of the champion's rollback, and versions that were uploaded,
     or left an alias, within the grace period.
 
     Args:
-        model: The model.
+        pointers: The aliases of the pointers, with its versions and its history.
         keep: How many of the newest stay.
         grace: The grace period.
         delete: Delete them as well, with a record in the history.
@@ -80,19 +77,19 @@ def retire(model: "Model", *, keep: int, grace: timedelta, delete: bool) -> Iter
     require(keep >= 1, "keep >= 1", keep=keep)
     before = datetime.now(UTC) - grace
     try:
-        protected = _protected(model) | _recent(model, before)
+        protected = _protected(pointers) | _recent(pointers, before)
     except Damaged as error:
-        warn_once(f"no version of {model.name} is retired, because an alias or its history is lost: {error.message}")
+        warn_once(f"no version of {pointers.name} is retired, because an alias or its history is lost: {error.message}")
         return
-    for summary in model.catalog.summaries()[:-keep]:
+    for summary in pointers.catalog.summaries()[:-keep]:
         if summary.version not in protected and summary.created < before:
-            entries = model.catalog.entries(summary.version)
+            entries = pointers.catalog.entries(summary.version)
             if delete:
-                delete_version(model, summary.version, f"not among the newest {keep}")
-            yield _garbage(model, summary.version, "retired version", entries)
+                delete_version(pointers, summary.version, f"not among the newest {keep}")
+            yield _garbage(pointers, summary.version, "retired version", entries)
 
 
-def delete_version(model: "Model", version: str, reason: str) -> Record:
+def delete_version(pointers: Pointers, version: str, reason: str) -> Record:
     """Delete a complete version that no alias needs.
 
     Raises:
@@ -100,39 +97,39 @@ def delete_version(model: "Model", version: str, reason: str) -> Record:
         Conflict: An alias, or the champion's rollback, needs it.
         Damaged: An alias cannot be read.
     """
-    storage, key = model.storage, model.catalog.metadata_key(version)
-    present, entry = model.catalog.look(version)
+    storage, key = pointers.storage, pointers.catalog.metadata_key(version)
+    present, entry = pointers.catalog.look(version)
     if not isinstance(present, Version) or entry is None:
-        raise NotFound(f"model {model.name} has no complete version {version} in {storage.url}")
+        raise NotFound(f"model {pointers.name} has no complete version {version} in {storage.url}")
     original = storage.get(key)
-    _refuse_protected(model, version)
-    event = Record.new("deletion", model.name, version, evidence={"reason": reason})
-    tombstone = Tombstone(name=model.name, version=version, event=event)
+    _refuse_protected(pointers, version)
+    event = Record.new("deletion", pointers.name, version, evidence={"reason": reason})
+    tombstone = Tombstone(name=pointers.name, version=version, event=event)
     placed = storage.put(key, tombstone.seal(), if_match=entry.etag)
     try:
-        _refuse_protected(model, version)  # it may have been promoted meanwhile
+        _refuse_protected(pointers, version)  # it may have been promoted meanwhile
     except Conflict:
         storage.put(key, original, if_match=placed.etag)
         raise
-    model.journal.write(event)
-    model.catalog.forget(version)
-    _clear(model, version, placed.etag)
+    pointers.journal.write(event)
+    pointers.catalog.forget(version)
+    _clear(pointers, version, placed.etag)
     return event
 
 
-def _protected(model: "Model") -> set[str]:
-    held = model.pointers.held().values()
+def _protected(pointers: Pointers) -> set[str]:
+    held = pointers.held().values()
     return {version for record in held for version in (record.points_at, record.previous) if version}
 
 
-def _recent(model: "Model", before: datetime) -> set[str]:
+def _recent(pointers: Pointers, before: datetime) -> set[str]:
     """Return what an alias pointed at, or left, since a moment.
 
     Raises:
         Damaged: A move since then cannot be read.
     """
-    entries = model.journal.load()
-    held = {record.key: record for record in model.pointers.held().values()}
+    entries = pointers.journal.load()
+    held = {record.key: record for record in pointers.held().values()}
     for key in entries.lost_moves(stamp(before)):
         if key not in held:
             raise entries.damaged[key]
@@ -141,51 +138,51 @@ def _recent(model: "Model", before: datetime) -> set[str]:
     return {version for record in moves for version in (record.version, record.replaced) if version}
 
 
-def _refuse_protected(model: "Model", version: str) -> None:
-    if version in _protected(model):
+def _refuse_protected(pointers: Pointers, version: str) -> None:
+    if version in _protected(pointers):
         raise Conflict(
-            f"version {version} of {model.name} is needed by an alias or by its rollback",
-            f"podium models history {model.name} shows by which",
+            f"version {version} of {pointers.name} is needed by an alias or by its rollback",
+            f"podium models history {pointers.name} shows by which",
         )
 
 
-def _reason(model: "Model", version: str, entries: Iterable[Entry]) -> str | None:
+def _reason(pointers: Pointers, version: str, entries: Iterable[Entry]) -> str | None:
     """Return why a version is garbage; None if it is complete or damaged (verify reports that)."""
-    if not any(entry.key == model.catalog.metadata_key(version) for entry in entries):
+    if not any(entry.key == pointers.catalog.metadata_key(version) for entry in entries):
         return "unfinished upload"
     try:
-        return "unfinished deletion" if isinstance(model.catalog.look(version)[0], Tombstone) else None
+        return "unfinished deletion" if isinstance(pointers.catalog.look(version)[0], Tombstone) else None
     except Damaged:
         return None
 
 
-def _collect(model: "Model", version: str, before: datetime, grace: timedelta) -> bool:
+def _collect(pointers: Pointers, version: str, before: datetime, grace: timedelta) -> bool:
     """Delete an unfinished upload, or finish a deletion; return False if another process is working on it."""
-    storage, key = model.storage, model.catalog.metadata_key(version)
+    storage, key = pointers.storage, pointers.catalog.metadata_key(version)
     try:
-        etag = storage.put(key, Tombstone(name=model.name, version=version, event=None).seal(), if_absent=True).etag
+        etag = storage.put(key, Tombstone(name=pointers.name, version=version, event=None).seal(), if_absent=True).etag
     except Conflict:
-        present, entry = model.catalog.look(version)
+        present, entry = pointers.catalog.look(version)
         if not isinstance(present, Tombstone) or entry is None or entry.modified >= before:
             return False  # published, or taken over, meanwhile
         etag = entry.etag
         if present.event:
-            model.journal.write(present.event)
-            model.catalog.forget(version)
+            pointers.journal.write(present.event)
+            pointers.catalog.forget(version)
     else:
         placed = storage.head(key)
-        files = [entry.modified for entry in model.catalog.entries(version) if entry.key != key]
+        files = [entry.modified for entry in pointers.catalog.entries(version) if entry.key != key]
         if placed and files and max(files) > placed.modified - grace:
             storage.delete(key, if_match=etag)
             return False
-    return _clear(model, version, etag)
+    return _clear(pointers, version, etag)
 
 
-def _clear(model: "Model", version: str, etag: str) -> bool:
+def _clear(pointers: Pointers, version: str, etag: str) -> bool:
     """Delete all files of a version, its tombstone last; return False if the tombstone was replaced."""
-    storage, tombstone = model.storage, model.catalog.metadata_key(version)
+    storage, tombstone = pointers.storage, pointers.catalog.metadata_key(version)
     try:
-        for entry in model.catalog.entries(version):
+        for entry in pointers.catalog.entries(version):
             if entry.key == tombstone:
                 continue
             current = storage.head(tombstone)
@@ -198,9 +195,9 @@ def _clear(model: "Model", version: str, etag: str) -> bool:
     return True
 
 
-def _garbage(model: "Model", version: str, why: str, entries: list[Entry]) -> Garbage:
+def _garbage(pointers: Pointers, version: str, why: str, entries: list[Entry]) -> Garbage:
     return Garbage(
-        where=model.catalog.prefix(version),
+        where=pointers.catalog.prefix(version),
         why=why,
         size=sum(entry.size for entry in entries),
         modified=max(entry.modified for entry in entries),

@@ -3,22 +3,25 @@
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
 
-from podium.errors import Conflict, Damaged, InvalidInput
+from podium.errors import Conflict, Damaged, InvalidInput, PodiumError
 from podium.registry.document import (
     MAX_BYTES,
-    Fields,
+    is_count,
+    is_name,
     just_after,
     moment,
     now,
     plain,
+    read_as,
     seal,
     sha256_of,
     stamp,
     unseal,
     warn_once,
+    without_nulls,
 )
 from podium.storage import Storage
 
@@ -29,46 +32,47 @@ EVENTS = (*MOVES, "refusal", "deletion")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grounds:
-    """The part of a record's evidence that podium reads."""
-
-    reason: str | None
-    """What a person gave as the reason."""
-
-    reasons: tuple[str, ...]
-    """What each part of the promotion rule said."""
-
-    metric: str | None
+class Compared:
     """What challenger and champion were compared by."""
 
-    value: float | None
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grounds:
+    """The part of a record's evidence that podium reads; all of it may be missing."""
+
+    reason: str | None = None
+    """What a person gave as the reason."""
+
+    reasons: tuple[str, ...] = ()
+    """What each part of the promotion rule said."""
+
+    metric: Compared = Compared()
+
+    value: float | None = None
     """Of the challenger."""
 
-    champion: str | None
+    champion: str | None = None
     """The version a refused challenger was compared with."""
 
-    champion_value: float | None
+    champion_value: float | None = None
     """On the same items."""
 
-    p_value: float | None
+    p_value: float | None = None
     """Of the paired test."""
 
-    tracking: str | None
+    tracking: str | None = None
     """Address of the MLflow server that the run was logged to."""
 
     @classmethod
-    def parse(cls, evidence: Fields) -> "Grounds":
-        """Read the evidence of a record; raises what the fields raise."""
-        return cls(
-            reason=evidence.optional_text("reason"),
-            reasons=evidence.texts("reasons"),
-            metric=evidence.part("metric").optional_text("name"),
-            value=evidence.optional_number("value"),
-            champion=evidence.optional_text("champion"),
-            champion_value=evidence.optional_number("champion_value"),
-            p_value=evidence.optional_number("p_value"),
-            tracking=evidence.optional_text("tracking"),
-        )
+    def parse(cls, evidence: Any, where: str, error: type[PodiumError] = Damaged) -> "Grounds":
+        """Read the evidence of a record.
+
+        Raises:
+            PodiumError: A member has another type; the error is of the type given.
+        """
+        return cast(Grounds, read_as(cls, without_nulls(evidence), where, "evidence", error=error))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,37 +86,38 @@ class Record:
     version: str
     """A move's target, a refusal's challenger; for a deletion or withdrawal the version that is gone."""
 
-    alias: str | None
+    alias: str | None = None
     """The alias that moved; None where none did."""
 
-    previous: str | None
+    previous: str | None = None
     """Where a rollback of the alias would go."""
 
-    replaced: str | None
+    replaced: str | None = None
     """The version the alias pointed at before; differs from previous after a rollback."""
 
     time: str
     """RFC3339, UTC."""
 
-    sequence: int
+    sequence: int = 0
     """Counts the moves of one alias from 1; 0 for other events."""
 
     id: str
-    evidence: Mapping[str, Any]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
     """The decision and its figures, or a reason in words."""
 
     @classmethod
-    def new(cls, event: str, name: str, version: str, **details: Any) -> "Record":
-        """Make a record of an event that happens now.
+    def new(
+        cls, event: str, name: str, version: str, *, evidence: Mapping[str, Any] | None = None, **details: Any
+    ) -> "Record":
+        """Make a record of an event that happens now; details are further fields.
 
         Raises:
             InvalidInput: The evidence could not be read back.
         """
-        given: dict[str, Any] = {"alias": None, "previous": None, "replaced": None, "sequence": 0, "evidence": {}}
-        given.update(details)
-        given["evidence"] = plain(given["evidence"])
-        Grounds.parse(Fields(given["evidence"], "evidence", InvalidInput))
-        return cls(event=event, name=name, version=version, time=now(), id=uuid.uuid4().hex[:12], **given)
+        grounds = plain(evidence or {})
+        Grounds.parse(grounds, "the record", InvalidInput)
+        return cls(event=event, name=name, version=version, time=now(), id=uuid.uuid4().hex[:12], evidence=grounds,
+                   **details)  # fmt: skip
 
     @classmethod
     def unseal(cls, content: bytes, where: str, name: str) -> "Record":
@@ -130,35 +135,26 @@ class Record:
         Raises:
             Damaged: It belongs to another model, or is not a record at all.
         """
-        given = Fields(document, where)
         known = {"format", *(field.name for field in fields(cls))}
-        if given.text("format") != FORMAT or set(given) - known:
-            raise Damaged(f"{where} has the unknown format {given.text('format')!r}", "upgrade podium?")
-        if given.name("name") != name:
-            raise Damaged(f"{where} belongs to model {given.name('name')}", "it was copied there")
-        record = cls(
-            event=given.text("event"),
-            name=name,
-            version=given.name("version"),
-            alias=given.optional_name("alias"),
-            previous=given.optional_name("previous"),
-            replaced=given.optional_name("replaced"),
-            time=given.text("time"),
-            sequence=given.count("sequence"),
-            id=given.name("id"),
-            evidence=document.get("evidence"),
-        )
+        record: Record = read_as(cls, document, where)
+        if document.get("format") != FORMAT or document.keys() - known:
+            raise Damaged(f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?")
+        if record.name != name:
+            raise Damaged(f"{where} belongs to model {record.name}", "it was copied there")
         if not record._is_sound():
             raise Damaged(f"{where} is not an event of a model: {record.event!r} at {record.time!r}", "upgrade podium?")
-        Grounds.parse(Fields(record.evidence, where))
+        Grounds.parse(record.evidence, where)
         return record
 
     def _is_sound(self) -> bool:
         try:
             timely = moment(self.time).year < 9999
         except ValueError:
-            timely = False
-        return timely and self.event in EVENTS and (self.alias is not None) == (self.event in MOVES)
+            return False
+        names = (self.version, self.id, self.alias, self.previous, self.replaced)
+        named = all(is_name(name) for name in names if name is not None)
+        moves = (self.alias is not None) == (self.event in MOVES)
+        return timely and named and moves and self.event in EVENTS and is_count(self.sequence)
 
     @property
     def key(self) -> str:
@@ -173,7 +169,7 @@ class Record:
     @property
     def grounds(self) -> Grounds:
         """The part of the evidence that podium reads."""
-        return Grounds.parse(Fields(self.evidence, self.key))
+        return Grounds.parse(self.evidence, self.key)
 
     def document(self) -> dict[str, Any]:
         """Return it as plain JSON values."""

@@ -251,9 +251,9 @@ class Model:
             decision = decide(
                 rule, metric, target, predictions(challenger), predictions(champion) if champion else None
             )
-            if champion and champion.facts.metric not in (None, metric.name):
+            if champion and champion.facts.metric.name not in (None, metric.name):
                 decision = decision.noting(
-                    f"{champion.version} was chosen by {champion.facts.metric}; both are compared by {metric.name}"
+                    f"{champion.version} was chosen by {champion.facts.metric.name}; both are compared by {metric.name}"
                 )
             if expect == challenger.version:
                 # The step fired twice, or was retried after it won: the record is ours already.
@@ -317,11 +317,11 @@ class Model:
         Args:
             checked: Called with the size of each file that was read.
         """
-        return audit.verify(self, checked)
+        return audit.verify(self.pointers, checked)
 
     def repair(self) -> list[Repair]:
         """Restore damaged aliases from the history, and the history from the aliases."""
-        return list(audit.repair(self))
+        return list(audit.repair(self.pointers))
 
     def gc(self, *, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
         """Find leftovers of killed uploads, deletions and writes that are older than the grace period.
@@ -330,7 +330,7 @@ class Model:
             grace: Younger objects may still be in the making.
             delete: Delete them as well; by default they are only listed.
         """
-        return list(garbage.collect(self, grace=grace, delete=delete))
+        return list(garbage.collect(self.pointers, grace=grace, delete=delete))
 
     def retire(self, *, keep: int, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
         """Find versions beyond the newest few that no alias, no rollback and no grace period protects.
@@ -340,7 +340,7 @@ class Model:
             grace: Versions uploaded, or replaced, less than this ago stay.
             delete: Delete them as well, with a record in the history.
         """
-        return list(garbage.retire(self, keep=keep, grace=grace, delete=delete))
+        return list(garbage.retire(self.pointers, keep=keep, grace=grace, delete=delete))
 
     def delete(self, version: str, reason: str = "") -> Record:
         """Delete one version, with a record in the history.
@@ -349,7 +349,7 @@ class Model:
             NotFound: There is no such version.
             Conflict: An alias, or the champion's rollback, needs it.
         """
-        return garbage.delete_version(self, check_name("version", version), reason)
+        return garbage.delete_version(self.pointers, check_name("version", version), reason)
 
     def _complete(self, version: str) -> Version:
         complete = self.catalog.load(check_name("version", version))

@@ -2,12 +2,12 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from podium.errors import Damaged, InvalidInput
-from podium.registry.document import Fields, plain, seal, unseal
+from podium.errors import Damaged, InvalidInput, PodiumError, require
+from podium.registry.document import is_count, plain, read_as, seal, unseal, without_nulls
 from podium.registry.journal import Record
 
 FORMAT = "podium.model/1"
@@ -24,66 +24,107 @@ class FileRecord:
     size: int
     """Bytes."""
 
+    def __post_init__(self) -> None:
+        require(is_count(self.size), "a file has a size", size=self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenBy:
+    """The metric a version was chosen by."""
+
+    name: str | None = None
+
+    maximize: bool | None = None
+    """Whether more of it is better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetFacts:
+    """The dataset a version was trained on."""
+
+    name: str | None = None
+    kind: str | None = None
+    """classification or regression."""
+
+    digest: str | None = None
+    test_digest: str | None = None
+    """Of the test part the version was evaluated on."""
+
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedClass:
+    """A class of a report, with whatever else is reported about it."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFacts:
+    """The confusion matrix of a version on the test part."""
+
+    classes: tuple[NamedClass | str, ...] = ()
+    """Of the rows of the matrix."""
+
+    confusion: tuple[Any, ...] = ()
+    """[classes, classes] counts: rows are the true class, columns the predicted one."""
+
+    def __post_init__(self) -> None:
+        size = len(self.confusion)
+        for row in self.confusion:
+            square = isinstance(row, list) and len(row) == size and all(map(is_count, row))
+            require(square, "confusion is a square matrix of counts", row=row)
+        require(size in (0, len(self.classes)), "each row of confusion has a class", rows=size,
+                classes=len(self.classes))  # fmt: skip
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return tuple(item if isinstance(item, str) else item.name for item in self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where the files of a version came from."""
+
+    uri: str | None = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """The part of the metadata that podium reads; all of it may be missing."""
 
-    run_id: str | None
+    run_id: str | None = None
+    metric: ChosenBy = ChosenBy()
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """On the test part."""
 
-    metric: str | None
-    """What it was chosen by."""
+    dataset: DatasetFacts = DatasetFacts()
+    report: ReportFacts = ReportFacts()
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = Origin()
+    image: str | None = None
+    code_version: str | None = None
 
-    maximize: bool | None
-    """Whether more of the metric is better."""
-
-    value: float | None
-    """Of the metric, on the test part."""
-
-    kind: str | None
-    """classification or regression."""
-
-    digest: str | None
-    """Of the dataset it was trained on."""
-
-    test_digest: str | None
-    """Of the test part it was evaluated on."""
-
-    dataset: str | None
-    dataset_classes: tuple[str, ...]
-    classes: tuple[str, ...]
-    """Names of the rows of the confusion matrix."""
-
-    confusion: tuple[tuple[int, ...], ...]
-    """Rows are the true class, columns the predicted one."""
+    @property
+    def value(self) -> float | None:
+        """Value of the metric it was chosen by, on the test part."""
+        return self.metrics.get(self.metric.name) if self.metric.name else None
 
     @classmethod
-    def parse(cls, metadata: Fields) -> "Facts":
-        """Read metadata; raises what the fields raise."""
-        for key in ("hyperparameters", "origin", "environment"):
-            metadata.part(key)
-        for key in ("image", "code_version"):
-            metadata.optional_text(key)
-        metadata.part("origin").optional_text("uri")
-        only_digest = metadata.is_text("dataset")
-        dataset = metadata.part("dataset") if not only_digest else Fields({}, "dataset")
-        report, metric = metadata.part("report"), metadata.part("metric")
-        name = metric.optional_text("name")
-        facts = cls(
-            run_id=metadata.optional_text("run_id"),
-            metric=name,
-            maximize=metric.optional_flag("maximize"),
-            value=metadata.part("metrics").optional_number(name) if name else None,
-            kind=dataset.optional_text("kind"),
-            digest=metadata.text("dataset") if only_digest else dataset.optional_text("digest"),
-            test_digest=dataset.optional_text("test_digest"),
-            dataset=dataset.optional_text("name"),
-            dataset_classes=dataset.texts("classes"),
-            classes=report.named("classes"),
-            confusion=report.matrix("confusion"),
-        )
-        if facts.confusion and len(facts.classes) != len(facts.confusion):
-            report.fail("classes", f"{len(facts.confusion)} names, as many as the matrix has rows")
+    def parse(cls, metadata: Mapping[str, Any], where: str, error: type[PodiumError] = Damaged) -> "Facts":
+        """Read metadata.
+
+        Raises:
+            PodiumError: A member has another type; the error is of the type given.
+        """
+        given = without_nulls(metadata)
+        if isinstance(given.get("dataset"), str):  # only its digest
+            given["dataset"] = {"digest": given["dataset"]}
+        facts: Facts = read_as(cls, given, where, error=error)
+        read_as(float | None, facts.value, where, f"metrics.{facts.metric.name}", error=error)
         return facts
 
 
@@ -134,7 +175,7 @@ def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
     if taken := sorted(set(metadata) & set(_OURS)):
         raise InvalidInput(f"the registry itself writes {', '.join(taken)} to the metadata", "choose another key")
     copied: dict[str, Any] = plain(dict(metadata))
-    return copied, Facts.parse(Fields(copied, "metadata", InvalidInput))
+    return copied, Facts.parse(copied, "metadata", InvalidInput)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,27 +202,24 @@ def parse(content: bytes, where: str, name: str, version: str) -> Version | Tomb
         Damaged: It does not match its checksum, belongs to another version, or has an unknown format or field type.
     """
     document = unseal(content, where)
-    given = Fields(document, where)
-    if (given.text("name"), given.text("version")) != (name, version):
+    if (document.get("name"), document.get("version")) != (name, version):
         raise Damaged(
-            f"{where} belongs to {given.name('name')} {given.name('version')}, not to {name} {version}",
+            f"{where} belongs to {document.get('name')} {document.get('version')}, not to {name} {version}",
             "it was copied there: restore the version's own metadata.json from a backup",
         )
-    if given.text("format") == TOMBSTONE:
+    kind = document.get("format")
+    if kind == TOMBSTONE:
         event = document.get("event")
         record = Record.parse(event, where, name) if event is not None else None
         return Tombstone(name=name, version=version, event=record)
-    if given.text("format") != FORMAT:
-        raise Damaged(f"{where} has the unknown format {given.text('format')!r}", "upgrade podium?")
+    if kind != FORMAT:
+        raise Damaged(f"{where} has the unknown format {kind!r}", "upgrade podium?")
     metadata = {key: value for key, value in document.items() if key not in _OURS}
     return Version(
         name=name,
         version=version,
-        created=given.moment("created"),
-        files={
-            file: FileRecord(sha256=record.text("sha256"), size=record.count("size"))
-            for file, record in given.parts("files")
-        },
+        created=read_as(datetime, document.get("created"), where, "created"),
+        files=read_as(dict[str, FileRecord], document.get("files"), where, "files"),
         metadata=metadata,
-        facts=Facts.parse(Fields(metadata, where)),
+        facts=Facts.parse(metadata, where),
     )

@@ -55,7 +55,7 @@ def predictions(model: Model, versions: Sequence[Version], data: str | None) -> 
     """
     if data is not None:
         return _run(model, versions, data)
-    digests = [version.facts.test_digest for version in versions]
+    digests = [version.facts.dataset.test_digest for version in versions]
     missing = [
         f"{file} of {version.version}"
         for version in versions
@@ -70,7 +70,7 @@ def predictions(model: Model, versions: Sequence[Version], data: str | None) -> 
     for version, array in zip(versions, arrays, strict=True):
         if len(array) != len(target):
             raise Damaged(f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}")
-    names = versions[0].facts.dataset_classes
+    names = versions[0].facts.dataset.classes
     if not names and target.dtype.kind != "f":
         names = tuple(str(label) for label in range(int(target.max()) + 1))
     return Predictions(target=target, predicted=arrays, classes=names, inputs={})
@@ -91,9 +91,9 @@ def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
     """
     from podium.scoring import METRICS, choose_metric
 
-    name = version.facts.metric
+    name = version.facts.metric.name
     if not text and name is not None and name not in METRICS:
-        direction = "max" if version.facts.maximize else "min"
+        direction = "max" if version.facts.metric.maximize else "min"
         raise InvalidInput(
             f"{version.version} was chosen by {name}, which podium imports only if you ask for it",
             f"--metric {direction}:{name}, or metric={direction}:{name} in the rule; or compare by another metric",

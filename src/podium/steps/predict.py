@@ -173,7 +173,7 @@ def load_version(model: "Model", version: str, data: str = "") -> Predictor:
         )
     given = load_json(model.read(stored, PREPROCESSING), PREPROCESSING) if PREPROCESSING in stored.files else {}
     preprocessing, classes = _read(given, name, data)
-    classes = classes or stored.facts.dataset_classes
+    classes = classes or stored.facts.dataset.classes
     if ONNX in stored.files:
         opened = OnnxModel(model.read(stored, ONNX))
         return Predictor(name=name, model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))

@@ -119,7 +119,7 @@ class PredictionsOf:
         """Return probabilities [n, classes], class indices [n], or numbers."""
         from podium.steps.compare import run_version, stored_array
 
-        same = version.facts.test_digest == self.info.test_digest
+        same = version.facts.dataset.test_digest == self.info.test_digest
         if same and PREDICTIONS in version.files:
             stored = stored_array(self.model, version, PREDICTIONS)
             if len(stored) == len(self.part):
