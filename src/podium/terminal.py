@@ -29,6 +29,21 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
         click.echo(text if isinstance(text, Styled) else harmless(text), err=err, nl=nl)
 
 
+def echo_json(value: Any) -> None:
+    """Print a value as JSON; what JSON does not know, such as a path, as text."""
+    import json
+
+    echo(json.dumps(value, indent=1, default=str))
+
+
+def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
+    """Print a value as JSON, or its text."""
+    if as_json:
+        echo_json(value)
+    else:
+        echo(text())
+
+
 def echo_log(line: str) -> None:
     """Print a log line to stdout: unchanged to a file or pipe, harmless to a terminal."""
     with talking(err=False):

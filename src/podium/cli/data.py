@@ -1,22 +1,19 @@
 """`podium data prepare` and `podium data inspect`."""
 
-import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import click
 
-from podium.cli.groups import Commands
+from podium.cli.options import Commands, as_dict, json_option
 from podium.documents import load_yaml
-from podium.errors import require
 from podium.heartbeat import doing
-from podium.terminal import EchoHandler, echo
+from podium.terminal import EchoHandler, echo, echo_json
 
 PARTS = ["train", "validation", "test"]  # as podium.data.artifact has them, which would load numpy for --help
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands)
 def data() -> None:
     """Prepare and inspect datasets."""
 
@@ -31,8 +28,15 @@ def data() -> None:
 @click.option("--validation", type=float, help="Share of the training items put aside.  [default: 0.1]")
 @click.option("--limit", default=0, help="Use so many items for train and validation together; test stays whole.")
 @click.option("--seed", default=1, show_default=True, help="Decides which items are chosen.")
-@click.option("--option", "words", metavar="NAME=VALUE", multiple=True, help="Option of the source; may be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the dataset.json that was written.")
+@click.option(
+    "--option",
+    "words",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=as_dict("group=city", empty=True),
+    help="Option of the source, its value as YAML; may be repeated.",
+)
+@json_option
 def prepare(
     dataset: str,
     output: str | None,
@@ -41,7 +45,7 @@ def prepare(
     validation: float | None,
     limit: int,
     seed: int,
-    words: tuple[str, ...],
+    words: dict[str, str],
     as_json: bool,
 ) -> None:
     """Read, verify, split and write data as one checksummed artifact.
@@ -61,32 +65,23 @@ def prepare(
     from podium.steps.prepare_data import DataSettings
 
     _talk()
-    options = _options(words) | ({} if validation is None else {"validation": validation})
+    options = {name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()}
+    options |= {} if validation is None else {"validation": validation}
     settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=options)
     data = write(settings, output)
     info, where = data.info, output or data.uri
     if as_json:
-        echo(json.dumps({"uri": where, **info.to_json()}, indent=1))
+        echo_json({"uri": where, **info.to_json()})
         return
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
     echo(f"{where}\n{info.name}: {info.kind}, {counts}, split {info.split}; digest {info.digest[:12]}")
-
-
-def _options(words: tuple[str, ...]) -> dict[str, Any]:
-    """Read ``name=value``; a value is YAML: 0.2, true, city, [id, name]."""
-    options = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        require(bool(name and equals), "an option is NAME=VALUE", option=word)
-        (options[name],) = load_yaml(text, f"--option {name}") or [""]
-    return options
 
 
 @data.command()
 @click.argument("uri", required=False)
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Write images or histograms as PNG.")
 @click.option("--part", type=click.Choice(PARTS), default="train", show_default=True, help="Part to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@json_option
 def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> None:
     """Verify a dataset and show its sizes, columns, statistics, classes and some images.
 
@@ -110,7 +105,7 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
         draw.save_picture(uri, part, picture)
         echo(f"picture written to {picture}", err=True)
     if as_json:
-        echo(json.dumps(found, indent=1))
+        echo_json(found)
         return
     echo(data_view.summary(found, part))
     info = artifact.describe(uri)

@@ -1,6 +1,5 @@
 """``podium doctor``: find out why metrics do not arrive."""
 
-import json
 import re
 import shlex
 import sys
@@ -13,24 +12,13 @@ from typing import Any
 
 import click
 
+from podium.cli.options import WithCommand, json_option
 from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader, reader_of
 from podium.doctor.report import Report
 from podium.documents import read_text
 from podium.errors import InvalidInput
 from podium.heartbeat import doing, paused, talking
-from podium.terminal import console, echo
-
-
-class WithCommand(click.Command):
-    """A command that takes another command after ``--``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        cut = args.index("--") if "--" in args else len(args)
-        ctx.params["words"] = tuple(args[cut + 1 :])
-        return super().parse_args(ctx, args[:cut])
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
+from podium.terminal import console, echo, echo_json
 
 
 @click.command(cls=WithCommand)
@@ -47,10 +35,10 @@ class WithCommand(click.Command):
 @click.option("--context", help="Context of the kubeconfig; its current one if not given.")
 @click.option("--service-account", help="Ask for this account's rights instead of your own.")
 @click.option("--image", multiple=True, help="Look for this image too; may be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
+@json_option
 def doctor(
     files: tuple[str, ...],
-    words: tuple[str, ...],
+    command: tuple[str, ...],
     seconds: float,
     namespace: str | None,
     context: str | None,
@@ -72,14 +60,14 @@ def doctor(
       podium doctor --namespace kubeflow
     """
     reports = [report for file in files for report in examine_file(file, reading)]
-    if words:
+    if command:
         from podium.doctor.command import examine_command
 
-        echo(f"running for at most {seconds:g} s: {shlex.join(words)}", err=True)
-        choose, subject = partial(choose_reader, **reading), shlex.join(words)
+        echo(f"running for at most {seconds:g} s: {shlex.join(command)}", err=True)
+        choose, subject = partial(choose_reader, **reading), shlex.join(command)
         collector = read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
-        with doing(f"running {words[0]}"):
-            reports.append(examine_command(words, choose, seconds=seconds, subject=subject, collector=collector))
+        with doing(f"running {command[0]}"):
+            reports.append(examine_command(command, choose, seconds=seconds, subject=subject, collector=collector))
     if namespace:
         from podium.doctor.namespace import examine_namespace
         from podium.manifests.experiment.experiment import job_of
@@ -191,7 +179,7 @@ def choose_reader(
 def finish(reports: Sequence[Report], as_json: bool) -> None:
     """Print the reports; exit with 1 if anything would fail."""
     if as_json:
-        echo(json.dumps({"reports": [report.as_dict() for report in reports]}, indent=2))
+        echo_json({"reports": [report.as_dict() for report in reports]})
     else:
         from podium.doctor.text import show
 

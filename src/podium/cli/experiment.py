@@ -1,33 +1,88 @@
 """`podium experiment`: run Katib Experiments on this machine or on a cluster with Katib."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import podium
-from podium.cli.cluster_options import (
-    ProcessOptions,
-    as_json_option,
-    cluster_options,
-    next_command,
-    process_options,
-)
 from podium.cli.completion import experiments
-from podium.cli.experiment_options import manifest_options, read_flags
-from podium.cli.experiment_tables import best, delete, keep, list_, report, show_best, status, stop, trials
-from podium.cli.groups import Commands
-from podium.cli.notify_options import Notifier, notify_option
-from podium.errors import Failed
-from podium.terminal import echo
+from podium.cli.options import (
+    Commands,
+    Notifier,
+    as_dict,
+    cluster_options,
+    json_option,
+    named_object,
+    next_command,
+    notify_option,
+    process_options,
+    queue_options,
+)
+from podium.errors import Failed, NotFound
+from podium.terminal import echo, echo_json, output
+from podium.text import size
 
 if TYPE_CHECKING:
+    from podium.api.place import Place
     from podium.api.sweep import Sweep
+    from podium.manifests.experiment import Experiment, Trial
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = [
+    click.option("--name", help="Name of the Experiment, instead of the manifest's."),
+    click.option("--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."),
+    click.option("--output", metavar="URI", help="Where trials put their models, each below its own name."),
+    click.option(
+        "--set",
+        "flags",
+        metavar="FLAG=VALUE",
+        multiple=True,
+        callback=as_dict("epochs=2", empty=True),
+        help="Another flag of the trials' program; may be repeated.",
+    ),
+    click.option("--image", help="Image of the trials."),
+    click.option("--max-trials", type=int, help="Trials in all (spec.maxTrialCount)."),
+    click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount)."),
+    click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
+    click.option("--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."),
+    click.option("--seed", type=int, help="Seed of the search algorithm (random_state)."),
+    click.option(
+        "--resume-policy",
+        type=click.Choice(["Never", "LongRunning", "FromVolume"]),
+        help="Whether a finished Experiment may get more trials (spec.resumePolicy).",
+    ),
+    click.option(
+        "--config-map",
+        "config_maps",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="YAML of the ConfigMap that holds the trial template; it may stand in the Experiment's own file too.",
+    ),
+    click.option(
+        "--warm-start",
+        "warm_start",
+        metavar="NAME",
+        multiple=True,
+        help="Learn from the trials of this Experiment of the same cluster first; may be repeated.",
+    ),
+]
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def manifest_options(function: F) -> F:
+    """Add the options that change a manifest."""
+    function = queue_options(function)
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group(cls=Commands)
 def experiment() -> None:
     """Run a Katib Experiment YAML, on this machine or on a cluster."""
 
@@ -35,11 +90,11 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
 @manifest_options
-@process_options()
 @cluster_options
+@process_options()
 @notify_option
-@as_json_option
-def run(source: str, url: str, processes: ProcessOptions, notifier: Notifier, as_json: bool, **options: Any) -> None:
+@json_option
+def run(source: str, place: "Place", notifier: Notifier, as_json: bool, **options: Any) -> None:
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
     Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
@@ -54,11 +109,8 @@ def run(source: str, url: str, processes: ProcessOptions, notifier: Notifier, as
       podium experiment run sweep.yaml --cluster kubernetes://team
     """
     trials, parallel = options.pop("max_trials"), options.pop("parallel_trials")
-    options["flags"] = read_flags(options["flags"])
     with notifier.about("Experiment") as notice:
-        begun = podium.sweep(
-            source, cluster=processes.place(url), trials=trials, parallel=parallel, wait=False, **options
-        )
+        begun = podium.sweep(source, cluster=place, trials=trials, parallel=parallel, wait=False, **options)
         notice.run = begun.name
         with closing(begun):
             notice.metrics = follow_to_end(begun, as_json)
@@ -69,16 +121,15 @@ def run(source: str, url: str, processes: ProcessOptions, notifier: Notifier, as
 @click.option("--max-trials", type=int, help="Trials in all, more than there are (spec.maxTrialCount).")
 @click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount).")
 @click.option("--max-failed-trials", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
-@process_options()
 @cluster_options
-@as_json_option
+@process_options()
+@json_option
 def resume(
     name: str,
     max_trials: int | None,
     parallel_trials: int | None,
     max_failed_trials: int | None,
-    processes: ProcessOptions,
-    url: str,
+    place: "Place",
     as_json: bool,
 ) -> None:
     """Resume an Experiment that was stopped or killed, or with more trials than it had.
@@ -90,7 +141,7 @@ def resume(
       podium experiment resume random
       podium experiment resume random --max-trials 12
     """
-    known = podium.open_sweep(name, cluster=processes.place(url))
+    known = podium.open_sweep(name, cluster=place)
     with closing(known):
         reported = known.finished
         known.resume(max_trials, parallel=parallel_trials, failures=max_failed_trials, wait=False)
@@ -107,7 +158,7 @@ def resume(
     show_default=True,
     help="Secret with accesskey and secretkey for trials that use s3://; '' for workload identity.",
 )
-@as_json_option
+@json_option
 def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """Print an Experiment with your changes, checked, ready for kubectl apply -f -.
 
@@ -129,18 +180,174 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     from podium.doctor.manifest import check_for_katib
     from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 
-    options["flags"] = read_flags(options["flags"])
     experiment = with_pod_deadlines(with_pod_defaults(check_for_katib(changed(source, **options))))
     if opens_store(experiment):
         experiment = grant_access(experiment, AccessByReference(secret=secret))
         keys = f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"
         echo(f"trials read the store's address from ConfigMap podium-storage, {keys}", err=True)
     manifest = experiment.manifest
-    echo(json.dumps(manifest, indent=1) if as_json else yaml.safe_dump(manifest, sort_keys=False), nl=as_json)
+    output(as_json, manifest, lambda: yaml.safe_dump(manifest, sort_keys=False).rstrip())
 
 
-for command in (list_, status, best, trials, report, stop, keep, delete):
-    experiment.add_command(command)
+@experiment.command("list")
+@cluster_options
+@json_option
+def list_(place: "Place", as_json: bool) -> None:
+    """List the Experiments of a cluster, this machine's by default.
+
+    \b
+    Examples:
+      podium experiment list --json
+      podium experiment list --cluster kubernetes://team
+    """
+    from podium.manifests.experiment import Experiment
+    from podium.tables import Row, screen_width, table
+
+    with place.open() as cluster:
+        rows = [summary_of(Experiment.parse(manifest)) for manifest in cluster.list("Experiment")]
+    fields = ("name", "state", "trials", "algorithm", "created")
+    listed = [Row(phase=row["state"], cells=[str(row[field]) for field in fields]) for row in rows]
+    heads = ("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)")
+    drop = ("ALGORITHM", "CREATED (UTC)", "STATE")
+    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME"))
+
+
+@experiment.command()
+@named_object
+def status(name: str, place: "Place", as_json: bool) -> None:
+    """Show an Experiment's progress.
+
+    \b
+    Example:
+      podium experiment status random
+    """
+    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+        experiment = sweep.experiment
+        waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
+    summary = {**summary_of(experiment), "status": experiment.status}
+    if as_json:
+        echo_json(summary)
+        return
+    counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
+    echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
+    if summary["message"]:
+        echo(summary["message"])
+    for trial in waiting:
+        echo(f"{trial.name} waits. {trial.message}")
+
+
+@experiment.command()
+@named_object
+def best(name: str, place: "Place", as_json: bool) -> None:
+    """Show the best trial: its parameters and metrics.
+
+    \b
+    Example:
+      podium experiment best random --json
+    """
+    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+        show_best(sweep, as_json)
+
+
+@experiment.command()
+@named_object
+def trials(name: str, place: "Place", as_json: bool) -> None:
+    """List an Experiment's trials, best first.
+
+    \b
+    Example:
+      podium experiment trials random
+    """
+    from podium.cli.experiment_view import draw
+    from podium.manifests.experiment import leaderboard
+
+    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+        experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
+    output(as_json, [trial.summary() for trial in ranked], lambda: draw(ranked, experiment))
+
+
+@experiment.command()
+@named_object
+def stop(name: str, place: "Place", as_json: bool) -> None:
+    """Stop an Experiment that runs in another terminal; podium experiment resume continues it.
+
+    Katib cannot stop an Experiment and keep it: on Kubernetes this is refused.
+
+    \b
+    Example:
+      podium experiment stop random
+    """
+    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+        resume = next_command(f"experiment resume {name}", sweep.stop().cluster)
+    if as_json:
+        echo_json({"experiment": name, "stopping": True})
+    echo(f"Experiment {name} stops; resume it with: {resume}", err=True)
+
+
+@experiment.command()
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write this one instead.")
+@named_object
+def report(name: str, file: Path | None, place: "Place", as_json: bool) -> None:
+    """Write an HTML report: best trial, leaderboard, figures, and why trials failed.
+
+    It is written beside the Experiment on this machine, of one on Kubernetes below podium-work/reports/; also of an
+    Experiment that runs, was stopped or failed.
+
+    \b
+    Examples:
+      podium experiment report random
+      podium experiment report random -o random.html --json
+    """
+    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+        written = str(sweep.report(file))
+    output(as_json, {"experiment": name, "report": written}, lambda: written)
+
+
+@experiment.command()
+@named_object
+def delete(name: str, place: "Place", as_json: bool) -> None:
+    """Stop an Experiment and remove it with its trials and logs; models stay where trials put them.
+
+    \b
+    Example:
+      podium experiment delete random
+    """
+    podium.open_sweep(name, cluster=place).delete()
+    if as_json:
+        echo_json({"experiment": name, "deleted": True})
+
+
+@experiment.command()
+@click.argument("name")
+@click.option("--best", type=click.IntRange(1), required=True, help="How many trials keep their weights.")
+@click.option("--delete", "deleting", is_flag=True, help="Delete the others' weights; otherwise they are only listed.")
+@cluster_options
+@json_option
+def keep(name: str, best: int, deleting: bool, place: "Place", as_json: bool) -> None:
+    """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only with --delete.
+
+    What a trial left under its --output goes, but for metrics.json, hyperparameters.json and environment.json.
+
+    \b
+    Examples:
+      podium experiment keep random --best 3
+      podium experiment keep random --best 3 --delete
+    """
+    from podium.steps.retention import plan_retention, remove
+
+    with place.open() as cluster:
+        plan = plan_retention(cluster, name, best)
+        if deleting:
+            remove(plan.removed)
+    if as_json:
+        echo_json({"deleted": deleting, **asdict(plan)})
+        return
+    for weights in plan.removed:
+        echo(f"{weights.url}  {len(weights.keys)} files, {size(weights.size)}")
+    total = size(sum(weights.size for weights in plan.removed))
+    echo(f"kept: {', '.join(plan.kept) or 'none, no trial has a result'}")
+    end = " deleted" if deleting else "; nothing deleted, say --delete"
+    echo(f"weights of {len(plan.removed)} trials, {total}{end}")
 
 
 def follow_to_end(sweep: "Sweep", as_json: bool, reported: Mapping[str, str] | None = None) -> dict[str, float]:
@@ -160,3 +367,30 @@ def follow_to_end(sweep: "Sweep", as_json: bool, reported: Mapping[str, str] | N
     echo(state.message, err=True)
     best = show_best(sweep, as_json)
     return {} if best.value is None else {best.objective.metric: best.value}
+
+
+def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
+    """Print an Experiment's best trial, and return it."""
+    try:
+        best = sweep.best_trial
+    except NotFound as error:
+        trials = next_command(f"experiment trials {sweep.name}", sweep.cluster)
+        logs = next_command("job logs TRIAL", sweep.cluster)
+        raise NotFound(error.message, f"{trials} names them; {logs} | podium doctor - says why") from None
+    lines = [f"best trial: {best.name}", *(f"  {name} = {value}" for name, value in best.assignments.items())]
+    for metric, values in best.metrics.items():
+        lines.append(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
+    output(as_json, {"experiment": sweep.name, **best.summary()}, lambda: "\n".join(lines))
+    return best
+
+
+def summary_of(experiment: "Experiment") -> dict[str, Any]:
+    """Return an Experiment in a few words."""
+    return {
+        "name": experiment.name,
+        "state": experiment.state.phase,
+        "message": experiment.state.message,
+        "trials": experiment.trial_count,
+        "algorithm": experiment.algorithm.name,
+        "created": experiment.created,
+    }

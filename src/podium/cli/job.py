@@ -1,37 +1,36 @@
 """`podium job`: run the YAML of PyTorchJobs, TrainJobs and Jobs on this machine or on a cluster."""
 
-import json
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.cluster_options import (
-    ProcessOptions,
-    as_json_option,
+from podium.cli.options import (
+    Commands,
+    Notifier,
     cluster_options,
+    json_option,
     named_object,
     next_command,
-    open_cluster,
+    notify_option,
     process_options,
     queue_options,
 )
-from podium.cli.groups import Commands
-from podium.cli.notify_options import Notifier, notify_option
 from podium.documents import MAX_YAML, load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
 from podium.heartbeat import paused
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
-from podium.terminal import echo, echo_log
+from podium.terminal import echo, echo_json, echo_log, output
 
 if TYPE_CHECKING:
+    from podium.api.place import Place
     from podium.cluster.base import Cluster
     from podium.manifests.workload import Workload
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands)
 def job() -> None:
     """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TrainJob, TFJob, XGBoostJob, JAXJob."""
 
@@ -41,19 +40,18 @@ def job() -> None:
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
 @click.option("--logs/--no-logs", default=True, help="Print what the rank that reports metrics prints.")
 @queue_options
-@process_options("--image")
 @cluster_options
+@process_options("--image")
 @notify_option
-@as_json_option
+@json_option
 def run(
     file: Any,
     name: str | None,
-    processes: ProcessOptions,
     logs: bool,
     queue: str,
     queue_priority: str,
+    place: "Place",
     notifier: Notifier,
-    url: str,
     as_json: bool,
 ) -> None:
     """Run each job of a YAML file to its end; exit 0 if all succeed.
@@ -71,13 +69,14 @@ def run(
     from podium.api.experiments import with_store
     from podium.cli.job_view import JobView
     from podium.cli.live import follow
-    from podium.manifests.placement import Pods, place
+    from podium.manifests.placement import Pods
+    from podium.manifests.placement import place as placed
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
-    jobs = [place(job, pods) for job in _read(file, name)]
+    jobs = [placed(job, pods) for job in _read(file, name)]
     shown = logs and not as_json
     known = ", ".join(job.name for job in jobs)
-    with notifier.about("job", run=known), open_cluster(url, processes) as cluster:
+    with notifier.about("job", run=known), place.open() as cluster:
         for job in jobs:
             _check_suspended(job, cluster)
         if cluster.remote:
@@ -90,7 +89,7 @@ def run(
         cluster.close()  # Workers may outlive a Master that succeeded, but not this command
         ended = [cluster.workload(*key) for key in names]
         if as_json:
-            echo(json.dumps([_summary(cluster, job) for job in ended], indent=1))
+            echo_json([_summary(cluster, job) for job in ended])
         _raise_for(cluster, ended, shown)
 
 
@@ -99,7 +98,7 @@ def run(
 @click.option("--replica", help="master-0, worker-1, node-0 …; the one that reports metrics if missing.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the replica has ended.")
 @cluster_options
-def logs(name: str, replica: str | None, follow: bool, url: str) -> None:
+def logs(name: str, replica: str | None, follow: bool, place: "Place") -> None:
     """Print the log of a job's replica.
 
     NAME is a job or a trial of an Experiment.
@@ -108,14 +107,14 @@ def logs(name: str, replica: str | None, follow: bool, url: str) -> None:
     Example:
       podium job logs spirals --replica worker-0
     """
-    with open_cluster(url) as cluster, paused() if follow else nullcontext():
+    with place.open() as cluster, paused() if follow else nullcontext():
         for line in cluster.logs(_kind_of(cluster, name, (*JOB_KINDS, "Trial")), name, replica, follow):
             echo_log(line)
 
 
 @job.command()
 @named_object
-def status(name: str, url: str, as_json: bool) -> None:
+def status(name: str, place: "Place", as_json: bool) -> None:
     """Show the state of a job and its replicas.
 
     \b
@@ -124,20 +123,17 @@ def status(name: str, url: str, as_json: bool) -> None:
     """
     from podium.cli.job_view import draw_replicas
 
-    with open_cluster(url) as cluster:
+    with place.open() as cluster:
         job = cluster.workload(_kind_of(cluster, name), name)
         summary, replicas = _summary(cluster, job), cluster.replicas(job.kind, name)
-    if as_json:
-        echo(json.dumps({**summary, "status": dict(job.status)}, indent=1))
-        return
-    echo(f"{summary['kind']} {name}: {summary['state']}. {summary['message']}".rstrip())
-    echo(draw_replicas(replicas))
+    title = f"{job.kind} {name}: {job.state.phase}. {job.state.message}".rstrip()
+    output(as_json, {**summary, "status": dict(job.status)}, lambda: f"{title}\n{draw_replicas(replicas)}")
 
 
 @job.command("list")
 @cluster_options
-@as_json_option
-def list_(url: str, as_json: bool) -> None:
+@json_option
+def list_(place: "Place", as_json: bool) -> None:
     """List the jobs of a cluster, this machine's by default.
 
     \b
@@ -147,19 +143,17 @@ def list_(url: str, as_json: bool) -> None:
     """
     from podium.tables import Row, screen_width, table
 
-    with open_cluster(url) as cluster:
+    with place.open() as cluster:
         rows = [_summary(cluster, job) for job in _all(cluster)]
-    if as_json:
-        echo(json.dumps(rows, indent=1))
-        return
     listed = [Row(phase=row["state"], cells=[row["name"], row["kind"], row["state"], row["created"]]) for row in rows]
     drop = ("CREATED", "KIND", "STATE")
-    echo(table(("NAME", "KIND", "STATE", "CREATED"), listed, width=screen_width(), drop=drop, shorten="NAME"))
+    heads = ("NAME", "KIND", "STATE", "CREATED")
+    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME"))
 
 
 @job.command()
 @named_object
-def stop(name: str, url: str, as_json: bool) -> None:
+def stop(name: str, place: "Place", as_json: bool) -> None:
     """Stop a job and keep it: on this machine it has failed then, on Kubernetes it is suspended.
 
     \b
@@ -167,40 +161,40 @@ def stop(name: str, url: str, as_json: bool) -> None:
       podium job stop spirals
       podium job stop spirals --cluster kubernetes://team
     """
-    _act("stop", name, url, "stopping" if as_json else None)
+    _act("stop", name, place, "stopping" if as_json else None)
 
 
 @job.command()
 @named_object
-def resume(name: str, url: str, as_json: bool) -> None:
+def resume(name: str, place: "Place", as_json: bool) -> None:
     """Let a job that was stopped on Kubernetes go on with new pods.
 
     \b
     Example:
       podium job resume spirals --cluster kubernetes://team
     """
-    _act("resume", name, url, "resumed" if as_json else None)
+    _act("resume", name, place, "resumed" if as_json else None)
 
 
 @job.command()
 @named_object
-def delete(name: str, url: str, as_json: bool) -> None:
+def delete(name: str, place: "Place", as_json: bool) -> None:
     """Stop a job, whichever process runs it, and remove it with its logs.
 
     \b
     Example:
       podium job delete spirals
     """
-    _act("delete", name, url, "deleted" if as_json else None)
+    _act("delete", name, place, "deleted" if as_json else None)
 
 
-def _act(verb: str, name: str, url: str, reported: str | None) -> None:
+def _act(verb: str, name: str, place: "Place", reported: str | None) -> None:
     """Call a verb of the cluster for a job; print JSON that says what was done, if a word for it is given."""
-    with open_cluster(url) as cluster:
+    with place.open() as cluster:
         kind = _kind_of(cluster, name)
         getattr(cluster, verb)(kind, name)
     if reported:
-        echo(json.dumps({"kind": kind, "name": name, reported: True}))
+        echo_json({"kind": kind, "name": name, reported: True})
 
 
 def _read(file: Any, name: str | None) -> "list[Workload]":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from podium.api import watching
 from podium.api.watching import ObjectKey
-from podium.cli.cluster_options import next_command
+from podium.cli.options import next_command
 from podium.cluster.base import Cluster
 from podium.heartbeat import doing
 from podium.terminal import Styled, echo, echo_log, live

@@ -1,6 +1,5 @@
 """The commands of `podium models` that change or verify models."""
 
-import json
 import sys
 from dataclasses import asdict
 from datetime import timedelta
@@ -8,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.registry_options import open_registry, output, registry_options, select_models
+from podium.cli.options import open_registry, registry_options, select_models
 from podium.errors import Failed, require
 from podium.heartbeat import doing
 from podium.tables import screen_width, table
-from podium.terminal import echo, progress_bar
+from podium.terminal import echo, echo_json, output, progress_bar
 from podium.text import counted, figure, size, when
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
         if keep:
             garbage += model.retire(keep=keep, grace=age, delete=delete)
     if as_json:
-        echo(json.dumps({"deleted": delete, "garbage": [asdict(item) for item in garbage]}, indent=1, default=str))
+        echo_json({"deleted": delete, "garbage": [asdict(item) for item in garbage]})
         return
     rows = [(item.why, size(item.size), when(item.modified), item.where) for item in garbage]
     if rows:

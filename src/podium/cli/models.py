@@ -8,11 +8,10 @@ import click
 
 from podium import tables
 from podium.cli import model_view as view
-from podium.cli.groups import Commands
 from podium.cli.model_upkeep import COMMANDS
-from podium.cli.registry_options import open_registry, output, registry_options, select_models
+from podium.cli.options import Commands, open_registry, registry_options, select_models
 from podium.heartbeat import doing
-from podium.terminal import progress_bar
+from podium.terminal import output, progress_bar
 from podium.text import figure, when
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from podium.steps.compare import Predictions
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands)
 def models() -> None:
     """List, compare, promote, roll back and verify models."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 import podium
-from podium.cli.registry_options import open_registry, registry_options
+from podium.cli.options import open_registry, registry_options
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.heartbeat import doing
 from podium.terminal import echo
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from podium.steps.predict import Outcome
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("items", nargs=-1, required=True)
 @click.option("--model", "name", help="Model in the registry; that of podium.yaml, or the only one, if missing.")
 @click.option("--alias", default="champion", show_default=True, help="Which version: an alias or a version's id.")

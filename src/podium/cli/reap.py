@@ -1,12 +1,12 @@
 """`podium reap`."""
 
-import json
 from dataclasses import asdict
 
 import click
 
+from podium.cli.options import json_option
 from podium.heartbeat import paused
-from podium.terminal import echo
+from podium.terminal import echo, echo_json
 
 
 @click.command()
@@ -14,7 +14,7 @@ from podium.terminal import echo
 @click.option("--delete", is_flag=True, help="Delete what was found; without it nothing is changed.")
 @click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="Go on looking, and delete at once; for the reaper in deploy/.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@json_option
 def reap(cluster: str, delete: bool, every: float | None, as_json: bool) -> None:
     """List jobs and experiments that still run though their pipeline run is over, and delete them.
 
@@ -37,7 +37,7 @@ def reap(cluster: str, delete: bool, every: float | None, as_json: bool) -> None
                 keep_reaping(namespace, every, click.echo)
         orphaned = orphans(namespace)
         if as_json:
-            echo(json.dumps([asdict(orphan) for orphan in orphaned], indent=1))
+            echo_json([asdict(orphan) for orphan in orphaned])
         for orphan in orphaned if not as_json else []:
             echo(f"{orphan.kind:<11} {orphan.name:<42} {orphan.phase:<10} since {orphan.created}  {orphan.why}")
         if delete:

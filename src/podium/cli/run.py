@@ -10,15 +10,15 @@ import click
 
 import podium
 from podium.cli.completion import pipelines, run_names
-from podium.cli.notify_options import Notifier, notify_option
+from podium.cli.options import Notifier, json_option, notify_option
 from podium.errors import InvalidInput, PodiumError
-from podium.terminal import echo
+from podium.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from podium.api.runs import Run
 
 FROM = "Repeat this step and all after it, even where they had finished."
-FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["-h", "--help"]}
+FREE = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 @click.command(context_settings=FREE)
@@ -33,7 +33,7 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_n
 )
 @click.option("--from", "first", metavar="STEP", default="", help=f"With --resume: {FROM[0].lower()}{FROM[1:]}")
 @notify_option
-@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+@json_option
 def run(
     pipeline: str,
     parameters: tuple[str, ...],
@@ -157,7 +157,7 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
     rows = load(pipeline).parameters
     if as_json:
         fields = [{**vars(parameter), "type": parameter.type.__name__} for parameter in rows]
-        echo(json.dumps(fields, indent=1))
+        echo_json(fields)
         return
     shown = [
         parameter.name if parameter.required else f"{parameter.name}={json.dumps(parameter.default)}"

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import podium
-from podium.cli.cluster_options import as_json_option
 from podium.cli.completion import run_names
-from podium.cli.groups import Commands
-from podium.cli.notify_options import Notifier, notify_option
+from podium.cli.options import Commands, Notifier, json_option, notify_option, open_server, server_options
 from podium.cli.run import FROM, carry_out
-from podium.cli.server_options import open_server, server_options
 from podium.errors import InvalidInput, NotFound, PodiumError, require
 from podium.settings import STORAGE
-from podium.terminal import echo, echo_log
+from podium.terminal import echo, echo_json, echo_log
 from podium.text import figure
 
 if TYPE_CHECKING:
@@ -29,13 +26,13 @@ if TYPE_CHECKING:
 stored_option = click.option("--storage", help="Storage with what runs on a cluster left; else runs on this machine.")
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands)
 def runs() -> None:
     """List, compare, resume and remove the runs on this machine."""
 
 
 @runs.command("list")
-@as_json_option
+@json_option
 def list_(as_json: bool) -> None:
     """List all runs, the newest last: state, when, how long, how big, what came of it.
 
@@ -50,7 +47,7 @@ def list_(as_json: bool) -> None:
 
     rows = [(run, bytes_of(run.directory), _result(run)) for run in _runs()]
     if as_json:
-        echo(json.dumps([{**_summary(run), "bytes": count, "result": result} for run, count, result in rows], indent=1))
+        echo_json([{**_summary(run), "bytes": count, "result": result} for run, count, result in rows])
         return
     head = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
     listed = [
@@ -64,7 +61,7 @@ def list_(as_json: bool) -> None:
 
 @runs.command()
 @click.argument("name", metavar="RUN", shell_complete=run_names)
-@as_json_option
+@json_option
 def show(name: str, as_json: bool) -> None:
     """Show a run: its parameters, its steps, and its result or what to do.
 
@@ -85,7 +82,7 @@ def show(name: str, as_json: bool) -> None:
     with suppress(PodiumError):
         outcome = outcome_of(run)
     if as_json:
-        echo(json.dumps({**_summary(run), "parameters": run.parameters, "outcome": outcome}, indent=1))
+        echo_json({**_summary(run), "parameters": run.parameters, "outcome": outcome})
         return
     echo(f"run {run.id} of {run.pipeline}: {run.state}")
     for parameter, value in run.parameters.items():
@@ -106,7 +103,7 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.option("--from", "first", metavar="STEP", default="", help=FROM)
 @notify_option
-@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+@json_option
 def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
     """Go on with a run that was stopped or failed, with its parameters; the same as podium run --resume.
 
@@ -156,7 +153,7 @@ def logs(name: str, what: str | None, storage: str | None, **server: Any) -> Non
 
 @runs.command()
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
-@as_json_option
+@json_option
 def compare(names: tuple[str, ...], as_json: bool) -> None:
     """Compare runs: the parameters in which they differ, and what came of each.
 
@@ -176,7 +173,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
              "result": _result(run)}
             for run in chosen
         ]  # fmt: skip
-        echo(json.dumps(rows, indent=1))
+        echo_json(rows)
         return
     shown = [name for name in differing if name != "cluster"]  # every run has a local cluster of its own
     rows_of_text = [(run.id, run.state, *(_text(run, name) for name in shown), _result(run)) for run in chosen]
@@ -187,7 +184,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
 @runs.command()
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @stored_option
-@as_json_option
+@json_option
 def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
     """Delete runs, their logs and the candidates they trained; versions in the registry stay.
 
@@ -210,7 +207,7 @@ def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
 @click.option("--older-than", type=int, metavar="DAYS", help="Only runs that began before this many days.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @stored_option
-@as_json_option
+@json_option
 def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str | None, as_json: bool) -> None:
     """Delete old runs, their logs and the candidates they trained; versions in the registry and running runs stay.
 
@@ -319,7 +316,7 @@ def _show_deleted(rows: list[dict[str, Any]], *, dry_run: bool, as_json: bool) -
     from podium.text import size
 
     if as_json:
-        echo(json.dumps(rows, indent=1))
+        echo_json(rows)
         return
     for row in rows:
         echo(f"{'would delete' if dry_run else 'deleted'} {row['run']}, {size(row['bytes'])}")

@@ -1,14 +1,12 @@
 """`podium schedule`: recurring runs as code."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.groups import Commands
-from podium.cli.server_options import GROUP, open_server, server_options
-from podium.terminal import echo
+from podium.cli.options import GROUP, Commands, json_option, open_server, server_options
+from podium.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from podium.kfp.schedules import Change
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 PATHS = click.Path(exists=True, path_type=Path)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands)
 def schedule() -> None:
     """Keep recurring runs on Kubeflow Pipelines as YAML says.
 
@@ -30,7 +28,7 @@ def schedule() -> None:
 
 @schedule.command()
 @click.argument("paths", nargs=-1, type=PATHS)
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@json_option
 @server_options
 def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
     """Show what apply would do, and when each schedule fires next; nothing is changed.
@@ -52,7 +50,7 @@ def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
 @schedule.command()
 @click.argument("paths", nargs=-1, type=PATHS)
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@json_option
 @server_options
 def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> None:
     """Make the server's schedules those of the files; doing it twice changes nothing.
@@ -74,7 +72,7 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> 
 
 
 @schedule.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print the schedules as JSON.")
+@json_option
 @server_options
 def list_(as_json: bool, **server: Any) -> None:
     """List the server's schedules, including those not made by podium.
@@ -87,7 +85,7 @@ def list_(as_json: bool, **server: Any) -> None:
 
     rows = [{"name": str(run.display_name), **settings_of(run)} for run in present(open_server(**server))]
     if as_json:
-        echo(json.dumps(rows, indent=1))
+        echo_json(rows)
         return
     for row in rows:
         state = "enabled" if row["enabled"] else "paused"
@@ -151,7 +149,7 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
         for change in changes
     ]
     if as_json:
-        echo(json.dumps(rows, indent=1))
+        echo_json(rows)
         return
     for row in rows:
         echo(f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}")

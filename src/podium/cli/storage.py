@@ -1,6 +1,5 @@
 """`podium storage`: check a bucket or directory, copy into it and out of it, list it; the cache on this machine."""
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -8,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.cluster_options import as_json_option
-from podium.cli.groups import Commands
-from podium.terminal import Styled, echo, progress_bar, styled
+from podium.cli.options import Commands, json_option
+from podium.terminal import Styled, echo, echo_json, progress_bar, styled
 from podium.text import counted, harmless, size
 
 if TYPE_CHECKING:
     from podium.storage import Entry
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands)
 def storage() -> None:
     """Check a bucket or directory, copy data into it and out of it; empty the cache on this machine."""
 
@@ -25,7 +23,7 @@ def storage() -> None:
 @storage.command()
 @click.argument("url", required=False)
 @click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
-@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
+@json_option
 def check(url: str | None, create: bool, as_json: bool) -> None:
     """Try everything podium needs of a storage and say what to fix.
 
@@ -51,7 +49,7 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
             if result.hint:
                 echo(f"      hint: {result.hint}")
     if as_json:
-        echo(json.dumps({"url": opened.url, "checks": [asdict(result) for result in results]}, indent=1))
+        echo_json({"url": opened.url, "checks": [asdict(result) for result in results]})
     if not all(result.ok for result in results):
         sys.exit(1)
 
@@ -61,7 +59,7 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
 @click.argument("url")
 @click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
 @click.option("--overwrite", is_flag=True, help="Replace what is there.")
-@as_json_option
+@json_option
 def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -> None:
     """Copy a file, or all that a directory holds, to URL.
 
@@ -84,7 +82,7 @@ def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) ->
 @storage.command()
 @click.argument("url")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@as_json_option
+@json_option
 def get(url: str, directory: Path, as_json: bool) -> None:
     """Copy everything below URL into a directory; nothing there is replaced.
 
@@ -103,7 +101,7 @@ def get(url: str, directory: Path, as_json: bool) -> None:
 
 @storage.command("list")
 @click.argument("url", required=False)
-@as_json_option
+@json_option
 def list_(url: str | None, as_json: bool) -> None:
     """List what is below URL, the default storage if missing: time, bytes, key.
 
@@ -116,7 +114,7 @@ def list_(url: str | None, as_json: bool) -> None:
 
     entries = connect(url or Settings.from_environment().storage).list()
     if as_json:
-        echo(json.dumps([_row(entry) for entry in entries], indent=1))
+        echo_json([_row(entry) for entry in entries])
         return
     for entry in entries:
         echo(f"{entry.modified:%Y-%m-%d %H:%M}  {entry.size:>15,}  {entry.key}")
@@ -124,7 +122,7 @@ def list_(url: str | None, as_json: bool) -> None:
 
 @storage.command()
 @click.option("--empty", is_flag=True, help="Remove what no running process uses.")
-@as_json_option
+@json_option
 def cache(empty: bool, as_json: bool) -> None:
     """Show how much of remote datasets this machine keeps, and where; --empty removes it.
 
@@ -146,7 +144,7 @@ def cache(empty: bool, as_json: bool) -> None:
     )
     if as_json:
         report = {"directory": str(opened.directory), "limit": opened.limit, **kept, "removed": freed}
-        echo(json.dumps(report, indent=1))
+        echo_json(report)
         return
     if empty:
         echo(f"removed {counted(freed['files'], 'file')}, {size(freed['bytes'])}")
@@ -156,7 +154,7 @@ def cache(empty: bool, as_json: bool) -> None:
 
 def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:
     if as_json:
-        echo(json.dumps([_row(entry) for entry in entries], indent=1))
+        echo_json([_row(entry) for entry in entries])
         return
     total = sum(entry.size for entry in entries)
     echo(f"copied {counted(len(entries), 'file')}, {total:,} bytes, {where}")

@@ -1,47 +1,36 @@
 """`podium tune`: search the best flags of any script or command, without YAML."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.cluster_options import as_json_option, cluster_options, next_command, queue_options
 from podium.cli.experiment import follow_to_end
-from podium.cli.notify_options import Notifier, notify_option
+from podium.cli.options import (
+    Notifier,
+    WithCommand,
+    as_dict,
+    cluster_options,
+    json_option,
+    next_command,
+    notify_option,
+    queue_options,
+)
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.terminal import echo
 from podium.text import relative
 
 if TYPE_CHECKING:
+    from podium.api.place import Place
     from podium.api.sweep import Sweep
     from podium.api.tune import Plan, TuneSettings
     from podium.notify import Notice
 
-COMMAND = "podium.tune.command"
-"""Words behind ``--``, in the context's meta."""
 
-
-class TuneCommand(click.Command):
-    """A command whose words behind ``--`` are another command."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[COMMAND], args = args[at + 1 :], args[:at]
-        return super().parse_args(ctx, args)
-
-
-@click.command(
-    cls=TuneCommand,
-    context_settings={
-        "ignore_unknown_options": True,
-        "allow_extra_args": True,
-        "help_option_names": ["-h", "--help"],
-    },
-)
+@click.command(cls=WithCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] --NAME SPACE...")
 @click.option("--trials", default=20, show_default=True, help="How many.")
 @click.option("--parallel", default=2, show_default=True, help="How many at a time.")
@@ -49,7 +38,14 @@ class TuneCommand(click.Command):
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
 @click.option("--algorithm", default="tpe", show_default=True, help="random, grid, tpe, cmaes, sobol … as in Katib.")
 @click.option("--seed", type=int, help="Seed of the algorithm.")
-@click.option("--param", "params", multiple=True, metavar="NAME=SPACE", help="A flag that podium tune has too.")
+@click.option(
+    "--param",
+    "params",
+    metavar="NAME=SPACE",
+    multiple=True,
+    callback=as_dict("seed=1..5"),
+    help="A flag that podium tune has too.",
+)
 @click.option("--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data.")
 @click.option("--storage", metavar="URI", help="Where trials put models, and on a cluster their code is kept.")
 @click.option("--image", default="", help="Image of the trials, on a cluster.")
@@ -60,12 +56,11 @@ class TuneCommand(click.Command):
 @click.option("--no-run", is_flag=True, help="Only write the YAML; needs --save.")
 @cluster_options
 @notify_option
-@as_json_option
-@click.pass_context
+@json_option
 def tune(
-    ctx: click.Context,
     words: tuple[str, ...],
-    url: str,
+    command: tuple[str, ...],
+    place: "Place",
     notifier: Notifier,
     as_json: bool,
     no_run: bool,
@@ -91,15 +86,14 @@ def tune(
       podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
       podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
     """
-    train, space = _read(words, ctx.meta.get(COMMAND), options.pop("params"))
+    train, space = _read(words, command, options.pop("params"))
     save, given = options.pop("save"), {name: options.pop(name) for name in ("data", "storage", "name")}
     if no_run and save is None:
         raise InvalidInput("--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml")
-    from podium.api.place import Place
     from podium.api.tune import plan
 
     with notifier.about("Experiment") as notice:
-        planned = plan(train, space, _settings(**options), place=Place(url=url), **given)
+        planned = plan(train, space, _settings(**options), place=place, **given)
         echo(planned.description, err=True)
         if save:
             _save(planned, save)
@@ -145,8 +139,8 @@ def _write_report(sweep: "Sweep", file: Path | None, notice: "Notice") -> None:
 
 
 def _read(
-    words: tuple[str, ...], command: list[str] | None, params: tuple[str, ...]
-) -> tuple[str | list[str], dict[str, Any]]:
+    words: Sequence[str], command: Sequence[str], params: Mapping[str, str]
+) -> tuple[str | Sequence[str], dict[str, Any]]:
     """Tell the script from its flags.
 
     Raises:
@@ -167,16 +161,11 @@ def _read(
         else:
             hint = f"--{name} SPACE; a flag without a value goes behind --: podium tune … -- python train.py --{name}"
             raise InvalidInput(f"--{name} has no value", hint)
-    for text in params:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidInput(f"`--param NAME=SPACE` must hold, but got {text!r}", "for example --param seed=1..5")
-        given[name.lstrip("-")] = value
-    if len(scripts) != (command is None):
+    if len(scripts) != (not command):
         hint = "podium tune train.py --lr 1e-4..1e-1, or podium tune --lr 1e-4..1e-1 -- python train.py"
-        named = " ".join([*scripts, *(["--", *command] if command is not None else [])]) or "none"
+        named = " ".join([*scripts, *(["--", *command] if command else [])]) or "none"
         raise InvalidInput(f"one script is tuned, or the command behind --, but got {named}", hint)
-    return scripts[0] if command is None else command, {name: from_text(name, text) for name, text in given.items()}
+    return command or scripts[0], {name: from_text(name, text) for name, text in {**given, **params}.items()}
 
 
 def _save(planned: "Plan", file: Path) -> None:

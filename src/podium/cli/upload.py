@@ -1,6 +1,5 @@
 """`podium upload` and `podium submit`."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.completion import pipelines
-from podium.cli.notify_options import Notifier, notify_option
-from podium.cli.server_options import GROUP, open_server, server_options
+from podium.cli.options import GROUP, Notifier, json_option, notify_option, open_server, server_options
 from podium.heartbeat import doing
-from podium.terminal import echo
+from podium.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from podium.kfp.project import Project
 
-FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
+FREE = {"ignore_unknown_options": True}
 
 
 @click.command(context_settings=FREE)
@@ -28,7 +26,7 @@ FREE = {"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]}
 @click.option("--description", default="", help="Shown with a new version.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training.")
-@click.option("--json", "as_json", is_flag=True, help="Print the version as JSON.")
+@json_option
 @server_options
 def upload(
     pipeline: str,
@@ -62,7 +60,7 @@ def upload(
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
     if as_json:
         fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
-        echo(json.dumps({field: getattr(version, field) for field in fields} | {"link": link}, indent=1))
+        echo_json({field: getattr(version, field) for field in fields} | {"link": link})
         return
     echo(f"{version.pipeline} {version.name} {'uploaded' if version.new else 'unchanged'}")
     echo(link)
@@ -105,7 +103,7 @@ def _text(
 @click.option("--wait", is_flag=True, help="Show the tasks as they go; exit 1 if the run fails.")
 @click.option("--timeout", type=float, help="Seconds to wait at most; the run goes on.")
 @notify_option
-@click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
+@json_option
 @server_options
 def submit(
     pipeline: str,
@@ -157,7 +155,7 @@ def submit(
     else:
         state = "SUBMITTED"
     if as_json:
-        echo(json.dumps({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state}, indent=1))
+        echo_json({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state})
     elif wait:
         echo(state)
 

@@ -9,7 +9,7 @@ import time
 
 import click
 
-from podium.cli.notify_options import Notifier, notify_option
+from podium.cli.options import Notifier, notify_option
 from podium.errors import Failed, InvalidInput, suggestion
 from podium.heartbeat import paused
 from podium.terminal import echo
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("uri")
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(

@@ -1,0 +1,269 @@
+"""Options that several commands share, and what they open: clusters, registries, servers, notifications."""
+
+import functools
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from podium.cli.completion import run_names
+from podium.errors import InvalidInput, NotFound, require
+from podium.settings import STORAGE, Settings
+from podium.terminal import echo
+
+if TYPE_CHECKING:
+    from podium.api.place import Place
+    from podium.cluster.base import Cluster
+    from podium.kfp.client import Server
+    from podium.notify import Notice, Target
+    from podium.registry import Model, Registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GROUP = "podium"
+"""KFP experiment that runs are listed under unless told otherwise."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class Commands(click.Group):
+    """A group whose help says all of what each command does; click's own cuts each line to fit."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                first, _, _ = (command.help or "").strip().partition("\n\n")
+                rows.append((name, " ".join(first.split())))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class WithCommand(click.Command):
+    """A command that takes another one after ``--``: its parameter ``command``, a tuple of words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        cut = args.index("--") if "--" in args else len(args)
+        ctx.params["command"] = tuple(args[cut + 1 :])
+        return super().parse_args(ctx, args[:cut])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
+
+
+def as_dict(example: str, *, empty: bool = False) -> Callable[..., dict[str, str]]:
+    """Return the callback of an option such as ``--set FLAG=VALUE``, which may be repeated: value by name.
+
+    Args:
+        example: One of them, for the hint.
+        empty: Whether a value may be empty.
+    """
+
+    def read(ctx: click.Context, option: click.Option, texts: tuple[str, ...]) -> dict[str, str]:
+        given = {}
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not (name and equals and (value or empty)):
+                rule, hint = f"{option.opts[0]} {option.metavar}", f"for example {option.opts[0]} {example}"
+                raise InvalidInput(f"`{rule}` must hold, but got {text!r}", hint)
+            given[name.lstrip("-")] = value
+        return given
+
+    return read
+
+
+def cluster_options(command: F) -> F:
+    """Add --cluster, --dir and --run; the command gets ``place``."""
+
+    @click.option("--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir if missing.")
+    @click.option(
+        "--dir",
+        "directory",
+        type=click.Path(path_type=Path),
+        help="Directory of the local cluster; podium-work/cluster if missing.",
+    )
+    @click.option(
+        "--run",
+        "of_run",
+        metavar="RUN",
+        shell_complete=run_names,
+        help="The local cluster of this run of `podium run`; or latest.",
+    )
+    @functools.wraps(command)
+    def with_place(*args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any) -> Any:
+        from podium.api.place import Place
+
+        given = {"--cluster": cluster, "--dir": directory, "--run": of_run}
+        named = [option for option, value in given.items() if value is not None]
+        if len(named) > 1:
+            raise InvalidInput(f"{' and '.join(named)} name {len(named)} clusters", "give one of them")
+        if of_run is not None:
+            from podium.run.runs import Runs
+
+            directory = Runs(Settings.from_environment())[of_run].cluster
+        return command(*args, place=Place.of(directory) if cluster is None else Place(url=cluster), **options)
+
+    return with_place  # type: ignore[return-value]
+
+
+def process_options(*aliases: str) -> Callable[[F], F]:
+    """Add --image-dir, also under other names, --entrypoint and --fork-server to a command with a ``place``."""
+
+    def add(command: F) -> F:
+        @click.option(
+            "--image-dir",
+            *aliases,
+            "images",
+            metavar="IMAGE=DIR",
+            multiple=True,
+            callback=as_dict("trainer:1=."),
+            help="Directory that stands for an image here (its bin/ first on PATH); any other image is this Python.",
+        )
+        @click.option(
+            "--entrypoint",
+            "entrypoints",
+            metavar="IMAGE=COMMAND",
+            multiple=True,
+            callback=as_dict("trainer:1='python train.py'"),
+            help="ENTRYPOINT of an image, for containers without a command.",
+        )
+        @click.option(
+            "--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process, on this machine."
+        )
+        @functools.wraps(command)
+        def with_processes(*args: Any, place: "Place", entrypoints: dict[str, str], **options: Any) -> Any:
+            words = {image: _words(image, line) for image, line in entrypoints.items()}
+            here = {name: options.pop(name) for name in ("images", "fork_server")}
+            return command(*args, place=replace(place, entrypoints=words, **here), **options)
+
+        return with_processes  # type: ignore[return-value]
+
+    return add
+
+
+def _words(image: str, command: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise InvalidInput(f"--entrypoint of {image} is not a command line: {command!r} ({error})") from None
+
+
+def named_object(command: F) -> F:
+    """Add what every command about one object takes: NAME, the cluster, and --json."""
+    return click.argument("name")(cluster_options(json_option(command)))
+
+
+def queue_options(command: F) -> F:
+    """Add --queue and --queue-priority."""
+    command = click.option(
+        "--queue-priority", metavar="NAME", default="", help="Kueue's WorkloadPriorityClass, with --queue."
+    )(command)
+    return click.option("--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster.")(command)
+
+
+def next_command(words: str, cluster: "Cluster") -> str:
+    """Return what to type about an object of this cluster."""
+    from podium.api.place import Place
+
+    return f"podium {words}" + ("" if cluster.url == Place.of(None).url else f" --cluster {shlex.quote(cluster.url)}")
+
+
+def registry_options(command: F) -> F:
+    """Add --storage and --json."""
+    return click.option(
+        "--storage",
+        envvar=STORAGE,
+        show_envvar=True,
+        help="Directory, s3:// or minio:// URL of the registry; podium-work/store if missing.",
+    )(json_option(command))
+
+
+def open_registry(storage: str | None) -> "Registry":
+    """Open the registry at --storage."""
+    from podium.registry import open_registry as open_
+
+    return open_(storage or Settings.from_environment().storage)
+
+
+def select_models(registry: "Registry", name: str | None) -> "list[Model]":
+    """Return the named model, or all.
+
+    Raises:
+        NotFound: There is no such model; a misspelled name must not look like a model without findings.
+    """
+    names = registry.models()
+    if name is not None and name not in names:
+        there = f"models there: {', '.join(names) or 'none'}"
+        raise NotFound(f"there is no model {name} in {registry.storage.url}", there)
+    return [registry[known] for known in names if name in (None, known)]
+
+
+def server_options(command: F) -> F:
+    """Add --host, --namespace and --token-file of a Kubeflow Pipelines server."""
+    command = click.option(
+        "--token-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File with a bearer token; else what the kfp client finds.",
+    )(command)
+    command = click.option("--namespace", help="Namespace on a multi-user server.")(command)
+    return click.option("--host", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True, help="Address of the server.")(
+        command
+    )
+
+
+def open_server(host: str | None, namespace: str | None, token_file: Path | None) -> "Server":
+    """Connect as the options say."""
+    from podium.documents import read_text
+    from podium.kfp.client import Server
+
+    token = read_text(token_file).strip() if token_file else None
+    is_token = token is None or (token.isascii() and token.isprintable())
+    require(is_token, "a token is one line of ASCII", token_file=str(token_file))
+    return Server(host, namespace, token)
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """Who is told at the end."""
+
+    targets: "tuple[Target, ...]" = ()
+    texts: tuple[str, ...] = ()
+    """As given."""
+
+    @contextmanager
+    def about(self, what: str, **known: Any) -> "Iterator[Notice]":
+        """Notify when the context ends; it fills in the notice as more becomes known.
+
+        Args:
+            what: ``run``, ``Experiment``, ``job``.
+            known: Fields of the notice.
+        """
+        from podium.notify import Notice, notified
+
+        with notified(self.targets, Notice(what=what, **known), lambda line: echo(line, err=True)) as notice:
+            yield notice
+
+
+def notify_option(command: F) -> F:
+    """Add --notify, for commands that run something to its end; the command gets ``notifier``."""
+
+    @click.option(
+        "--notify",
+        "targets",
+        multiple=True,
+        metavar="URL|COMMAND",
+        help="Tell a webhook, or a command by JSON on its stdin, how it ended; may be repeated.",
+    )
+    @functools.wraps(command)
+    def with_notifier(*args: Any, targets: tuple[str, ...], **options: Any) -> Any:
+        from podium.notify import parse_target
+
+        notifier = Notifier(tuple(map(parse_target, targets)), targets)
+        return command(*args, notifier=notifier, **options)
+
+    return with_notifier  # type: ignore[return-value]
