@@ -5,6 +5,7 @@ from kfp.dsl import Dataset, Output, component
 from podium.components.images import STEPS_IMAGE
 
 
+# podium.steps.step reads the storage from the process's command line, before the step begins.
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def prepare_data(
     prepared: Output[Dataset],
@@ -35,5 +36,5 @@ def prepare_data(
     settings = DataSettings(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
     )
-    info = prepare_data(settings, prepared.path, metric=metric, storage=storage, beside=prepared.uri)
+    info = prepare_data(settings, prepared.path, metric=metric)
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

@@ -5,9 +5,8 @@ from kfp import dsl
 from podium.components.evaluate import evaluate
 from podium.components.images import TRAINER_IMAGE
 from podium.components.prepare_data import prepare_data
-from podium.components.promote_best import promote_best
 from podium.components.train_distributed import train_distributed
-from podium.components.upload_model import upload_model
+from podium.pipelines.promotion import upload_and_promote
 
 
 @dsl.pipeline(name="train-and-promote")
@@ -69,6 +68,12 @@ def train_and_promote(
         install_requirements: Whether each pod installs the code's requirements.txt first.
         job_kind: What the training runs as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
+    launch = {"storage": storage, "cluster": cluster, "pods": pods}
+    job = {
+        **launch, "network": network, "seed": seed, "gpus_per_worker": gpus_per_worker, "image": trainer_image,
+        "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "job_kind": job_kind,
+    }  # fmt: skip
+
     prepared = prepare_data(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
         metric=metric, storage=storage,
@@ -77,27 +82,10 @@ def train_and_promote(
     data = prepared.outputs["prepared"]
 
     trained = train_distributed(
-        data=data, command=command, hyperparameters=hyperparameters, network=network, epochs=epochs, workers=workers,
-        gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
-        podium_image=TRAINER_IMAGE, pods=pods,
-        code=code, install_requirements=install_requirements, job_kind=job_kind,
-    )  # fmt: skip
+        data=data, command=command, hyperparameters=hyperparameters, epochs=epochs, workers=workers, **job
+    )
     trained.set_display_name("Train the model").set_caching_options(False)
 
-    evaluated = evaluate(
-        data=data, trained=trained.outputs["model"], metric=metric, storage=storage, cluster=cluster, pods=pods
-    )
+    evaluated = evaluate(data=data, trained=trained.outputs["model"], metric=metric, **launch)
     evaluated.set_display_name("Evaluate the model").set_caching_options(False)
-    evaluation = evaluated.outputs["evaluation"]
-
-    uploaded = upload_model(
-        model=evaluated.outputs["winner"], predictions=evaluated.outputs["predictions"], evaluation=evaluation,
-        model_name=model_name, storage=storage,
-    )  # fmt: skip
-    uploaded.set_display_name("Upload the model").set_caching_options(False)
-
-    promoted = promote_best(
-        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, tracking=tracking,
-        storage=storage, cluster=cluster, pods=pods,
-    )  # fmt: skip
-    promoted.set_display_name("Promote it if it is better").set_caching_options(False)
+    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, **launch)

@@ -6,9 +6,8 @@ from podium.components.evaluate import evaluate
 from podium.components.images import TRAINER_IMAGE
 from podium.components.katib_sweep import katib_sweep
 from podium.components.prepare_data import prepare_data
-from podium.components.promote_best import promote_best
 from podium.components.train_distributed import train_distributed
-from podium.components.upload_model import upload_model
+from podium.pipelines.promotion import upload_and_promote
 
 
 @dsl.pipeline(name="tune-and-promote")
@@ -77,6 +76,12 @@ def tune_and_promote(
         install_requirements: Whether each pod installs the code's requirements.txt first.
         job_kind: What trials and training run as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
+    launch = {"storage": storage, "cluster": cluster, "pods": pods}
+    job = {
+        **launch, "network": network, "seed": seed, "gpus_per_worker": gpus_per_worker, "image": trainer_image,
+        "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "job_kind": job_kind,
+    }  # fmt: skip
+
     prepared = prepare_data(
         dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
         metric=metric, storage=storage,
@@ -85,35 +90,17 @@ def tune_and_promote(
     data = prepared.outputs["prepared"]
 
     swept = katib_sweep(
-        data=data, experiment=experiment, network=network, epochs=trial_epochs, max_trials=max_trials,
-        parallel_trials=parallel_trials, workers=trial_workers, gpus_per_worker=gpus_per_worker, seed=seed,
-        storage=storage, cluster=cluster, image=trainer_image, podium_image=TRAINER_IMAGE, pods=pods,
-        code=code, install_requirements=install_requirements, job_kind=job_kind,
+        data=data, experiment=experiment, epochs=trial_epochs, max_trials=max_trials, parallel_trials=parallel_trials,
+        workers=trial_workers, **job,
     )  # fmt: skip
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 
-    trained = train_distributed(
-        data=data, recipe=swept.outputs["recipe"], network=network, epochs=epochs, workers=workers,
-        gpus_per_worker=gpus_per_worker, seed=seed, storage=storage, cluster=cluster, image=trainer_image,
-        podium_image=TRAINER_IMAGE, pods=pods, code=code, install_requirements=install_requirements, job_kind=job_kind,
-    )  # fmt: skip
+    trained = train_distributed(data=data, recipe=swept.outputs["recipe"], epochs=epochs, workers=workers, **job)
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 
     evaluated = evaluate(
         data=data, best_model=swept.outputs["best_model"], trials=swept.outputs["trials"],
-        trained=trained.outputs["model"], metric=metric, storage=storage, cluster=cluster, pods=pods,
+        trained=trained.outputs["model"], metric=metric, **launch,
     )  # fmt: skip
     evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
-    evaluation = evaluated.outputs["evaluation"]
-
-    uploaded = upload_model(
-        model=evaluated.outputs["winner"], predictions=evaluated.outputs["predictions"], evaluation=evaluation,
-        model_name=model_name, storage=storage,
-    )  # fmt: skip
-    uploaded.set_display_name("Upload the model").set_caching_options(False)
-
-    promoted = promote_best(
-        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, tracking=tracking,
-        storage=storage, cluster=cluster, pods=pods,
-    )  # fmt: skip
-    promoted.set_display_name("Promote it if it is better").set_caching_options(False)
+    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, **launch)

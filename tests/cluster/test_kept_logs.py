@@ -27,10 +27,9 @@ from podium.manifests.experiment.adapt import with_pods_retained
 from podium.manifests.workload import Workload
 from podium.run.runs import Run
 from podium.steps import kept_logs, recorder
-from podium.steps.base import say, step
-from podium.steps.executor_input import storage_of_step
+from podium.steps.base import say
 from podium.steps.kept_logs import Excerpt, KeptLogs, hide, keep_replicas, known_secrets
-from podium.steps.recorder import keep_output
+from podium.steps.step import step, storage_of_step
 from podium.steps.train import _logs_kept
 from podium.steps.trial_logs import trial_logs
 from podium.storage import connect
@@ -58,6 +57,7 @@ def in_step(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Wo
     (tmp_path / "namespace").write_text("team")
     monkeypatch.setattr(pod, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KFP_POD_NAME", "tune-xyz-impl-1")
+    monkeypatch.setattr(sys, "argv", [])
     world.plurals |= {"configmaps", "secrets"}
     world.put("pods", {"metadata": {
         "name": "tune-xyz-impl-1", "labels": {"pipeline/runid": RUN},
@@ -66,10 +66,16 @@ def in_step(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Wo
     return world
 
 
+def keep_in(storage: str) -> None:
+    """Give this process the command line of a step that keeps its models in a storage."""
+    sys.argv[:] = ["step", "--executor_input", json.dumps({"inputs": {"parameterValues": {"storage": storage}}})]
+
+
 def printing(storage: str, *lines: str, error: BaseException | None = None) -> Callable[[], None]:
+    keep_in(storage)
+
     @step
     def run() -> None:
-        keep_output(lambda: storage)
         for line in lines:
             say(line)
         print("and a warning", file=sys.stderr)
@@ -111,10 +117,10 @@ def test_a_running_step_is_written_now_and_then(
 ) -> None:
     monkeypatch.setattr(recorder, "INTERVAL", 0.05)
     kept = KeptLogs(f"file://{tmp_path}/store", RUN)
+    keep_in(kept.storage.url)
 
     @step
     def run() -> str:
-        keep_output(lambda: f"file://{tmp_path}/store")
         say("half way")
         while not kept.names():
             pass
@@ -124,9 +130,10 @@ def test_a_running_step_is_written_now_and_then(
 
 
 def test_a_stopped_step_keeps_what_it_printed(in_step: World, tmp_path: Path) -> None:
+    keep_in(str(tmp_path))
+
     @step
     def run() -> None:
-        keep_output(lambda: str(tmp_path))
         say("launched")
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
@@ -170,10 +177,13 @@ def test_a_refused_setting_is_kept_before_its_step_begins(in_step: World, tmp_pa
     ("given", "artifact", "storage"),
     [({"storage": "s3://a/b/"}, "minio://c/d", "s3://a/b"), ({}, "minio://c/d", "minio://c/podium")],
 )
-def test_the_executor_input_tells_where_a_step_keeps(given: dict[str, str], artifact: str, storage: str) -> None:
+def test_the_executor_input_tells_where_a_step_keeps(
+    given: dict[str, str], artifact: str, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outputs = {"artifacts": {"report": {"artifacts": [{"uri": artifact}]}}}
-    words = ["--executor_input", json.dumps({"inputs": {"parameterValues": given}, "outputs": outputs})]
-    assert storage_of_step(words) == storage
+    words = ["step", "--executor_input", json.dumps({"inputs": {"parameterValues": given}, "outputs": outputs})]
+    monkeypatch.setattr(sys, "argv", words)
+    assert storage_of_step() == storage
 
 
 def test_a_storage_that_refuses_fails_no_step(in_step: World, capsys: pytest.CaptureFixture[str]) -> None:

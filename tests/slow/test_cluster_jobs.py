@@ -253,7 +253,7 @@ def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster, monk
 STEP = """if True:
     import sys
     from podium.cluster import connect
-    from podium.steps.base import step
+    from podium.steps.step import step
     from podium.manifests.workload import Workload
     from podium.steps.launch import launched
     import json, time

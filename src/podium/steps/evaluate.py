@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
 from podium.identity import current_run
-from podium.steps.base import say, step
+from podium.steps.base import say
 from podium.steps.handover import read_trials
 from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
 from podium.steps.predict import ONNX, PREPROCESSING, write_preprocessing
 from podium.steps.predict_job import PredictJobs
-from podium.steps.recorder import keep_output
-from podium.steps.target import LaunchTarget, storage_url
+from podium.steps.step import step
+from podium.steps.target import LaunchTarget
 from podium.steps.trained import TrainedMetrics
 from podium.text import figure
 
@@ -113,7 +113,6 @@ def evaluate(
     """
     from podium.data.artifact import describe
 
-    keep_output(lambda: storage_url(jobs.target.storage, jobs.beside))
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info = describe(data)
     sweep = read_trials(Path(trials)) if trials else None

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from podium.data.sources.known import DATASETS, known_dataset
 from podium.errors import InvalidInput, require, suggestion
 from podium.settings import Settings
-from podium.steps.base import require_seed, step
-from podium.steps.recorder import keep_output
-from podium.steps.target import storage_url
+from podium.steps.base import require_seed
+from podium.steps.step import step
 
 if TYPE_CHECKING:
     from podium.data.artifact import DatasetInfo, Part, Selection
@@ -124,8 +123,6 @@ def prepare_data(
     *,
     cache: Path | None = None,
     metric: str = "",
-    storage: str = "",
-    beside: str = "",
 ) -> "DatasetInfo":
     """Write the dataset artifact that every trainer and the evaluation read.
 
@@ -138,8 +135,6 @@ def prepare_data(
         target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
         cache: Directory of verified downloads; the machine's own if None.
         metric: What models will be chosen by; refused here if it is of the other kind, before anything is trained.
-        storage: URL of the storage that keeps what this step prints, where it runs in a pod.
-        beside: URI of the artifact; its bucket is used if no storage is given.
 
     Raises:
         InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts, or target holds
@@ -153,7 +148,6 @@ def prepare_data(
     from podium.data import artifact
     from podium.data.splits import divide
 
-    keep_output(lambda: storage_url(storage, beside))
     if settings.is_prepared:
         _check_metric(metric, artifact.describe(settings.dataset).kind)
         return artifact.copy(settings.dataset, target)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.identity import current_run
-from podium.steps.base import say, step
+from podium.steps.base import say
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
 from podium.steps.mlflow_log import check_tracking, log_to_mlflow
 from podium.steps.predict_job import PredictJobs
-from podium.steps.recorder import keep_output
+from podium.steps.step import step
 from podium.steps.target import LaunchTarget, storage_url
 
 __all__ = ["LaunchTarget", "PredictJobs", "promote"]
@@ -75,7 +75,6 @@ def promote(
     from podium.report import render
     from podium.scoring import find_metric
 
-    keep_output(lambda: storage_url(jobs.target.storage, jobs.beside))
     check_tracking(tracking)
     parsed = PromotionRule.parse(rule)
     measured = read_evaluation(Path(evaluation))

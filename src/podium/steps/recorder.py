@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from podium.errors import NotFound, PodiumError
@@ -17,9 +17,6 @@ from podium.steps.kept_logs import Excerpt, KeptLogs, known_secrets, only_warned
 
 INTERVAL = 20.0
 """Seconds between two writes while the step runs: what it printed until then survives a kill."""
-
-_current: "Recorder | None" = None
-_begun = False
 
 
 class Recorder(io.TextIOBase):
@@ -40,21 +37,24 @@ class Recorder(io.TextIOBase):
             self._length += len(text)
         return len(text)
 
-    def keep(self, storage: str, run: str, step: str) -> None:
-        """Keep the text from now on; that of an earlier attempt of the step stays before it.
+    def keep(self, storage: Callable[[], str]) -> None:
+        """Keep the text under ``<storage>/runs/<run id>/logs/steps/`` from now on, after that of earlier attempts.
+
+        A failure to do so is a warning. Outside a pod nothing is kept: `podium run` keeps the output of its steps
+        itself.
 
         Args:
-            storage: URL of the storage that keeps the run's models.
-            run: The run's id.
-            step: The step's name in its run.
+            storage: Returns the URL of the storage that keeps the run's models.
         """
-        kept, name = KeptLogs(storage, run), f"steps/{step}"
-        try:
-            self._earlier = f"{kept.read(name)}[another attempt]\n"
-        except NotFound:
-            self._earlier = ""
-        self._kept, self._name, self._secrets = kept, name, known_secrets(storage)
-        self._writer.start()
+        if os.environ.get(RUN_ID) or not os.environ.get(POD_NAME):
+            return
+        with only_warned("what this step prints"):
+            run, url = current_run(), storage()
+            kept, name = KeptLogs(url, run.id), f"steps/{run.step}"
+            with suppress(NotFound):
+                self._earlier = f"{kept.read(name)}[another attempt]\n"
+            self._kept, self._name, self._secrets = kept, name, known_secrets(url)
+            self._writer.start()
 
     def end(self) -> None:
         """Write what is left."""
@@ -94,57 +94,26 @@ class _Tee:
 
 @contextmanager
 def recorded() -> Iterator[Recorder]:
-    """Collect what this process prints until the context ends, and how it ends; keep_output says where to keep it."""
-    global _current, _begun
-    _begun = True
+    """Collect what this process prints until the context ends, and how it ends; Recorder.keep says where to keep it."""
     recorder, streams = Recorder(), (sys.stdout, sys.stderr)
     handler = logging.StreamHandler(recorder)
     logged = bool(logging.root.handlers)  # those hold the streams as they were; without any, sys.stderr is asked for
     sys.stdout, sys.stderr = _Tee(sys.stdout, recorder), _Tee(sys.stderr, recorder)
     if logged:
         logging.root.addHandler(handler)
-    _current = recorder
     try:
         yield recorder
     except BaseException as error:
-        recorder.write(_words(error))  # it is printed only when this process ends
+        recorder.write(describe_error(error))  # it is printed only when this process ends
         raise
     finally:
-        _current = None
         sys.stdout, sys.stderr = streams
         logging.root.removeHandler(handler)
         recorder.end()
 
 
-def keep_output(storage: Callable[[], str]) -> None:
-    """Keep what this step prints under ``<storage>/runs/<run id>/logs/steps/``; a failure to do so is a warning.
-
-    On one machine `podium run` keeps the output of its steps itself.
-
-    Args:
-        storage: Returns the URL of the storage that keeps the run's models.
-    """
-    if _current is None or os.environ.get(RUN_ID) or not os.environ.get(POD_NAME):
-        return
-    with only_warned("what this step prints"):
-        run = current_run()
-        _current.keep(storage(), run.id, run.step)
-
-
-def keep_failure(error: BaseException, storage: Callable[[], str]) -> None:
-    """Keep why a step's process failed before the step began, as when a setting is refused; later it keeps that itself.
-
-    Args:
-        error: Why.
-        storage: Returns the URL of the storage that keeps the run's models.
-    """
-    if not _begun:
-        with recorded() as recorder:
-            recorder.write(_words(error))
-            keep_output(storage)
-
-
-def _words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
+    """Return what a kept log says of an error that ended its step."""
     if isinstance(error, Terminated):
         return f"the step was stopped: {error}\n"
     if isinstance(error, PodiumError):

@@ -14,12 +14,12 @@ from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboa
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
 from podium.manifests.experiment.settings import takes_setting
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
-from podium.steps.base import require_at_least, require_seed, say, step
+from podium.steps.base import require_at_least, require_seed, say
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
 from podium.steps.recipe import Recipe
-from podium.steps.recorder import keep_output
+from podium.steps.step import step
 from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.steps.trained import TrainedMetrics
 from podium.steps.trial_logs import TrialLogs, trial_logs
@@ -134,7 +134,6 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         InvalidInput: The Experiment breaks a rule, or a setting makes no sense for it; nothing was started.
         Failed: The Experiment failed, or no trial has a result or a model.
     """
-    keep_output(lambda: storage_url(target.storage, data))
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")

@@ -20,13 +20,13 @@ from podium.manifests.kinds import TRAINJOB
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.metrics import number, parse_line
-from podium.steps.base import require_at_least, require_seed, say, step
+from podium.steps.base import require_at_least, require_seed, say
 from podium.steps.kept_logs import KeptLogs, keep_replicas, known_secrets, only_warned
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
 from podium.steps.recipe import TRAINER, Recipe
-from podium.steps.recorder import keep_output
+from podium.steps.step import step
 from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.steps.trained import TrainedMetrics
 
@@ -124,7 +124,6 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
         Failed: The job failed; the error holds the end of its log.
         NotFound: The job left no model.
     """
-    keep_output(lambda: storage_url(target.storage, data))
     run = current_run()
     name = object_name("train", run.id, task)
     with connect(target.cluster_url()) as cluster:

@@ -8,11 +8,11 @@ from typing import Any
 from podium.code.reference import Code
 from podium.documents import load_json
 from podium.identity import code_version
-from podium.steps.base import say, step
+from podium.steps.base import say
 from podium.steps.evaluate import PREDICTIONS
 from podium.steps.handover import read_evaluation
 from podium.steps.model_directory import fetch_evaluated
-from podium.steps.recorder import keep_output
+from podium.steps.step import step
 from podium.steps.target import storage_url
 
 
@@ -44,7 +44,6 @@ def upload_model(
     """
     from podium.registry import open_registry
 
-    keep_output(lambda: storage_url(storage, beside))
     measured = read_evaluation(Path(evaluation))
     registered = open_registry(storage_url(storage, beside))[model_name]
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:

@@ -1,0 +1,23 @@
+"""How all pipelines end: the winner of the evaluation is uploaded and challenges the champion."""
+
+from typing import Any
+
+from podium.components.promote_best import promote_best
+from podium.components.upload_model import upload_model
+
+
+def upload_and_promote(
+    data: Any, evaluated: Any, *, model_name: str, rule: str, tracking: str, storage: str, cluster: str, pods: dict
+) -> None:
+    """Add the last two steps to the pipeline that is being defined, from the task of evaluate and its parameters."""
+    evaluation = evaluated.outputs["evaluation"]
+    uploaded = upload_model(
+        model=evaluated.outputs["winner"], predictions=evaluated.outputs["predictions"], evaluation=evaluation,
+        model_name=model_name, storage=storage,
+    )  # fmt: skip
+    uploaded.set_display_name("Upload the model").set_caching_options(False)
+    promoted = promote_best(
+        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, tracking=tracking,
+        storage=storage, cluster=cluster, pods=pods,
+    )  # fmt: skip
+    promoted.set_display_name("Promote it if it is better").set_caching_options(False)
