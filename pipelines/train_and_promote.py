@@ -88,4 +88,4 @@ def train_and_promote(
 
     evaluated = evaluate(data=data, trained=trained.outputs["model"], metric=metric, **launch)
     evaluated.set_display_name("Evaluate the model").set_caching_options(False)
-    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, **launch)
+    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)

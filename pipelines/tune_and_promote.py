@@ -103,4 +103,4 @@ def tune_and_promote(
         trained=trained.outputs["model"], metric=metric, **launch,
     )  # fmt: skip
     evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
-    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, **launch)
+    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)
