@@ -140,7 +140,8 @@ def test_pruning_keeps_the_newest_and_the_young(home: Path, podium: Callable[...
     assert "nothing to delete" in podium("prune", "--older-than", "30").stdout
     podium("prune", "--older-than", "5")
     assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
-    assert isinstance(podium("prune").exception, InvalidInput)
+    for wrong in ([], ["--keep", "-1"], ["--older-than", "99999999999"]):
+        assert isinstance(podium("prune", *wrong).exception, InvalidInput)
 
 
 def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:

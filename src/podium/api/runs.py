@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +13,7 @@ from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.place import Place
 from podium.api.sweep import Sweep
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, require
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.resource import Resource
 from podium.run.outcome import outcome_of, show
 from podium.run.printed import printed
@@ -21,7 +21,7 @@ from podium.run.progress import progress
 from podium.run.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, start_run
 from podium.run.runs import Run as RunRecord
 from podium.run.runs import Runs as RunRecords
-from podium.run.runs import bytes_of, read_run
+from podium.run.runs import bytes_of, choose_old, read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
 from podium.text import duration, figure
@@ -43,7 +43,7 @@ class Run:
         self.id, self.pipeline, self.directory = record.id, record.pipeline, record.directory
 
     @property
-    def _record(self) -> RunRecord:
+    def record(self) -> RunRecord:
         """What is recorded of it by now."""
         if self._running is None and self._known.state == "running":
             self._known = read_run(self.directory)
@@ -52,7 +52,7 @@ class Run:
     @property
     def state(self) -> str:
         """``running``, ``succeeded``, ``failed``, ``stopped`` or ``killed``."""
-        return self._record.state
+        return self.record.state
 
     def wait(self) -> Self:
         """Show its steps until it has ended: a table in a notebook's cell, lines or a live table anywhere else.
@@ -67,7 +67,7 @@ class Run:
                 if self._running:
                     self._running.follow(watcher)
                 else:
-                    self._known = follow_elsewhere(self._record, watcher)
+                    self._known = follow_elsewhere(self.record, watcher)
         except KeyboardInterrupt as interrupt:
             for note in getattr(interrupt, "__notes__", ()):
                 say(note)
@@ -87,14 +87,24 @@ class Run:
         return self
 
     @property
+    def began(self) -> datetime:
+        """Start time, UTC."""
+        return datetime.fromisoformat(self.record.began)
+
+    @property
+    def seconds(self) -> float:
+        """Duration of its steps together; of a running one so far."""
+        return self.record.seconds
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """Parameters that differ from the pipeline's defaults."""
-        return dict(self._record.parameters)
+        return dict(self.record.parameters)
 
     @property
     def steps(self) -> dict[str, str]:
         """State of each step, in the order they run."""
-        return {name: step.state for name, step in self._record.steps.items()}
+        return {name: step.state for name, step in self.record.steps.items()}
 
     @cached_property
     def outcome(self) -> dict[str, Any]:
@@ -107,12 +117,12 @@ class Run:
             raise PodiumError(
                 f"run {self.id} has no result: it is {self.state}", f"podium.runs()[{self.id!r}].resume()"
             )
-        return outcome_of(self._record)
+        return outcome_of(self.record)
 
     @property
     def outputs(self) -> dict[str, Any]:
         """What the pipeline returned: values, and URIs of artifacts."""
-        return dict(self._record.outputs)
+        return dict(self.record.outputs)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -154,7 +164,7 @@ class Run:
         Raises:
             NotFound: There is none of this name, or it has printed nothing.
         """
-        logs = printed(self._record, what)
+        logs = printed(self.record, what)
         heads = ((f"== {log.title}\n" if log.title else "", "\n".join(log.lines)) for log in logs)
         return Log("\n".join(head + text for head, text in heads))
 
@@ -165,7 +175,7 @@ class Run:
         Raises:
             NotFound: It has none, or none on this machine.
         """
-        place = Place.of(self._record.cluster)
+        place = Place.of(self.record.cluster)
         with place.open() as cluster:
             names = [Resource.parse(manifest).name for manifest in cluster.list("Experiment")]
         if not names:
@@ -192,7 +202,7 @@ class Run:
     @property
     def size(self) -> int:
         """Bytes of its directory, and of the candidates it trained that are on this machine."""
-        return sum(map(bytes_of, (self.directory, *self._record.candidates)))
+        return sum(map(bytes_of, (self.directory, *self.record.candidates)))
 
     def delete(self) -> None:
         """Remove its directory, logs and candidates; versions in the registry stay.
@@ -200,18 +210,27 @@ class Run:
         Raises:
             Conflict: It is running.
         """
-        RunRecords(Settings.from_environment()).delete(self._record)
+        RunRecords(Settings.from_environment()).delete(self.record)
+
+    @property
+    def result(self) -> str:
+        """What came of it, in some words: the winner's score and whether it was promoted, or what it put out."""
+        if self.state != "succeeded":
+            return ""
+        try:
+            outcome = self.outcome
+        except PodiumError:  # its directory is damaged
+            return ""
+        if "decision" not in outcome:
+            return ", ".join(f"{name} {value}" for name, value in self.outputs.items())
+        metric = outcome["metric"]["name"]
+        return f"{metric} {figure(self.metrics[metric])}, {outcome['decision']['outcome']}"
 
     def __repr__(self) -> str:
-        result = ""
-        if self.state == "succeeded" and "decision" in self.outcome:
-            metric = self.outcome["metric"]["name"]
-            what = "promoted" if self.promoted else "not promoted"
-            result = f", {metric} {figure(self.metrics[metric])}, {self.version} {what}"
-        return f"<run {self.id} of {self.pipeline}: {self.state}{result}>"
+        return f"<run {self.id} of {self.pipeline}: {', '.join(filter(None, (self.state, self.result)))}>"
 
     def _repr_html_(self) -> str:
-        steps = _steps_table(self._record, {})
+        steps = _steps_table(self.record, {})
         if self.state != "succeeded":
             return steps
         return f"{steps}{Log(show(self.outcome))._repr_html_()}"
@@ -232,7 +251,12 @@ class Runs(Mapping[str, Run]):
         return Run(self._records[name])
 
     def __iter__(self) -> Iterator[str]:
-        return (record.id for record in self._records)
+        return (run.id for run in self.all)
+
+    @property
+    def all(self) -> list[Run]:
+        """Every run, the oldest first; ``values()`` would read each record twice."""
+        return [Run(record) for record in self._records]
 
     def old(self, *, keep: int | None = None, older_than: int | None = None) -> list[Run]:
         """Return old runs, the oldest first: ``for run in podium.runs().old(keep=5): run.delete()``.
@@ -242,17 +266,10 @@ class Runs(Mapping[str, Run]):
             older_than: Days since they began, at least.
 
         Raises:
-            InvalidInput: Neither is given, or one is negative.
+            InvalidInput: Neither is given, or one is out of range.
         """
-        require(
-            keep is not None or older_than is not None, "keep or older_than is given", keep=keep, older_than=older_than
-        )
-        require(keep is None or keep >= 0, "keep >= 0", keep=keep)
-        require(older_than is None or older_than >= 0, "older_than >= 0", older_than=older_than)
-        records = [record for record in self._records if record.state != "running"]
-        records = records[: max(0, len(records) - (keep or 0))]
-        before = datetime.now(UTC) - timedelta(days=older_than or 0)
-        return [Run(record) for record in records if datetime.fromisoformat(record.began) <= before]
+        ended = (run for run in self.all if run.state != "running")
+        return choose_old(ended, lambda run: run.began, keep=keep, older_than=older_than)
 
     @property
     def frame(self) -> "DataFrame":
@@ -262,25 +279,23 @@ class Runs(Mapping[str, Run]):
             PodiumError: pandas is not installed.
         """
         rows = [
-            {"run": record.id, "pipeline": record.pipeline, "state": record.state, "seconds": record.seconds,
-             **record.parameters}
-            for record in self._records
-        ]  # fmt: skip
-        return data_frame(
-            rows, list(dict.fromkeys(["run", "pipeline", "state", "seconds", *(n for row in rows for n in row)]))
-        )
+            {"run": run.id, "pipeline": run.pipeline, "state": run.state, "seconds": run.seconds, **run.parameters}
+            for run in self.all
+        ]
+        names = dict.fromkeys(["run", "pipeline", "state", "seconds", *(name for row in rows for name in row)])
+        return data_frame(rows, list(names))
 
     def __contains__(self, name: object) -> bool:
         return name in list(self)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self._records)
+        return len(self.all)
 
     def __repr__(self) -> str:
         return f"<{len(self)} runs in {self._records.directory}>"
 
     def _repr_html_(self) -> str:
-        rows = [(record.id, record.pipeline, record.state, duration(record.seconds)) for record in self._records]
+        rows = [(run.id, run.pipeline, run.state, duration(run.seconds)) for run in self.all]
         return table(("RUN", "PIPELINE", "STATE", ">TOOK"), rows, title=str(self._records.directory))
 
 

@@ -2,8 +2,8 @@
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +12,14 @@ import podium
 from podium.cli.completion import run_names
 from podium.cli.options import Commands, Notifier, json_option, notify_option, open_server, server_options
 from podium.cli.run import FROM, carry_out
-from podium.errors import InvalidInput, NotFound, PodiumError, require
+from podium.errors import NotFound, PodiumError
 from podium.settings import STORAGE
-from podium.terminal import echo, echo_json, echo_log
-from podium.text import figure
+from podium.tables import Row, screen_width, table
+from podium.terminal import Styled, echo, echo_json, echo_log, output
+from podium.text import duration, size, when
 
 if TYPE_CHECKING:
-    from podium.api.runs import Run as PublicRun
-    from podium.run.runs import Run, Runs
+    from podium.api.runs import Run, Runs
     from podium.run.stored_runs import StoredRun, StoredRuns
 
 
@@ -41,22 +41,16 @@ def list_(as_json: bool) -> None:
       podium runs list
       podium runs list --json
     """
-    from podium.run.runs import bytes_of
-    from podium.tables import Row, screen_width, table
-    from podium.text import duration, size, when
-
-    rows = [(run, bytes_of(run.directory), _result(run)) for run in _runs()]
-    if as_json:
-        echo_json([{**_summary(run), "bytes": count, "result": result} for run, count, result in rows])
-        return
-    head = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
+    known = podium.runs().all
+    rows = [{**_summary(run), "bytes": run.size, "result": run.result} for run in known]
     listed = [
-        Row(phase=run.state.capitalize(),
-            cells=(run.id, run.pipeline, run.state, when(run.began), duration(run.seconds), size(count), result))
-        for run, count, result in rows
+        Row(phase=run.state.capitalize(), cells=(run.id, run.pipeline, run.state, when(run.began),
+                                                 duration(run.seconds), size(row["bytes"]), row["result"]))
+        for run, row in zip(known, rows, strict=True)
     ]  # fmt: skip
+    heads = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
     drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE")
-    echo(table(head, listed, width=screen_width(), drop=drop, shorten="RUN"))
+    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="RUN"))
 
 
 @runs.command()
@@ -73,23 +67,20 @@ def show(name: str, as_json: bool) -> None:
     """
     from podium.run.outcome import outcome_of
     from podium.run.outcome import show as show_outcome
-    from podium.tables import Row, screen_width, table
-    from podium.terminal import Styled
-    from podium.text import duration
 
-    run = _runs()[name]
+    run = podium.runs()[name]
     outcome = None
     with suppress(PodiumError):
-        outcome = outcome_of(run)
+        outcome = outcome_of(run.record)
     if as_json:
         echo_json({**_summary(run), "parameters": run.parameters, "outcome": outcome})
         return
     echo(f"run {run.id} of {run.pipeline}: {run.state}")
-    for parameter, value in run.parameters.items():
-        echo(f"  {parameter}={value if isinstance(value, str) else json.dumps(value)}")
+    for parameter in run.parameters:
+        echo(f"  {parameter}={_text(run, parameter)}")
     steps = [
         Row(phase=step.state.capitalize(), cells=(step.title, name, step.state, duration(step.elapsed)))
-        for name, step in run.steps.items()
+        for name, step in run.record.steps.items()
     ]
     heads, drop = ("STEP", "NAME", "STATE", ">TOOK"), ("NAME", "STATE")
     drawn = table(heads, steps, width=screen_width(), drop=drop, shorten="STEP")
@@ -137,14 +128,15 @@ def logs(name: str, what: str | None, storage: str | None, **server: Any) -> Non
       podium runs logs 8c1d29f0 train --storage s3://models/podium
     """
     from podium.run.printed import of_kept, printed
+    from podium.run.stored_runs import StoredRuns
 
     try:
-        run = _runs()[name] if storage is None else None
+        run = podium.runs()[name] if storage is None else None
     except NotFound:
         if not (storage := os.environ.get(STORAGE) or _known_storage(name, server)):
             raise
         run = None
-    for log in of_kept(_stored(storage).logs(name), what) if run is None else printed(run, what):
+    for log in printed(run.record, what) if run else of_kept(StoredRuns(str(storage)).logs(name), what):
         if log.title:
             echo(f"== {log.title}")
         for line in log.lines:
@@ -161,24 +153,18 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     Example:
       podium runs compare 20261122-0916 latest
     """
-    from podium.tables import screen_width, table
-
-    known = _runs()
+    known = podium.runs()
     chosen = [known[name] for name in names]
     parameters = sorted({name for run in chosen for name in run.parameters})
     differing = [name for name in parameters if len({_text(run, name) for run in chosen}) > 1]
-    if as_json:
-        rows = [
-            {**_summary(run), "parameters": {name: run.parameters.get(name) for name in differing},
-             "result": _result(run)}
-            for run in chosen
-        ]  # fmt: skip
-        echo_json(rows)
-        return
+    rows = [
+        {**_summary(run), "parameters": {name: run.parameters.get(name) for name in differing}, "result": run.result}
+        for run in chosen
+    ]
     shown = [name for name in differing if name != "cluster"]  # every run has a local cluster of its own
-    rows_of_text = [(run.id, run.state, *(_text(run, name) for name in shown), _result(run)) for run in chosen]
-    drop = (*reversed(shown), "STATE")
-    echo(table(("RUN", "STATE", *shown, "RESULT"), rows_of_text, width=screen_width(), drop=drop, shorten="RUN"))
+    cells = [(run.id, run.state, *(_text(run, name) for name in shown), run.result) for run in chosen]
+    heads, drop = ("RUN", "STATE", *shown, "RESULT"), (*reversed(shown), "STATE")
+    output(as_json, rows, lambda: table(heads, cells, width=screen_width(), drop=drop, shorten="RUN"))
 
 
 @runs.command()
@@ -193,12 +179,7 @@ def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
       podium runs delete 20261122-091634-0513
       podium runs delete 8c1d29f0 --storage s3://models/podium
     """
-    if storage:
-        stored = _stored(storage)
-        chosen = [stored.find(name) for name in names]
-        _delete_stored(stored, [run for run in stored if run.id in chosen], dry_run=False, as_json=as_json)
-        return
-    known = podium.runs()
+    known = _known(storage)
     _delete([known[name] for name in names], dry_run=False, as_json=as_json)
 
 
@@ -219,50 +200,27 @@ def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str 
       podium runs prune --older-than 30 --dry-run
       podium runs prune --older-than 30 --storage s3://models/podium
     """
-    if keep is None and older_than is None:
-        raise InvalidInput("`--keep N` or `--older-than DAYS` must be given", "podium runs prune --keep 5 --dry-run")
-    if storage:
-        require(keep is None or keep >= 0, "keep >= 0", keep=keep)
-        require(older_than is None or older_than >= 0, "older_than >= 0", older_than=older_than)
-        stored = _stored(storage)
-        _delete_stored(stored, _old(stored, keep, older_than), dry_run=dry_run, as_json=as_json)
-        return
-    _delete(podium.runs().old(keep=keep, older_than=older_than), dry_run=dry_run, as_json=as_json)
+    _delete(_known(storage).old(keep=keep, older_than=older_than), dry_run=dry_run, as_json=as_json)
 
 
-def _runs() -> "Runs":
-    from podium.run.runs import Runs
-    from podium.settings import Settings
+def _known(storage: str | None) -> "Runs | StoredRuns":
+    """Return the runs on this machine, or what runs left in a storage."""
+    from podium.run.stored_runs import StoredRuns
 
-    return Runs(Settings.from_environment())
+    return StoredRuns(storage) if storage else podium.runs()
 
 
 def _summary(run: "Run") -> dict[str, Any]:
+    steps = {name: {"state": step.state, "seconds": step.seconds} for name, step in run.record.steps.items()}
     return {
         "run": run.id,
         "pipeline": run.pipeline,
         "state": run.state,
-        "began": run.began,
+        "began": run.record.began,
         "seconds": round(run.seconds, 3),
-        "steps": {name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()},
+        "steps": steps,
         "directory": str(run.directory),
     }
-
-
-def _result(run: "Run") -> str:
-    """Return the winner's score on the test part and whether it was promoted, or what the pipeline returned."""
-    from podium.run.outcome import outcome_of
-
-    if run.state != "succeeded":
-        return ""
-    try:
-        outcome = outcome_of(run)
-    except PodiumError:
-        return ""
-    if "decision" not in outcome:  # a pipeline of one's own
-        return ", ".join(f"{name} {value}" for name, value in outcome["outputs"].items())
-    metric = outcome["metric"]["name"]
-    return f"{metric} {figure(outcome['test']['metrics'][metric])}, {outcome['decision']['outcome']}"
 
 
 def _text(run: "Run", name: str) -> str:
@@ -282,43 +240,12 @@ def _known_storage(name: str, server: dict[str, Any]) -> str | None:
         raise NotFound(error.message, "the server takes whole ids only; with --storage the beginning will do") from None
 
 
-def _stored(storage: str | None) -> "StoredRuns":
-    from podium.run.stored_runs import StoredRuns
-
-    return StoredRuns(str(storage))
-
-
-def _delete(chosen: "list[PublicRun]", *, dry_run: bool, as_json: bool) -> None:
-    rows = []
+def _delete(chosen: "Sequence[Run | StoredRun]", *, dry_run: bool, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
     for run in chosen:
         rows.append({"run": run.id, "bytes": run.size, "deleted": not dry_run})
         if not dry_run:
             run.delete()
-    _show_deleted(rows, dry_run=dry_run, as_json=as_json)
-
-
-def _old(stored: "StoredRuns", keep: int | None, older_than: int | None) -> "list[StoredRun]":
-    runs = sorted(stored, key=lambda run: run.modified)
-    before = datetime.now(UTC) - timedelta(days=max(1, older_than or 0))
-    return [run for run in runs[: max(0, len(runs) - (keep or 0))] if run.modified < before]
-
-
-def _delete_stored(stored: "StoredRuns", chosen: "list[StoredRun]", *, dry_run: bool, as_json: bool) -> None:
-    rows = []
-    for run in chosen:
-        rows.append({"run": run.id, "bytes": run.size, "deleted": not dry_run})
-        if not dry_run:
-            stored.delete(run.id)
-    _show_deleted(rows, dry_run=dry_run, as_json=as_json)
-
-
-def _show_deleted(rows: list[dict[str, Any]], *, dry_run: bool, as_json: bool) -> None:
-    from podium.text import size
-
-    if as_json:
-        echo_json(rows)
-        return
-    for row in rows:
-        echo(f"{'would delete' if dry_run else 'deleted'} {row['run']}, {size(row['bytes'])}")
-    if not rows:
-        echo("there is nothing to delete")
+    did = "would delete" if dry_run else "deleted"
+    lines = [f"{did} {row['run']}, {size(row['bytes'])}" for row in rows] or ["there is nothing to delete"]
+    output(as_json, rows, lambda: "\n".join(lines))

@@ -4,19 +4,21 @@ import fcntl
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 from podium.documents import parse, read_json
-from podium.errors import Conflict, InvalidInput, NotFound, suggestion
+from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
 from podium.identity import ATTEMPT
 from podium.settings import Settings
 from podium.steps.kept_logs import KeptLogs
 from podium.storage import path_of
+
+R = TypeVar("R")
 
 
 @dataclass(kw_only=True)
@@ -221,6 +223,29 @@ def read_run(directory: Path) -> Run:
         for step in run.steps.values():
             step.state = "stopped" if step.state == "running" else step.state
     return run
+
+
+def choose_old(
+    runs: Iterable[R], moment: Callable[[R], datetime], *, keep: int | None, older_than: int | None
+) -> list[R]:
+    """Return the runs that are old, the oldest first.
+
+    Args:
+        runs: All of them.
+        moment: Returns the time that decides how old a run is.
+        keep: How many of the newest are not among them.
+        older_than: Days since that moment, at least.
+
+    Raises:
+        InvalidInput: Neither is given, or one is out of range.
+    """
+    given, hint = {"keep": keep, "older_than": older_than}, "podium runs prune --keep 5 --dry-run"
+    require(keep is not None or older_than is not None, "keep or older_than is given", hint, **given)
+    require(keep is None or keep >= 0, "keep >= 0", keep=keep)
+    require(older_than is None or 0 <= older_than <= 36500, "0 <= older_than <= 36500", "days", older_than=older_than)
+    ordered = sorted(runs, key=moment)
+    before = datetime.now(UTC) - timedelta(days=older_than or 0)
+    return [run for run in ordered[: max(0, len(ordered) - (keep or 0))] if moment(run) <= before]
 
 
 @contextmanager
