@@ -1,20 +1,12 @@
 """The child process of `podium run`: runs a pipeline with kfp.local and reports events.
 
 kfp.local keeps its configuration in the process, writes to the root logger and prints its steps' output, so it gets a
-process of its own: ``python -m podium.run.child``. The child reads a JSON object from the first line of stdin, ends
-when stdin is closed, and writes JSON lines to stdout::
-
-    {"event": "steps", "steps": {"prepare-data": "Prepare the data", …}}
-    {"event": "start" | "success" | "cached", "step": "prepare-data"}
-    {"event": "failure", "step": "prepare-data", "code": -9}
-    {"event": "outputs", "outputs": {…}}
-    {"event": "line", "step": "prepare-data", "text": "…"}
-    {"event": "refused", "message": "…", "hint": "…"}
+process of its own: ``python -m podium.run.child``. The child reads an Order from the first line of stdin, ends when
+stdin is closed, and writes Events to stdout (podium.run.messages).
 
 Every line of a step also goes to ``logs/<step>.log``, everything else to ``logs/kfp.log``.
 """
 
-import json
 import logging
 import os
 import re
@@ -27,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from podium.errors import InvalidInput, PodiumError
+from podium.run.messages import Event, Order
 from podium.settings import CLUSTER, STORAGE
 
 if TYPE_CHECKING:
@@ -55,10 +48,10 @@ class Reporter:
         self.stopping = self.failed = False
         self.rest = ""
 
-    def report(self, event: str, **more: Any) -> None:
+    def report(self, kind: str, **more: Any) -> None:
         """Write an event. A broken pipe is ignored: the caller is gone and the run is ending."""
         with suppress(BrokenPipeError):
-            self.events.write(json.dumps({"event": event, **more}) + "\n")  # kfp.local replaces print
+            self.events.write(Event(kind=kind, **more).to_line())  # kfp.local replaces print
             self.events.flush()
 
     def stop(self, *_: Any) -> None:
@@ -78,7 +71,7 @@ class Reporter:
         elif ended := _ENDED.match(text):
             self.step = None
             self.failed |= ended[2] == "FAILURE"
-            self.report(ended[2].lower(), step=ended[1], **({} if ended[2] == "SUCCESS" else {"code": self.code}))
+            self.report(ended[2].lower(), step=ended[1], code=None if ended[2] == "SUCCESS" else self.code)
         elif cached := _CACHED.match(text):
             self.report("cached", step=cached[1])
         self._log("kfp", text)
@@ -106,22 +99,21 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line:
         return 1  # the caller was killed before it wrote anything
-    order = json.loads(line)
-    directory = Path(order["directory"])
+    order = Order.of_line(line)
     threading.Thread(target=_end_with_caller, args=(os.dup(0),), daemon=True).start()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)  # a library that bypasses sys.stdout must not write among the events
-        reporter = Reporter(directory / "logs", events)
+        reporter = Reporter(Path(order.directory, "logs"), events)
         try:
-            _run(order, directory, reporter)
+            _run(order, reporter)
         except PodiumError as error:
-            reporter.report("refused", message=error.message, hint=error.hint)
+            reporter.report("refused", text=error.message, hint=error.hint)
             return error.exit_code
         except (RuntimeError, Stopped) as error:  # kfp.local raises RuntimeError when a step failed
             logging.info(f"{type(error).__name__}: {error}")
             if isinstance(error, RuntimeError) and not reporter.failed:  # before any step: it is not supported
-                reporter.report("refused", message=f"kfp.local does not run this pipeline: {error}", hint=None)
+                reporter.report("refused", text=f"kfp.local does not run this pipeline: {error}")
             return 1
     return 0
 
@@ -132,7 +124,7 @@ def _end_with_caller(stdin: int) -> None:
     os.killpg(0, signal.SIGTERM)
 
 
-def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
+def _run(order: Order, reporter: Reporter) -> None:
     from podium.kfp.code import store_code
     from podium.kfp.definition import load
     from podium.kfp.parameters import with_defaults
@@ -140,15 +132,14 @@ def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
     from podium.run.runs import locked
 
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
-        os.environ.setdefault(variable, order["defaults"][name])  # for components that no parameter reaches
-    definition = load(order["pipeline"])
-    pipeline = definition.pipeline
-    values, code = (order["values"], {}) if "values" in order else _values(definition, order)
+        os.environ.setdefault(variable, order.defaults[name])  # for components that no parameter reaches
+    definition, directory = load(order.pipeline), Path(order.directory)
+    values, code = _values(definition, order) if order.resumed is None else (dict(order.resumed), {})
     if definition.ours:
         check_here(with_defaults(values, definition.parameters))
     try:
         # Only for the owner, like the objects of its cluster; they are there where a run is resumed.
-        directory.mkdir(mode=0o700, parents=True, exist_ok="values" in order)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=order.resumed is not None)
         reporter.logs.mkdir(exist_ok=True)
     except OSError as error:
         raise InvalidInput(
@@ -156,19 +147,19 @@ def _run(order: dict[str, Any], directory: Path, reporter: Reporter) -> None:
         ) from None
     store_code(code)
     with locked(directory):
-        _execute(pipeline, values, order, reporter)
+        _execute(definition.pipeline, values, order, reporter)
 
 
-def _execute(pipeline: Any, values: dict[str, Any], order: dict[str, Any], reporter: Reporter) -> None:
-    directory, tasks = Path(order["directory"]), pipeline.pipeline_spec.root.dag.tasks
+def _execute(pipeline: Any, values: dict[str, Any], order: Order, reporter: Reporter) -> None:
+    directory, tasks = Path(order.directory), pipeline.pipeline_spec.root.dag.tasks
     for name, task in tasks.items():
         # Under a key of their own the results of steps that are never cached serve this run alone: to resume it. So do
         # those of steps that are repeated.
-        attempt = order.get("attempts", {}).get(name, order["run"])
-        if not task.caching_options.enable_cache or attempt != order["run"]:
+        attempt = order.attempts.get(name, order.run)
+        if not task.caching_options.enable_cache or attempt != order.run:
             task.caching_options.enable_cache, task.caching_options.cache_key = True, f"{attempt}/{name}"
-    reporter.report("steps", steps=_in_order(tasks), parameters=values)
-    _configure(directory, Path(order["cache"]))
+    reporter.report("steps", steps=_in_order(tasks), values=values)
+    _configure(directory, Path(order.cache))
     _keep_exit_codes(reporter)
     root = logging.getLogger()
     root.setLevel(logging.INFO)
@@ -180,7 +171,7 @@ def _execute(pipeline: Any, values: dict[str, Any], order: dict[str, Any], repor
         signal.signal(signal.SIGTERM, reporter.stop)
         _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")  # of steps before a kill
         try:
-            reporter.report("outputs", outputs=_outputs(pipeline(**values)))
+            reporter.report("outputs", values=_outputs(pipeline(**values)))
         finally:
             _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")
 
@@ -198,7 +189,7 @@ def _complete_artifacts(spec: Any, artifacts: Path) -> None:
                     (directory / output).touch()
 
 
-def _values(definition: "Definition", order: dict[str, Any]) -> "tuple[dict[str, Any], dict[str, Bundle]]":
+def _values(definition: "Definition", order: Order) -> "tuple[dict[str, Any], dict[str, Bundle]]":
     """Return the values of the run, and code to store; storage and cluster are this machine's unless given."""
     from podium.kfp.code import with_code
     from podium.kfp.definition import reaching
@@ -207,12 +198,12 @@ def _values(definition: "Definition", order: dict[str, Any]) -> "tuple[dict[str,
     from podium.kfp.values import with_experiment_text
 
     known = definition.parameters
-    given = read_given(order["words"], known, Project.load(Path(order["project"])) if order["project"] else None)
+    given = read_given(order.words, known, Project.load(Path(order.project)) if order.project else None)
     require_all(given, known)
     values = with_experiment_text(given, names=reaching(definition.spec, "experiment"))
     for parameter in known:
-        if parameter.name in order["defaults"]:
-            values[parameter.name] = given.get(parameter.name) or parameter.default or order["defaults"][parameter.name]
+        if parameter.name in order.defaults:
+            values[parameter.name] = given.get(parameter.name) or parameter.default or order.defaults[parameter.name]
     if isinstance(values.get("storage"), str):
         values["storage"] = from_here(values["storage"])
     return with_code(values, reaching(definition.spec, "code"))

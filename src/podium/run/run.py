@@ -11,23 +11,24 @@ process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``
 """
 
 import atexit
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from podium.errors import Conflict, Failed, InvalidInput, PodiumError
+from podium.errors import Conflict, Failed, InvalidInput
 from podium.heartbeat import doing
 from podium.identity import RUN_ID, new_run_id
 from podium.interrupts import Background, signals_interrupt
+from podium.run.messages import Event, Order
+from podium.run.recording import record_end, record_event
 from podium.run.runs import Run, StepRecord, read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
@@ -58,7 +59,7 @@ def start_run(
     """
     run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
     run.directory = settings.runs / run.id
-    return _start(run, {"words": list(words), "project": str(project or "")}, settings)
+    return _start(_order(run, settings, words=list(words), project=str(project or "")), run)
 
 
 def resume_run(run: Run, settings: Settings, first: str = "") -> "RunningPipeline":
@@ -80,18 +81,21 @@ def resume_run(run: Run, settings: Settings, first: str = "") -> "RunningPipelin
     elif run.state == "succeeded":
         hint = f"--from STEP repeats a step and all after it: {', '.join(run.steps)}"
         raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", hint)
-    for step in run.steps.values():
+    for name, step in run.steps.items():
         if not step.is_done:
-            step.state, step.started, step.seconds, step.exit_code = "pending", None, None, None
+            run.steps[name] = StepRecord(title=step.title, attempt=step.attempt)
     run.state = "running"
     attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
-    return _start(run, {"values": run.parameters, "attempts": attempts}, settings)
+    return _start(_order(run, settings, resumed=run.parameters, attempts=attempts), run)
 
 
-def _start(run: Run, parameters: dict[str, Any], settings: Settings) -> "RunningPipeline":
+def _order(run: Run, settings: Settings, **parameters: Any) -> Order:
     defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
-    order = {"run": run.id, "pipeline": run.pipeline, "directory": str(run.directory), "defaults": defaults,
-             "cache": str(settings.home / "cache"), **parameters}  # fmt: skip
+    return Order(run=run.id, pipeline=run.pipeline, directory=str(run.directory), defaults=defaults,
+                 cache=str(settings.home / "cache"), **parameters)  # fmt: skip
+
+
+def _start(order: Order, run: Run) -> "RunningPipeline":
     with signals_interrupt(), doing("starting"):
         running = RunningPipeline(run, order)
         try:
@@ -109,10 +113,10 @@ class RunningPipeline:
 
     Args:
         run: Its record, which changes as it runs.
-        order: What the child reads, see podium.run.child.
+        order: What the child carries out.
     """
 
-    def __init__(self, run: Run, order: Mapping[str, Any]) -> None:
+    def __init__(self, run: Run, order: Order) -> None:
         self.run = run
         self._error: BaseException | None = None
         self._stopping = False
@@ -146,7 +150,7 @@ class RunningPipeline:
                     watcher(*change)
             except KeyboardInterrupt as interrupt:
                 self.stop()
-                interrupt.add_note(f"what finished is kept; go on with: {_resume_command(self.run)}")
+                interrupt.add_note(f"what finished is kept; go on with: {self.run.resume_command}")
                 raise
         self._changes.put(None)  # for the next call
         self._recorder.join()
@@ -165,25 +169,20 @@ class RunningPipeline:
         try:
             assert self._child.stdout is not None
             for line in self._child.stdout:
-                self._take(json.loads(line))
-            code = self._child.wait()
-            if code and self._stopping:
-                _stopped(self.run)
-            else:
-                _end(self.run, code)
+                self._take(Event.of_line(line))
+            record_end(self.run, self._child.wait(), stopped=self._stopping)
         except BaseException as error:  # raised where somebody waits
             self._error = error
         finally:
             self._close()
 
-    def _take(self, event: dict[str, Any]) -> None:
-        if self._stopping and event["event"] == "failure":
+    def _take(self, event: Event) -> None:
+        if self._stopping and event.kind == "failure":
             return  # the step was stopped, and did not fail by itself
-        if not _apply(self.run, event):
+        if not record_event(self.run, event):
             return
-        said = event.get("text", "")
-        if event["event"] != "line" or said.startswith(SAID):
-            self._changes.put((deepcopy(self.run), event.get("step", ""), said))
+        if event.kind != "line" or event.text.startswith(SAID):
+            self._changes.put((deepcopy(self.run), event.step, event.text))
         self._has_steps.set()
 
     def _close(self) -> None:
@@ -219,22 +218,18 @@ def follow_elsewhere(run: Run, watcher: Watcher) -> Run:
             time.sleep(LOOK)
             run = read_run(run.directory)
     if run.state != "succeeded":
-        raise Failed(f"run {run.id} has not succeeded: it is {run.state}", f"go on with: {_resume_command(run)}")
+        raise Failed(f"run {run.id} has not succeeded: it is {run.state}", f"go on with: {run.resume_command}")
     return run
 
 
-def _resume_command(run: Run) -> str:
-    return f"podium run --resume {run.id}"
-
-
-def _start_child(order: Mapping[str, Any], run: str) -> subprocess.Popen[str]:
+def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", "podium.run.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
         start_new_session=True, encoding="utf-8", errors="surrogateescape",
     )  # fmt: skip
     assert child.stdin is not None
-    child.stdin.write(json.dumps(order, ensure_ascii=False) + "\n")
+    child.stdin.write(order.to_line())
     child.stdin.flush()  # and left open: the child ends when it closes
     return child
 
@@ -244,87 +239,3 @@ def _signal(child: subprocess.Popen[str], number: int) -> None:
         os.killpg(child.pid, number)
     except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
         return
-
-
-def _apply(run: Run, event: dict[str, Any]) -> bool:
-    """Change a run's record by what its child reports; return whether that is anything to show.
-
-    Raises:
-        InvalidInput: The child refused the run.
-    """
-    kind, name = event["event"], event.get("step", "")
-    if kind == "refused":
-        if run.steps:
-            run.state = "failed"
-            run.save()
-        raise InvalidInput(event["message"], event["hint"])
-    if kind == "steps":
-        run.parameters = event["parameters"]
-        run.steps = {step: run.steps.get(step, StepRecord(title=title)) for step, title in event["steps"].items()}
-    elif kind == "outputs":
-        run.outputs = event["outputs"]
-        return False
-    elif name and name not in run.steps:  # inside a pipeline that is part of this one
-        run.steps[name] = StepRecord(title=name)
-    if kind == "start":
-        run.steps[name].state, run.steps[name].started = "running", time.time()
-    elif kind == "cached" and not run.steps[name].is_done:
-        run.steps[name].state, run.steps[name].seconds = "cached", 0.0
-    elif kind in ("success", "failure"):
-        step = run.steps[name]
-        step.state = "succeeded" if kind == "success" else "failed"
-        step.exit_code = event.get("code")
-        step.seconds = round(time.time() - (step.started or time.time()), 3)
-    if kind != "line":
-        run.save()
-    return True
-
-
-def _stopped(run: Run) -> None:
-    run.state = "stopped"
-    for step in run.steps.values():
-        step.state = "stopped" if step.state == "running" else step.state
-    if run.directory.is_dir():
-        run.save()
-
-
-def _end(run: Run, code: int) -> None:
-    if code == 0:
-        run.state = "succeeded"
-        run.save()
-        return
-    run.state = "failed"
-    failed = next((name for name, step in run.steps.items() if step.state in ("failed", "running")), None)
-    if failed:
-        run.steps[failed].state = "failed"
-    if run.directory.is_dir():
-        run.save()
-    who, code = (f'step "{run.steps[failed].title}"', run.steps[failed].exit_code or code) if failed else ("run", code)
-    if killer := _killed_by(code):
-        hint = f"its log: {run.log(failed or 'kfp')}; go on with: {_resume_command(run)}"
-        raise Failed(f"{who} was killed by {killer}", hint)
-    if failed is None:
-        raise PodiumError(f"run {run.id} broke off (exit code {code})", f"see {run.log('kfp')}")
-    raise Failed(
-        f'step "{run.steps[failed].title}" failed\n{_last_words(run.log(failed))}',
-        f"its log: {run.log(failed)}; once that is fixed go on with: {_resume_command(run)}",
-    )
-
-
-def _killed_by(code: int) -> str | None:
-    """Return the signal of an exit code, as Popen or a shell gives it; None for any other."""
-    number = -code if code < 0 else code - 128
-    if number not in set(signal.Signals):
-        return None
-    name = signal.Signals(number).name
-    return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
-
-
-def _last_words(log: Path) -> str:
-    """Return a step's error: the log from its last line "error: …" on, else the end of the log."""
-    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    while lines and not lines[-1].strip():
-        lines.pop()
-    start = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].startswith("error: ")), None)
-    words = lines[-12:] if start is None else [lines[start].removeprefix("error: "), *lines[start + 1 :]]
-    return "\n".join(f"  {line}" for line in words)

@@ -105,6 +105,12 @@ class Run:
         """Return the file with a step's output."""
         return self.directory / "logs" / f"{step}.log"
 
+    def close(self, state: str) -> None:
+        """Set the state of a run of which nothing runs any more; a step that was running is stopped."""
+        self.state = state
+        for step in self.steps.values():
+            step.state = "stopped" if step.state == "running" else step.state
+
     def save(self) -> None:
         """Write run.json, whole or not at all."""
         draft = self.directory / ".run.json"
@@ -130,6 +136,11 @@ class Run:
         """The logs of what it launched on another cluster; None if all was launched on this machine."""
         storage, cluster = (str(self.parameters.get(name) or "") for name in ("storage", "cluster"))
         return KeptLogs(storage, self.identity()) if storage and cluster.startswith("kubernetes:") else None
+
+    @property
+    def resume_command(self) -> str:
+        """The command that goes on with it."""
+        return f"podium run --resume {self.id}"
 
     @property
     def cluster(self) -> Path:
@@ -219,9 +230,7 @@ def read_run(directory: Path) -> Run:
     recorded = cast(_Recorded, parse(_Recorded, read_json(path), str(path)))
     run = Run(directory=directory, **vars(recorded))
     if run.state == "running" and not is_locked(directory):
-        run.state = "killed"
-        for step in run.steps.values():
-            step.state = "stopped" if step.state == "running" else step.state
+        run.close("killed")
     return run
 
 

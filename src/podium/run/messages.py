@@ -1,0 +1,76 @@
+"""What `podium run` and its child process tell each other: an order on stdin, events on stdout, each a line of JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A line of JSON; both sides are one program, so nothing is checked."""
+
+    def to_line(self) -> str:
+        """Write it, line end included."""
+        return json.dumps(vars(self)) + "\n"
+
+    @classmethod
+    def of_line(cls, line: str) -> Self:
+        """Read it."""
+        return cls(**json.loads(line))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(Message):
+    """The run that the child carries out."""
+
+    run: str
+    """Its id."""
+
+    pipeline: str
+    """Name or file of the pipeline."""
+
+    directory: str
+    cache: str
+    """Directory of the results of cached steps."""
+
+    defaults: Mapping[str, str]
+    """Storage and cluster where the parameters name none."""
+
+    words: Sequence[str] = ()
+    """Parameters as ``name=value``."""
+
+    project: str = ""
+    """A ``podium.yaml`` with the parameters that are not among the words; empty for none."""
+
+    resumed: Mapping[str, Any] | None = None
+    """The parameters of a run that goes on; None for a new one."""
+
+    attempts: Mapping[str, str] = field(default_factory=dict)
+    """Of a run that goes on: the run id that each step has seen in its last attempt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event(Message):
+    """Something that happened in the child."""
+
+    kind: str
+    """steps, start, success, failure, cached, line, outputs, or refused."""
+
+    step: str = ""
+    """Name of the step it is about."""
+
+    text: str = ""
+    """What a step printed, or why the run is refused."""
+
+    hint: str | None = None
+    """What to do about a refusal."""
+
+    code: int | None = None
+    """Exit code of a step that failed."""
+
+    steps: Mapping[str, str] = field(default_factory=dict)
+    """Titles of all steps by name, in the order they run."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The run's parameters, with ``steps``, or what the pipeline returned, with ``outputs``."""
