@@ -1,5 +1,25 @@
-"""The program in every pod and every trial: ``python -m podium.trainer``.
+"""The program in every pod and every trial: ``python -m podium.trainer``. In reading order:
 
-Reading order: config (flags), data, models, optimizer, recipe (schedule and averaging), loop (the training itself),
-world and gradients (several ranks), checkpoint (resuming), output (the model directory).
+- ``__main__``: read the flags, connect to the other ranks, train or resume, write the model directory
+- ``loop``: the training itself: steps, evaluation, the best weights so far
+
+What a step is made of:
+
+- ``config``: the flags; ``networks``: names of networks and the recipe of each
+- ``task``: what is learned from a dataset; ``data``: its parts on the device, batches, each rank's share
+- ``augment``: changes of training images
+- ``models``: the networks; ``zoo``: those of torchvision; ``weights``: to start from, from a file
+- ``objective``: loss and metrics of classes and of numbers
+- ``gradients``: their sum over the ranks
+- ``optimizer``: the step; ``recipe``: the learning rate of each step, and averaged weights
+- ``evaluation``: the metrics on the validation part
+
+What is around it:
+
+- ``world``: the ranks, and what they send each other; ``ranks``: which rank this is
+- ``processor``: threads, memory, precision
+- ``checkpoint``: resume, and inherit from another training
+- ``output``: the model directory; ``onnx_graph``: model.onnx
+- ``tracking``: W&B, MLflow, TensorBoard; ``trainjob_status``: progress in a TrainJob's status
+- ``kit``: helpers for a trainer of one's own
 """

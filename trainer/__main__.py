@@ -17,11 +17,12 @@ import torch
 
 from podium.errors import PodiumError
 from podium.storage import Storage, connect
-from podium.trainer import checkpoint, data, objective, output, processor, weights, world
+from podium.trainer import checkpoint, data, objective, output, processor, weights
 from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
-from podium.trainer.progress import Progress
 from podium.trainer.tracking import Tracking
+from podium.trainer.trainjob_status import StatusReporter
+from podium.trainer.world import World, join
 
 FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network had 37 % accuracy, after 80 it had 95 %
 PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
@@ -37,45 +38,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         processor.keep_memory()
         dataset = data.load(config)
         threads = processor.set_threads(config)
-        with world.join(config) as here:
-            train(config, dataset, here, threads)
+        with join(config) as world:
+            train(config, dataset, world, threads)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
 
 
-def train(config: TrainConfig, dataset: data.Dataset, here: world.World, threads: int) -> None:
+def train(config: TrainConfig, dataset: data.Dataset, world: World, threads: int) -> None:
     """Train or resume, then write the model directory; only print the metrics of a training that is finished."""
     storage = connect(config.output) if config.output else None
-    finished, state = here.broadcast(lambda: look_up(storage, config, dataset))
+    finished, state = world.broadcast(lambda: look_up(storage, config, dataset))
     if finished is not None:
-        if here.rank == 0:
+        if world.rank == 0:
             print("notice: this training is finished, nothing to do", file=sys.stderr)
             for line in finished:
                 say(line)
         return
-    identity: dict[str, Any] = {
-        "fingerprint": checkpoint.fingerprint(config, dataset.digest),
-        "config": config.decisive,
-    }
-    with Tracking(config if here.rank == 0 else replace(config, track=())) as tracking:
-        progress = Progress()
+    fingerprint = checkpoint.fingerprint(config, dataset.digest)
+    training, status = Training(config, dataset.to(world.device), world, say), StatusReporter()
+    start(training, state)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
+
+    def save(state: dict[str, Any]) -> None:
+        if storage:
+            checkpoint.save(storage, {**state, "fingerprint": fingerprint, "config": config.decisive})
+
+    with Tracking(config if world.rank == 0 else replace(config, track=())) as tracking:
 
         def track(record: dict[str, float]) -> None:
             tracking.log(record)
             metrics = {name: record[name] for name in (*training.objective.metrics, "train_loss")}
-            progress.report(int(record["epoch"]), config.epochs, metrics, done=training.is_done())
+            status.report(int(record["epoch"]), config.epochs, metrics, done=training.is_done())
 
-        training = Training(config, dataset.to(here.device), here, say, track)
-        start(training, state)
-        signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
-        training.run(lambda state: checkpoint.save(storage, {**state, **identity}) if storage else None)
-        if here.rank == 0:
+        training.run(save, track)
+        if world.rank == 0:
             if config.inherit:
                 checkpoint.save_for_child(config, training.progress.weights, training.optimizer.state_dict())
-            write_model(training, storage, threads, identity["fingerprint"])
-            progress.close()
+            write_model(training, storage, threads, fingerprint)
+            status.close()
 
 
 def look_up(storage: Storage | None, config: TrainConfig, dataset: data.Dataset) -> tuple[list[str] | None, Any]:
@@ -96,21 +98,21 @@ def look_up(storage: Storage | None, config: TrainConfig, dataset: data.Dataset)
 
 def start(training: Training, state: dict[str, Any] | None) -> None:
     """Resume from a state if there is one, else begin with the weights to inherit, with those given, or new ones."""
-    config, here = training.config, training.world
+    config, world = training.config, training.world
     if state is not None:
         remove = f"remove {checkpoint.KEY} there to start again"
         with checkpoint.fitting(f"the checkpoint in --output {config.output} is of another version", remove):
             training.resume(state)
-    elif (parent := here.broadcast(lambda: checkpoint.load_parent(config))) is not None:
+    elif (parent := world.broadcast(lambda: checkpoint.load_parent(config))) is not None:
         hint = "inherit from trainings of the same network"
         with checkpoint.fitting(f"--inherit {config.inherit} holds no weights of this network", hint):
             training.inherit(parent)
     elif config.weights:
-        given = here.broadcast(lambda: weights.read(config.weights))
-        weights.start_from(training.model, given, config.weights, say_so=here.rank == 0)
-    if here.rank == 0:
+        given = world.broadcast(lambda: weights.read(config.weights))
+        weights.start_from(training.model, given, config.weights, say_so=world.rank == 0)
+    if world.rank == 0:
         warn_of_few_steps(config, training.steps * config.epochs)
-    here.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])
+    world.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])
 
 
 def warn_of_few_steps(config: TrainConfig, steps: int) -> None:

@@ -1,43 +1,70 @@
-"""Augment training images: shift, rotate, scale, mirror and erase, on the device for a whole batch at once.
+"""Augment training images, anew in every epoch: what happens to one follows from (seed, epoch, image) alone.
 
-What happens to an image follows from (seed, epoch, image), not from the rank that holds it.
+--shift, --rotate, --flip and --erase change a whole batch at once, on the device. --augment names transforms of
+torchvision, which change one image after the other.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from podium.trainer.config import TrainConfig
+from podium.trainer.task import Task
 
 DRAWS = 7  # random numbers per image: down, right, angle, scale, mirror, and where to erase
 
-
-def draw(config: TrainConfig, count: int, generator: torch.Generator) -> Tensor | None:
-    """Return the epoch's random numbers, [count, DRAWS] in 0..1, or None without augmentation."""
-    wanted = config.shift or config.rotate or config.flip or config.erase
-    return torch.rand(count, DRAWS, generator=generator) if wanted else None
+Transform = Callable[[Tensor], Tensor]
 
 
-def augment(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
-    """Augment a batch.
+class Augmentation:
+    """The configured changes of training images; none if none is configured.
 
     Args:
-        config: Which augmentations, and how strong.
-        images: uint8 (or floats) [n, h, w] or [n, h, w, c].
-        draws: [n, DRAWS] in 0..1, on the same device.
-
-    Returns:
-        The same dtype and shape.
+        config: Which, and how strong.
+        task: Has the size of the images.
+        device: Where batches are.
     """
-    if config.rotate:
-        images = _rotate(config, images, draws)
-    if config.shift or config.flip:
-        images = _shift(config, images, draws)
-    if config.erase:
-        images = _erase(config, images, draws)
-    return images
+
+    def __init__(self, config: TrainConfig, task: Task, device: torch.device) -> None:
+        self.config, self.device = config, device
+        self.transform = _transforms(config, task.size) if config.augment else None
+        self.draws: Tensor | None = None
+        self.seeds: Tensor | None = None
+
+    def begin_epoch(self, count: int, generator: torch.Generator) -> None:
+        """Draw what will happen to each of the images in this epoch."""
+        config = self.config
+        if config.shift or config.rotate or config.flip or config.erase:
+            self.draws = torch.rand(count, DRAWS, generator=generator).to(self.device)
+        if self.transform:
+            self.seeds = torch.randint(2**62, (count,), generator=generator)
+
+    def apply(self, images: Tensor, indices: Tensor) -> Tensor:
+        """Augment a batch.
+
+        Args:
+            images: uint8 (or floats) [n, h, w] or [n, h, w, c].
+            indices: Which images of the training part these are, int64 [n].
+
+        Returns:
+            The same dtype and shape.
+        """
+        config = self.config
+        if self.transform and self.seeds is not None:
+            images = _transform_each(self.transform, images, self.seeds[indices.cpu()])
+        if self.draws is None:
+            return images
+        draws = self.draws[indices]
+        if config.rotate:
+            images = _rotate(config, images, draws)
+        if config.shift or config.flip:
+            images = _shift(config, images, draws)
+        if config.erase:
+            images = _erase(config, images, draws)
+        return images
 
 
 def _shift(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
@@ -78,3 +105,29 @@ def _erase(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
         inside.append((line >= first[:, None]) & (line < first[:, None] + config.erase))
     square = inside[0][:, :, None] & inside[1][:, None, :]
     return images.masked_fill(square if images.ndim == 3 else square[..., None], 0)
+
+
+def _transforms(config: TrainConfig, size: tuple[int, int]) -> Transform:
+    """Return the transforms of --augment as one function of a uint8 image [c, h, w], which keeps its size."""
+    from torchvision.transforms import v2
+
+    known: dict[str, Callable[[], Transform]] = {
+        "crop": lambda: v2.RandomResizedCrop(size, scale=(0.5, 1.0), antialias=True),
+        "color": lambda: v2.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3),
+        "trivial": v2.TrivialAugmentWide,
+        "rand": v2.RandAugment,
+    }
+    return v2.Compose([known[name]() for name in config.augmentations])
+
+
+def _transform_each(transform: Transform, images: Tensor, seeds: Tensor) -> Tensor:
+    """Transform uint8 images, each with its own seed: torchvision draws from torch's default generator."""
+    has_channels, threads = images.ndim == 4, torch.get_num_threads()
+    ordered = (images.permute(0, 3, 1, 2) if has_channels else images.unsqueeze(1)).contiguous()
+    changed = torch.empty_like(ordered)
+    torch.set_num_threads(1)  # an image is too small to share: two threads took five times as long
+    for index, seed in enumerate(seeds.tolist()):
+        torch.default_generator.manual_seed(seed)
+        changed[index] = transform(ordered[index])
+    torch.set_num_threads(threads)
+    return changed.permute(0, 2, 3, 1) if has_channels else changed.squeeze(1)

@@ -29,7 +29,7 @@ def fingerprint(config: TrainConfig, digest: str) -> str:
 
 def save(storage: Storage, state: dict[str, Any]) -> None:
     """Write a checkpoint; it appears whole or not at all."""
-    storage.put(KEY, _to_bytes(state))
+    storage.put(KEY, to_bytes(state))
 
 
 def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] | None:
@@ -43,7 +43,7 @@ def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] |
     except NotFound:
         return None
     try:
-        state = _from_bytes(blob)
+        state = from_bytes(blob)
         theirs, hyperparameters = state["fingerprint"], dict(state["config"])
     except Exception as error:  # torch.load raises anything on damaged bytes
         print(f"notice: {storage.join(KEY)} cannot be read ({type(error).__name__}): starting anew", file=sys.stderr)
@@ -56,7 +56,7 @@ def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] |
 def save_for_child(config: TrainConfig, weights: dict[str, Any], optimizer_state: Any) -> None:
     """Leave weights and optimizer state under --inherit, for the training that inherits from this one."""
     content = {"weights": weights, "optimizer": config.optimizer, "state": optimizer_state}
-    connect(config.inherit).put(INHERIT_KEY, _to_bytes(content))
+    connect(config.inherit).put(INHERIT_KEY, to_bytes(content))
 
 
 def load_parent(config: TrainConfig) -> dict[str, Any] | None:
@@ -68,7 +68,7 @@ def load_parent(config: TrainConfig) -> dict[str, Any] | None:
     if not config.inherit:
         return None
     try:
-        return _from_bytes(connect(config.inherit).get(INHERIT_KEY))
+        return from_bytes(connect(config.inherit).get(INHERIT_KEY))
     except NotFound:
         return None
     except InvalidInput:
@@ -104,13 +104,14 @@ def refuse(storage: Storage, theirs: dict[str, Any], config: TrainConfig) -> Non
     raise InvalidInput(f"--output {storage.url} holds another training: {changes}", hint)
 
 
-def _to_bytes(content: dict[str, Any]) -> bytes:
+def to_bytes(content: dict[str, Any]) -> bytes:
+    """Return numbers, texts, tensors, and lists and dicts of them as bytes for `from_bytes`."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     return buffer.getvalue()
 
 
-def _from_bytes(blob: bytes) -> dict[str, Any]:
-    """Read what `_to_bytes` wrote; weights_only, because a pickle from elsewhere could run any code."""
+def from_bytes(blob: bytes) -> dict[str, Any]:
+    """Return the content of `to_bytes`; weights_only, because a pickle from elsewhere could run any code."""
     content: dict[str, Any] = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
     return content

@@ -1,7 +1,7 @@
 """Evaluate a model: exact for any number of ranks."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from podium.trainer import data
 from podium.trainer.objective import Objective, Record
@@ -24,13 +24,10 @@ def evaluate(model: nn.Module, part: data.Part, batch_size: int, world: World, o
         objective: Says what is measured.
     """
     model.eval()
-    totals: Tensor | None = None
+    totals = objective.no_totals(world.device)
     with torch.no_grad():
         for piece in data.in_order(len(part), batch_size, world.rank, world.size):
-            batch = objective.totals(model(part.inputs[piece]), part.target[piece])
-            totals = batch if totals is None else totals + batch
-    if totals is None:  # fewer items than ranks
-        totals = objective.no_totals(world.device)
+            totals += objective.totals(model(part.inputs[piece]), part.target[piece])
     return objective.summarize(world.sum(totals), len(part))
 
 

@@ -41,7 +41,7 @@ class GradientSum:
             PeerLost: Another rank is gone; no weight has been changed.
         """
         if self.is_ddp:
-            with peers():
+            with peers(dist.DistError):
                 (loss * self.world.size).backward()  # DDP divides by the number of ranks
             return self.world.sum(loss.detach().clone())
         loss.backward()

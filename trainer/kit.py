@@ -12,12 +12,11 @@ They read what podium gives to every trainer: ``--data`` and ``--output`` on the
 PODIUM_DATA and PODIUM_OUTPUT. Of several ranks only the first reports and saves; `ranks` says which one this is.
 """
 
+import argparse
 import atexit
 import json
 import os
-import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,8 @@ from podium.data.artifact import DatasetInfo, Part
 from podium.errors import InvalidInput
 from podium.metrics import format_metrics
 from podium.storage import Storage, connect
-from podium.trainer.progress import Progress
 from podium.trainer.ranks import Ranks, is_first, read
+from podium.trainer.trainjob_status import StatusReporter
 
 __all__ = ["Ranks", "dataset", "load", "output", "ranks", "report", "save_model", "save_onnx"]
 
@@ -35,8 +34,8 @@ __all__ = ["Ranks", "dataset", "load", "output", "ranks", "report", "save_model"
 _epochs: list[dict[str, float]] = []
 """What this process has reported; it trains one model."""
 
-_progress = Progress()
-atexit.register(_progress.close)
+_status = StatusReporter()
+atexit.register(_status.close)
 
 
 def dataset() -> DatasetInfo:
@@ -92,9 +91,9 @@ def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: fl
         InvalidInput: A number is not finite.
     """
     number = len(_epochs) + 1 if epoch is None else epoch
-    if _is_first():
+    if is_first(os.environ):
         print(format_metrics(time=None, **metrics), flush=True)
-        _progress.report(number, epochs, metrics)
+        _status.report(number, epochs, metrics)
     _epochs.append({"epoch": number, **{name: float(value) for name, value in metrics.items()}})
 
 
@@ -108,7 +107,7 @@ def save_onnx(model: Any, *, epoch: int | None = None) -> None:
     content = Path(model).read_bytes() if isinstance(model, str | os.PathLike) else model
     if not isinstance(content, bytes):
         content = content.SerializeToString()
-    if _is_first():
+    if is_first(os.environ):
         target = connect(output())
         target.put("model.onnx", content)
         _save_metrics(target, epoch)
@@ -131,7 +130,7 @@ def save_model(directory: str | Path, *, predict: Sequence[str] = (), epoch: int
     if not predict and not files.keys() & {"model.onnx", "model.json"}:
         hint = 'save_model(directory, predict=["python", "predict.py"])'
         raise InvalidInput(f"{source} holds neither model.onnx nor model.json", hint)
-    if _is_first():
+    if is_first(os.environ):
         target = connect(output())
         for name, file in files.items():
             target.put(name, file)
@@ -142,7 +141,7 @@ def save_model(directory: str | Path, *, predict: Sequence[str] = (), epoch: int
 
 def _save_metrics(target: Storage, epoch: int | None) -> None:
     """Write metrics.json, last: then the model directory is whole."""
-    chosen = [one for one in _epochs if epoch in (None, one["epoch"])]
+    chosen = [record for record in _epochs if epoch in (None, record["epoch"])]
     if not chosen and epoch is not None:
         raise InvalidInput(f"epoch {epoch} was not reported", "call report for every epoch")
     record = {**(chosen[-1] if chosen else {}), "epochs": _epochs, "dataset": dataset().digest}
@@ -151,15 +150,11 @@ def _save_metrics(target: Storage, epoch: int | None) -> None:
 
 def _given(name: str) -> str:
     """Return what podium gave: an option of the command line, else a variable of the environment."""
-    option, variable = f"--{name}", f"PODIUM_{name.upper()}"
-    for word, following in pairwise([*sys.argv[1:], ""]):
-        if word == option or word.startswith(f"{option}="):
-            return following if word == option else word.partition("=")[2]
-    if value := os.environ.get(variable):
-        return value
-    hint = f"run it in a sweep or a training of podium, or set {variable}"
-    raise InvalidInput(f"neither {option} nor {variable} is given", hint)
-
-
-def _is_first() -> bool:
-    return is_first(os.environ)
+    variable = f"PODIUM_{name.upper()}"
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{name}", dest="given", default=os.environ.get(variable))
+    given = parser.parse_known_args()[0].given
+    if not given:
+        hint = f"run it in a sweep or a training of podium, or set {variable}"
+        raise InvalidInput(f"neither --{name} nor {variable} is given", hint)
+    return str(given)

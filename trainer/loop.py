@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from podium.errors import Failed, PodiumError
-from podium.trainer import augment, data, models, objective, processor, recipe, transforms
+from podium.trainer import data, models, objective, processor, recipe
+from podium.trainer.augment import Augmentation
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import batch_size_for, evaluate
 from podium.trainer.gradients import GradientSum
@@ -62,23 +63,19 @@ class Training:
         dataset: On the device of the world.
         world: The ranks that take part.
         say: Prints a line of progress; only called in rank 0.
-        track: Takes the record of each finished epoch, when `is_done` can be asked; only called in rank 0.
     """
 
-    def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None],
-                 track: Callable[[dict[str, float]], None] = lambda record: None) -> None:  # fmt: skip
-        self.config, self.dataset, self.world, self.say, self.track = config, dataset, world, say, track
+    def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None]) -> None:
+        self.config, self.dataset, self.world, self.say = config, dataset, world, say
         self.model = models.build(config, dataset.task).to(world.device)
         self.objective = objective.of(config, dataset.task, world.device)
         self.optimizer = Optimizer(config, self.model)
         self.average = recipe.Average(self.model, config.average)
         self.precision = processor.pick_precision(config, world)
         self.gradients = GradientSum(self.model, world)
+        self.augmentation = Augmentation(config, dataset.task, world.device)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
-        self.draws: Tensor | None = None
-        self.seeds: Tensor | None = None
-        self.transform = transforms.build(config, dataset.task.size) if config.augment else None
         self.stop = False  # set by a signal handler
 
     def state(self) -> dict[str, Any]:
@@ -99,12 +96,14 @@ class Training:
         if parent["optimizer"] == self.config.optimizer:
             self.optimizer.load_state_dict(parent["state"])
 
-    def run(self, save: Callable[[dict[str, Any]], None]) -> None:
+    def run(self, save: Callable[[dict[str, Any]], None],
+            track: Callable[[dict[str, float]], None] = lambda record: None) -> None:  # fmt: skip
         """Train to the last epoch.
 
         Args:
             save: Stores a state; called after each epoch but the last, and before stopping early on SIGTERM or
                 because another rank is gone. Only called in rank 0.
+            track: Takes the record of each finished epoch. Only called in rank 0.
 
         Raises:
             Failed: A loss is not finite.
@@ -118,8 +117,10 @@ class Training:
                 if self.world.rank == 0:
                     save(self.state())
                 raise
-            if self.world.rank == 0 and not self.is_done():
-                save(self.state())
+            if self.world.rank == 0:
+                track(self.progress.history[-1])
+                if not self.is_done():
+                    save(self.state())
 
     def is_done(self) -> bool:
         """Return whether the last epoch is over or patience has run out."""
@@ -132,9 +133,7 @@ class Training:
         progress, config = self.progress, self.config
         generator, device = data.stream(config.seed, progress.epoch), self.world.device
         batches = data.batches(len(self.dataset.train), config.batch_size, generator, device)
-        draws = augment.draw(config, len(self.dataset.train), generator)
-        self.seeds = transforms.draw(config, len(self.dataset.train), generator)
-        self.draws = None if draws is None else draws.to(device)  # like the order: one copy per epoch, none per step
+        self.augmentation.begin_epoch(len(self.dataset.train), generator)
         losses = torch.zeros(self.steps, device=device)
         losses[: progress.step] = torch.tensor(progress.losses)
         before = progress.seconds - time.perf_counter()
@@ -163,7 +162,8 @@ class Training:
         """
         progress, config = self.progress, self.config
         mine, weight = data.share(batch, self.world.rank, self.world.size)
-        inputs, targets = self.batch(mine)
+        inputs, targets = self.dataset.train.inputs[mine], self.dataset.train.target[mine]
+        inputs = self.augmentation.apply(inputs, mine)
         done = (progress.epoch - 1) * self.steps + progress.step
         self.seed_dropout(done)
         self.model.zero_grad(set_to_none=True)
@@ -175,15 +175,6 @@ class Training:
         self.optimizer.step(recipe.learning_rate(config, done, self.steps))
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss
-
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs, augmented if the recipe says so, and targets."""
-        inputs, targets = self.dataset.train.inputs[indices], self.dataset.train.target[indices]
-        if self.transform is not None and self.seeds is not None:
-            inputs = transforms.apply(self.transform, inputs, self.seeds[indices.cpu()])
-        if self.draws is not None:
-            inputs = augment.augment(self.config, inputs, self.draws[indices])
-        return inputs, targets
 
     def seed_dropout(self, done: int) -> None:
         """Seed a step from (seed, step, rank), so that a resumed training draws the same dropout."""
@@ -221,8 +212,6 @@ class Training:
         if self.world.rank == 0:
             self.say(metric_line(metrics, self.objective.shown))
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
-        if self.world.rank == 0:
-            self.track(record)
 
     def require_finite_steps(self, losses: Tensor) -> None:
         """Raise Failed with the first step of the epoch whose loss is not finite."""

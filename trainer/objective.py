@@ -55,12 +55,12 @@ class Objective(ABC):
         """
 
     @abstractmethod
-    def rank(self, record: Record) -> Any:
+    def merit(self, record: Record) -> Any:
         """Return a value that is greater for better metrics."""
 
     def is_better(self, record: Record, other: Record) -> bool:
         """Return whether metrics are better than others; anything is better than none."""
-        return not other or self.rank(record) > self.rank(other)
+        return not other or self.merit(record) > self.merit(other)
 
 
 class Classification(Objective):
@@ -89,7 +89,7 @@ class Classification(Objective):
         accuracy, loss = (totals / count).tolist()
         return {"accuracy": accuracy, "loss": loss}
 
-    def rank(self, record: Record) -> Any:
+    def merit(self, record: Record) -> Any:
         return record["accuracy"], -record["loss"]
 
 
@@ -130,7 +130,7 @@ class Regression(Objective):
         values = ((squares / count).sqrt().mean(), (absolute / count).mean(), explained.mean(), loss)
         return dict(zip(self.metrics, map(float, values), strict=True))
 
-    def rank(self, record: Record) -> Any:
+    def merit(self, record: Record) -> Any:
         return -record["rmse"]
 
 

@@ -1,10 +1,10 @@
 """The ranks of one training: who takes part, on which device, and what they send each other.
 
-`podium.trainer.ranks` reads from the environment who takes part. Ranks exchange JSON and tensors; nothing is pickled.
+`podium.trainer.ranks` reads from the environment who takes part. What ranks send each other is read like a checkpoint:
+no code in it is run.
 """
 
 import ipaddress
-import json
 import os
 import socket
 import sys
@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from podium.errors import PodiumError, require
-from podium.trainer import ranks
+from podium.trainer import checkpoint, ranks
 from podium.trainer.config import TrainConfig
 from podium.trainer.ranks import Ranks
 
@@ -67,23 +67,22 @@ class World:
         """Run a function in rank 0 and return its result, or raise its error, in every rank.
 
         Args:
-            make: Returns JSON values, tensors, or lists and dicts of them.
+            make: Returns what a checkpoint can hold: numbers, texts, tensors, and lists and dicts of them.
         """
         if self.size == 1:
             return make()
-        tensors: list[Tensor] = []
         message: dict[str, Any] = {}
         if self.rank == 0:
             try:
-                message = {"value": _pack(make(), tensors)}
+                message = {"value": make()}
             except PodiumError as error:
                 message = {"error": [error.message, error.hint], "exit_code": error.exit_code}
-        received = json.loads(self._broadcast_bytes(json.dumps(message).encode()))
+        received = checkpoint.from_bytes(self._broadcast_bytes(checkpoint.to_bytes(message)))
         if "error" in received:
             failure = PodiumError(*received["error"])
             failure.exit_code = received["exit_code"]
             raise failure
-        return _unpack(received["value"], iter(tensors), self)
+        return received["value"]
 
     def broadcast_tensors(self, tensors: list[Tensor]) -> None:
         """Overwrite tensors with those of rank 0."""
@@ -100,46 +99,19 @@ class World:
         return content.cpu().numpy().tobytes()
 
 
-def _pack(value: Any, tensors: list[Tensor]) -> Any:
-    """Return JSON for a value; its tensors are appended to a list and described by dtype and shape."""
-    match value:
-        case Tensor():
-            tensors.append(value)
-            return {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
-        case dict():
-            return {"items": [[key, _pack(item, tensors)] for key, item in value.items()]}
-        case list() | tuple():
-            return [_pack(item, tensors) for item in value]
-    return value
-
-
-def _unpack(value: Any, tensors: Iterator[Tensor], world: World) -> Any:
-    """Return the value that `_pack` described; its tensors come from rank 0, one message each."""
-    match value:
-        case {"dtype": dtype, "shape": shape}:
-            empty = torch.empty(shape, dtype=getattr(torch, dtype), device=world.device)
-            tensor = next(tensors).to(world.device).contiguous() if world.rank == 0 else empty
-            world.broadcast_tensors([tensor])
-            return tensor.cpu()
-        case {"items": items}:
-            return {key: _unpack(item, tensors, world) for key, item in items}
-        case list():
-            return [_unpack(item, tensors, world) for item in value]
-    return value
-
-
 @contextmanager
-def peers() -> Iterator[None]:
-    """Turn the failure of a collective operation into PeerLost."""
+def peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
+    """Turn the failure of a collective operation into PeerLost.
+
+    Args:
+        failure: What the operation raises; gloo has no type of its own for it, nccl has dist.DistError.
+    """
     try:
         yield
-    except RuntimeError as error:
-        text = str(error)
-        if isinstance(error, dist.DistError) or "gloo" in text.lower() or "NCCL" in text:
-            hint = "start the job again: it resumes from its last checkpoint"
-            reason = text.splitlines()[0][:200]
-            raise PeerLost(f"another process of the training is gone ({reason})", hint) from error
-        raise
+    except failure as error:
+        reason = str(error).partition("\n")[0][:200]
+        hint = "start the job again: it resumes from its last checkpoint"
+        raise PeerLost(f"another process of the training is gone ({reason})", hint) from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import podium.trainer
 from podium.trainer import models
 
 PROGRAM = """
@@ -34,3 +35,8 @@ def test_the_trainer_uses_no_private_names_of_torch() -> None:
     private = re.compile(r"\b(?:torch|dist|nn|F)(?:\.\w+)*\._\w+\s*\(|__dynamo|\bsetattr\((?:torch|nn|dist)")
     for file in Path(models.__file__).parent.glob("*.py"):
         assert not private.search(file.read_text()), file.name
+
+
+def test_the_package_says_what_each_module_is_for() -> None:
+    modules = {file.stem for file in Path(podium.trainer.__file__).parent.glob("*.py")} - {"__init__"}
+    assert set(re.findall(r"``(\w+)``", podium.trainer.__doc__ or "")) == modules

@@ -1,4 +1,4 @@
-"""Progress of a TrainJob in its ``status.trainerStatus``, where Kubeflow Trainer offers a server for it.
+"""Report progress to a TrainJob's ``status.trainerStatus``, where Kubeflow Trainer offers a server for it.
 
 With its feature gate TrainJobStatus, Trainer puts three variables into each node: KUBEFLOW_TRAINER_SERVER_URL (the
 whole address to post to), KUBEFLOW_TRAINER_SERVER_TOKEN and KUBEFLOW_TRAINER_SERVER_CA_CERT (files). Source: trainer
@@ -67,7 +67,7 @@ class Server:
             raise OSError(f"{answer.status} {answer.reason}: {said.strip()[:300]}")
 
 
-class Progress:
+class StatusReporter:
     """Reports how far a training is, once an epoch; nothing that goes wrong reaches the training.
 
     Args:
@@ -103,7 +103,9 @@ class Progress:
         with self._lock:
             self._next = status
             if self._thread is None:
-                self._thread = threading.Thread(target=self._send, args=(self.server,), daemon=True, name="progress")
+                self._thread = threading.Thread(
+                    target=self._send, args=(self.server,), daemon=True, name="trainjob-status"
+                )
                 self._thread.start()
 
     def close(self) -> None:

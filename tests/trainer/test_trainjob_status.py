@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from statusserver import StatusServer, status_server
 
-from podium.trainer import progress as progresses
+from podium.trainer import trainjob_status
 from podium.trainer.__main__ import main
-from podium.trainer.progress import Progress, describe
+from podium.trainer.trainjob_status import StatusReporter, describe
 
 FLAGS = ["--no-cuda", "--threads", "1", "--model", "fast"]
 
@@ -57,11 +57,11 @@ def test_a_refused_status_does_not_stop_the_trainer(
     assert (tmp_path / "out/metrics.json").exists()
 
 
-def report_once(environ: dict[str, str]) -> Progress:
-    progress = Progress(environ)
-    progress.report(1, 4, {"accuracy": 0.5})
-    progress.close()
-    return progress
+def report_once(environ: dict[str, str]) -> StatusReporter:
+    status = StatusReporter(environ)
+    status.report(1, 4, {"accuracy": 0.5})
+    status.close()
+    return status
 
 
 @pytest.mark.parametrize(
@@ -93,26 +93,26 @@ def test_a_server_nobody_vouches_for_gets_no_token(
 
 
 def test_a_token_that_was_renewed_is_read_again(server: StatusServer) -> None:
-    progress = report_once(server.environment)
+    status = report_once(server.environment)
     server.token.write_text("second-token")
     server.accepted = "second-token"
-    progress.report(2, 4, {})
-    progress.close()
+    status.report(2, 4, {})
+    status.close()
     assert [post["progressPercentage"] for post in server.posts] == [25, 50]
 
 
 def test_a_silent_server_does_not_slow_the_training(
     server: StatusServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progresses, "TIMEOUT", 0.5)
+    monkeypatch.setattr(trainjob_status, "TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"https://127.0.0.1:{silent.getsockname()[1]}/status"
-        progress = Progress({**server.environment, "KUBEFLOW_TRAINER_SERVER_URL": address})
+        status = StatusReporter({**server.environment, "KUBEFLOW_TRAINER_SERVER_URL": address})
         start = time.monotonic()
         for epoch in range(1, 1001):
-            progress.report(epoch, 1000, {"accuracy": 0.5})
+            status.report(epoch, 1000, {"accuracy": 0.5})
         assert time.monotonic() - start < 0.4
-        progress.close()
+        status.close()
     assert "timed out" in capsys.readouterr().err
 
 
