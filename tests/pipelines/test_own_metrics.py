@@ -11,7 +11,7 @@ from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import parameters_of
 from podium.pipelines import load
 from podium.run.checks import check_here
-from podium.scoring.metrics import FunctionMetric
+from podium.scoring import FunctionMetric
 from podium.scoring.own_metric import try_out
 
 MODULE = """

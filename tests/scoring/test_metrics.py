@@ -15,21 +15,21 @@ from podium.scoring.metrics import METRICS, find_metric
 Array = np.ndarray[Any, Any]
 
 
-def multiclass_auc(target: Array, given: Array, weights: Array | None) -> float:
-    return float(reference.roc_auc_score(target, given, multi_class="ovr", average="macro", sample_weight=weights))
+def multiclass_auc(target: Array, given: Array) -> float:
+    return float(reference.roc_auc_score(target, given, multi_class="ovr", average="macro"))
 
 
-CLASSIFICATION: dict[str, Callable[[Array, Array, Array | None], float]] = {
-    "accuracy": lambda y, p, w: reference.accuracy_score(y, p.argmax(1), sample_weight=w),
-    "balanced_accuracy": lambda y, p, w: reference.balanced_accuracy_score(y, p.argmax(1), sample_weight=w),
-    "f1_macro": lambda y, p, w: reference.f1_score(y, p.argmax(1), average="macro", sample_weight=w),
+CLASSIFICATION: dict[str, Callable[[Array, Array], float]] = {
+    "accuracy": lambda y, p: reference.accuracy_score(y, p.argmax(1)),
+    "balanced_accuracy": lambda y, p: reference.balanced_accuracy_score(y, p.argmax(1)),
+    "f1_macro": lambda y, p: reference.f1_score(y, p.argmax(1), average="macro"),
     "roc_auc": multiclass_auc,
-    "log_loss": lambda y, p, w: reference.log_loss(y, p, labels=range(p.shape[1]), sample_weight=w),
+    "log_loss": lambda y, p: reference.log_loss(y, p, labels=range(p.shape[1])),
 }
-REGRESSION: dict[str, Callable[[Array, Array, Array | None], float]] = {
-    "rmse": lambda y, p, w: reference.root_mean_squared_error(y, p, sample_weight=w),
-    "mae": lambda y, p, w: reference.mean_absolute_error(y, p, sample_weight=w),
-    "r2": lambda y, p, w: reference.r2_score(y, p, sample_weight=w),
+REGRESSION: dict[str, Callable[[Array, Array], float]] = {
+    "rmse": lambda y, p: reference.root_mean_squared_error(y, p),
+    "mae": lambda y, p: reference.mean_absolute_error(y, p),
+    "r2": lambda y, p: reference.r2_score(y, p),
 }
 
 
@@ -47,9 +47,8 @@ def test_classification_metrics_are_those_of_scikit_learn(name: str, classes: in
     for items in (40, 333):
         target = np.concatenate([np.arange(classes), random.integers(classes, size=items)]).astype(np.uint8)
         given = probabilities(random, len(target), classes, digits)
-        for weights in (None, random.uniform(0.1, 3, len(target))):
-            expected = CLASSIFICATION[name](target, given, weights)
-            assert METRICS[name].value(target, given, weights) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        expected = CLASSIFICATION[name](target, given)
+        assert METRICS[name].value(target, given) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(CLASSIFICATION))
@@ -57,13 +56,10 @@ def test_two_classes_are_measured_as_scikit_learn_does(name: str) -> None:
     random = np.random.default_rng(2)
     target = random.integers(2, size=200)
     given = probabilities(random, 200, 2, digits=2)
-    for weights in (None, random.uniform(0.1, 3, 200)):
-        expected = (
-            reference.roc_auc_score(target, given[:, 1], sample_weight=weights)
-            if name == "roc_auc"
-            else CLASSIFICATION[name](target, given, weights)
-        )
-        assert METRICS[name].value(target, given, weights) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    measured = (
+        reference.roc_auc_score(target, given[:, 1]) if name == "roc_auc" else CLASSIFICATION[name](target, given)
+    )
+    assert METRICS[name].value(target, given) == pytest.approx(measured, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
@@ -73,7 +69,7 @@ def test_missing_classes_count_as_in_scikit_learn(name: str, present: list[int])
     random = np.random.default_rng(3)
     target = random.choice(present, size=50)
     given = probabilities(random, 50, 5)
-    assert METRICS[name].value(target, given) == pytest.approx(CLASSIFICATION[name](target, given, None), rel=1e-12)
+    assert METRICS[name].value(target, given) == pytest.approx(CLASSIFICATION[name](target, given), rel=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
@@ -106,9 +102,8 @@ def test_regression_metrics_are_those_of_scikit_learn(name: str, shape: tuple[in
     random = np.random.default_rng(5)
     target = random.normal(size=shape) + offset
     given = target + random.normal(size=shape) / 3
-    for weights in (None, random.uniform(0.1, 3, shape[0])):
-        expected = REGRESSION[name](target, given, weights)
-        assert METRICS[name].value(target, given, weights) == pytest.approx(expected, rel=1e-9 if offset else 1e-12)
+    expected = REGRESSION[name](target, given)
+    assert METRICS[name].value(target, given) == pytest.approx(expected, rel=1e-9 if offset else 1e-12)
 
 
 def test_r2_of_a_constant_target_is_one_or_zero() -> None:

@@ -1,6 +1,5 @@
 """The promotion rule: when a challenger replaces the champion, decided item by item on the same test part."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -153,9 +152,7 @@ def decide(
     for what, predictions in (("challenger", challenger), ("champion", champion)):
         if predictions is not None:
             _check(what, predictions, target, metric)
-    value = metric.value(target, challenger)
-    if math.isnan(value):
-        raise InvalidInput(f"{metric.name} is not defined for these {len(target)} items", "choose another metric")
+    value = metric.defined_value(target, challenger)
     evidence: dict[str, Any] = {"rule": str(rule), "metric": metric.to_json(), "items": len(target), "value": value}
     conditions = _minimum(rule, metric, value)
     if champion is None:

@@ -2,7 +2,8 @@
 
 from podium.scoring.bootstrap import Bootstrap, paired_bootstrap
 from podium.scoring.comparison import Comparison, compare
-from podium.scoring.metrics import DEFAULTS, METRICS, FunctionMetric, Metric, choose_metric, class_indices, find_metric
+from podium.scoring.families import FunctionMetric, Metric, class_indices
+from podium.scoring.metrics import DEFAULTS, METRICS, choose_metric, find_metric
 from podium.scoring.model import OnnxModel
 from podium.scoring.scores import Scores, score, score_predictions
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podium.scoring.metrics import (
+from podium.scoring.families import (
     Array,
     ConfusionMetric,
     MeanMetric,
@@ -26,6 +26,7 @@ from podium.scoring.metrics import (
     class_count,
     class_indices,
     group_starts,
+    only_right,
     placements,
     scored_classes,
 )
@@ -101,8 +102,7 @@ def differences(
 
 
 def _of_hits(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
-    right, before = class_indices(first) == target, class_indices(second) == target
-    gained, lost = int((right & ~before).sum()), int((before & ~right).sum())
+    gained, lost = (int(items.sum()) for items in only_right(target, first, second))
     shares = np.array([gained, lost, len(target) - gained - lost]) / len(target)
     drawn = random.multinomial(len(target), shares, size=resamples)
     return (drawn[:, 0] - drawn[:, 1]) / len(target)
@@ -214,8 +214,7 @@ def _placements(positive: Array, first: Array, second: Array) -> tuple[Array, Ar
     The placement of a positive is the share of negatives below it, that of a negative the share of positives above
     it. Half the difference of areas is subtracted from each, so that the sum of both means is the difference.
     """
-    once = np.ones(len(positive))
-    change = placements(positive, first, once) - placements(positive, second, once)
+    change = placements(positive, first) - placements(positive, second)
     ups = positive.sum()
     if 0 < ups < len(positive):
         change -= change[positive].mean() / 2

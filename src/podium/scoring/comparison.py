@@ -1,15 +1,13 @@
 """Two models on the same items: the difference of a metric, a paired test, and the items that changed."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from podium.errors import InvalidInput
 from podium.scoring.bootstrap import paired_bootstrap
-from podium.scoring.metrics import Array, Metric, class_indices
+from podium.scoring.families import Array, Metric, class_indices, only_right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,18 +66,20 @@ def compare(metric: Metric, target: Array, first: Array, second: Array) -> Compa
     Raises:
         InvalidInput: The metric is not defined for these items.
     """
-    values = [metric.value(target, predictions) for predictions in (first, second)]
-    if any(map(math.isnan, values)):
-        raise InvalidInput(f"{metric.name} is not defined for these {len(target)} items", "choose another metric")
+    values = [metric.defined_value(target, predictions) for predictions in (first, second)]
     drawn = paired_bootstrap(metric, target, first, second)
-    interval, p_value = (drawn.interval, drawn.p_value) if drawn else (None, None)
+    compared = Comparison(
+        metric=metric,
+        first=values[0],
+        second=values[1],
+        interval=drawn.interval if drawn else None,
+        p_value=drawn.p_value if drawn else None,
+        test="paired bootstrap",
+    )
     if metric.name != "accuracy":
-        return Comparison(metric=metric, first=values[0], second=values[1], interval=interval, p_value=p_value,
-                          test="paired bootstrap")  # fmt: skip
-    right, before = class_indices(first) == target, class_indices(second) == target
-    gained, lost = int((right & ~before).sum()), int((before & ~right).sum())
-    return Comparison(metric=metric, first=values[0], second=values[1], interval=interval,
-                      p_value=mcnemar(gained, lost), test="McNemar", gained=gained, lost=lost)  # fmt: skip
+        return compared
+    gained, lost = (int(items.sum()) for items in only_right(target, first, second))
+    return replace(compared, p_value=mcnemar(gained, lost), test="McNemar", gained=gained, lost=lost)
 
 
 def mcnemar(gained: int, lost: int) -> float:
@@ -160,7 +160,7 @@ def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) ->
         classes: Names of the classes.
     """
     old, new = class_indices(before), class_indices(after)
-    was, now = old == target, new == target
+    gained, lost = only_right(target, new, old)
 
     def changes(where: Array) -> tuple[Change, ...]:
         return tuple(
@@ -168,7 +168,7 @@ def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) ->
             for at in np.flatnonzero(where).tolist()
         )
 
-    return Changes(gained=changes(now & ~was), lost=changes(was & ~now))
+    return Changes(gained=changes(gained), lost=changes(lost))
 
 
 def moved_errors(target: Array, before: Array, after: Array, most: int = 20) -> Changes:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
 from podium.machine import cores
 from podium.onnx_files import read_model
-
-Array = NDArray[Any]
+from podium.scoring.families import Array
 
 CONTRACT = (
     "a model.onnx takes inputs named, typed and shaped as the dataset's, the first axis free, and returns probabilities"

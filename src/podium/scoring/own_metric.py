@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from podium.errors import InvalidInput
-from podium.scoring.metrics import Array, FunctionMetric
+from podium.scoring.families import Array, FunctionMetric
 
 _log = logging.getLogger("podium")
 

@@ -4,16 +4,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.errors import InvalidInput, require
-from podium.scoring.metrics import METRICS, Metric, class_indices, confusion, require_kind
+from podium.scoring.families import Array, Metric, class_indices, confusion
+from podium.scoring.metrics import METRICS, require_kind
 from podium.scoring.model import OnnxModel
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +45,13 @@ class Scores:
         Raises:
             InvalidInput: It is not of this kind, or not defined for this target or these predictions.
         """
-        value = self.metrics[metric.name] if metric.name in self.metrics else measure(metric, self)
-        if math.isnan(value):
-            raise InvalidInput(f"{metric.name} is not defined for these {len(self.target)} items",
-                               "roc_auc needs two classes")  # fmt: skip
-        return value
+        if metric.name in self.metrics:
+            return self.metrics[metric.name]
+        require_kind(metric, "regression" if self.confusion is None else "classification")
+        if metric.needs_probabilities and self.predictions.ndim == 1:
+            raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
+                               "let the model return probabilities, or choose accuracy or f1_macro")  # fmt: skip
+        return metric.defined_value(self.target, self.predictions)
 
 
 def score(
@@ -102,28 +102,13 @@ def score_predictions(
     """
     check_predictions(predictions, target, classes=classes, name=name)
     matrix = None if classes is None else confusion(target, class_indices(predictions), classes)
-    known = Scores(metrics={}, predictions=predictions, target=target, confusion=matrix)
     kind = "regression" if classes is None else "classification"
-    fitting = [metric for metric in METRICS.values()
-               if metric.kind == kind and not (metric.needs_probabilities and predictions.ndim == 1)]  # fmt: skip
-    values = {metric.name: measure(metric, known) for metric in fitting}
+    fitting = [known for known in METRICS.values()
+               if known.kind == kind and not (known.needs_probabilities and predictions.ndim == 1)]  # fmt: skip
+    values = {known.name: known.value(target, predictions) for known in fitting}
     defined = {name: value for name, value in values.items() if not math.isnan(value)}
     scores = Scores(metrics=defined, predictions=predictions, target=target, confusion=matrix)
     return replace(scores, metrics={metric.name: scores.value(metric), **defined}) if metric else scores
-
-
-def measure(metric: Metric, scores: Scores) -> float:
-    """Return a metric of scores, NaN where it is not defined.
-
-    Raises:
-        InvalidInput: It is of the other kind, or needs probabilities where there are only classes.
-    """
-    kind = "regression" if scores.confusion is None else "classification"
-    require_kind(metric, kind)
-    if metric.needs_probabilities and scores.predictions.ndim == 1:
-        raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
-                           "let the model return probabilities, or choose accuracy or f1_macro")  # fmt: skip
-    return metric.value(scores.target, scores.predictions)
 
 
 def check_predictions(predictions: Array, target: Array, *, classes: int | None, name: str) -> None:

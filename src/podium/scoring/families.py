@@ -1,0 +1,210 @@
+"""Families of metrics, by what a value is computed from.
+
+``MeanMetric`` is computed from means over the items, ``ConfusionMetric`` from a confusion matrix, ``RankMetric`` from
+the order of the scores, ``FunctionMetric`` from anything. ``podium.scoring.bootstrap`` resamples each in its own way.
+"""
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.errors import InvalidInput
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric(ABC):
+    """A figure of merit, and which way is better."""
+
+    name: str
+    """As in scikit-learn, or ``package.module:function``."""
+
+    maximize: bool
+    """Whether more is better."""
+
+    kind: str | None
+    """classification or regression; None for a function of one's own, which is called for both."""
+
+    needs_probabilities: bool = False
+    """Whether predicted classes alone do not do."""
+
+    @abstractmethod
+    def value(self, target: Array, predictions: Array) -> float:
+        """Compute the metric; NaN where it is not defined.
+
+        Args:
+            target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
+            predictions: Probabilities ``[n, classes]`` or class indices ``[n]``; or floats in the target's shape.
+        """
+
+    def defined_value(self, target: Array, predictions: Array) -> float:
+        """Compute the metric as value does.
+
+        Raises:
+            InvalidInput: It is not defined for these items.
+        """
+        value = self.value(target, predictions)
+        if math.isnan(value):
+            hint = "roc_auc needs two classes" if self.name == "roc_auc" else "choose another metric"
+            raise InvalidInput(f"{self.name} is not defined for these {len(target)} items", hint)
+        return value
+
+    def better(self, first: float, second: float) -> bool:
+        """Return whether the first value is better than the second."""
+        return first > second if self.maximize else first < second
+
+    @property
+    def notation(self) -> str:
+        """What find_metric reads."""
+        return f"{'max' if self.maximize else 'min'}:{self.name}" if self.kind is None else self.name
+
+    def to_json(self) -> dict[str, Any]:
+        """Return name and maximize."""
+        return {"name": self.name, "maximize": self.maximize}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanMetric(Metric):
+    """A function of means over the items."""
+
+    items: Callable[[Array, Array], Array]
+    """(target, predictions) -> float64 ``[n, m]``: what is averaged."""
+
+    finish: Callable[[Array], Array]
+    """Means ``[..., m]`` -> values ``[...]``."""
+
+    def value(self, target: Array, predictions: Array) -> float:
+        if len(target) == 0:
+            return math.nan
+        return float(self.finish(self.items(target, predictions).mean(0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfusionMetric(Metric):
+    """A function of the confusion matrix."""
+
+    finish: Callable[[Array, Array, Array], Array]
+    """(hits, true, predicted), each counts by class ``[..., classes]`` -> values ``[...]``."""
+
+    def value(self, target: Array, predictions: Array) -> float:
+        if len(target) == 0:
+            return math.nan
+        predicted = class_indices(predictions)
+        matrix = confusion(target, predicted, class_count(target, predictions))
+        return float(self.finish(matrix.diagonal(), matrix.sum(1), matrix.sum(0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankMetric(Metric):
+    """Area under the ROC curve; with more than two classes the mean over each class against the rest.
+
+    A class that does not occur has no area and is left out; scikit-learn gives NaN there.
+    """
+
+    def value(self, target: Array, predictions: Array) -> float:
+        curves = scored_classes(predictions)
+        return mean_of_defined([_area(target == at, predictions[:, at]) for at in curves])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionMetric(Metric):
+    """A function of one's own, function(target, predictions) -> float; imported when it is first needed."""
+
+    def value(self, target: Array, predictions: Array) -> float:
+        function = self.load()
+        try:
+            return float(function(np.asarray(target), np.asarray(predictions)))
+        except Exception as error:  # it is the user's code: anything may come
+            message = f"the metric {self.name} failed: {type(error).__name__}: {error}"
+            raise InvalidInput(message, "it is called with (target, predictions) and returns a number") from error
+
+    def load(self) -> Callable[[Array, Array], Any]:
+        """Import the function, from the working directory too.
+
+        Raises:
+            InvalidInput: There is no such function, or its module cannot be imported.
+        """
+        module_name, _, attribute = self.name.partition(":")
+        if str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))
+        try:
+            function = getattr(import_module(module_name), attribute, None)
+        except Exception as error:  # it is the user's code: anything may come
+            message = f"the metric {self.name} cannot be imported: {type(error).__name__}: {error}"
+            raise InvalidInput(message, "install its package where the steps run, or start podium beside it") from error
+        if not callable(function):
+            raise InvalidInput(f"{module_name} has no function {attribute!r}", "a metric is package.module:function")
+        return function
+
+
+def class_indices(predictions: Array) -> Array:
+    """Return the most probable class of each item ``[n]``; class indices are returned as they are."""
+    return predictions if predictions.ndim == 1 else predictions.argmax(1)
+
+
+def class_count(*arrays: Array) -> int:
+    """Return how many classes arrays of probabilities ``[n, classes]`` or class indices ``[n]`` speak of."""
+    return max(array.shape[1] if array.ndim == 2 else int(array.max()) + 1 for array in arrays)
+
+
+def confusion(target: Array, predicted: Array, classes: int) -> Array:
+    """Count the pairs of true (row) and predicted (column) class, int64 ``[classes, classes]``."""
+    pairs = target.astype(np.int64) * classes + predicted
+    return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+
+
+def only_right(target: Array, first: Array, second: Array) -> tuple[Array, Array]:
+    """Return which items only the first of two models has right, and which only the second, bool ``[n]`` each."""
+    here, there = class_indices(first) == target, class_indices(second) == target
+    return here & ~there, there & ~here
+
+
+def scored_classes(predictions: Array) -> range:
+    """Return the classes whose ROC curves are looked at: with two, the second alone."""
+    return range(1, 2) if predictions.shape[1] == 2 else range(predictions.shape[1])
+
+
+def mean_of_defined(values: list[float]) -> float:
+    """Return the mean of the values that are not NaN; NaN if there are none."""
+    defined = [value for value in values if not math.isnan(value)]
+    return sum(defined) / len(defined) if defined else math.nan
+
+
+def _area(positive: Array, scores: Array) -> float:
+    """Return the share of (positive, negative) pairs in the right order; a tie counts half."""
+    if not positive.any() or positive.all():
+        return math.nan
+    return float(placements(positive, scores)[positive].mean())
+
+
+def placements(positive: Array, scores: Array) -> Array:
+    """Return for each positive the share of negatives below it, for each negative that of positives above it, ``[n]``.
+
+    Args:
+        positive: bool ``[n]``.
+        scores: ``[n]``; equal ones count half.
+    """
+    order = np.argsort(scores)
+    starts = group_starts(scores[order])
+    group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    up = positive[order]
+    ups, downs = (np.bincount(group, side) for side in (up, ~up))
+    below = (np.cumsum(downs) - downs / 2) / max(downs.sum(), 1e-300)
+    above = 1 - (np.cumsum(ups) - ups / 2) / max(ups.sum(), 1e-300)
+    placed = np.empty(len(order))
+    placed[order] = np.where(up, below[group], above[group])
+    return placed
+
+
+def group_starts(ordered: Array) -> Array:
+    """Return where each run of equal values begins, ``[groups]``."""
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
