@@ -4,7 +4,7 @@ import struct
 import numpy as np
 import pytest
 
-from podium.data.sources.idx import decompress, read_idx
+from podium.data.sources.mnist import decompress, read_idx
 from podium.errors import Damaged
 
 IMAGES = struct.pack(">IIII", 0x803, 2, 3, 4) + bytes(range(24))

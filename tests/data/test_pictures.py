@@ -124,11 +124,11 @@ def test_clothing_fills_the_image_whichever_way_its_background_is() -> None:
     garment[:, 8:20] = np.linspace(60, 250, 28)[:, None]
     for background in (Image.fromarray(garment), Image.fromarray(255 - garment)):
         large = background.resize((280, 280), Image.Resampling.BICUBIC)
-        found = prepare_picture(large, "fashion-mnist")
+        found = prepare_picture(large, "garment")
         assert correlation(found, garment) > 0.95
         assert abs(float(found.mean()) - garment.mean()) < 10, "grey levels are kept: fabric is not ink"
     with pytest.raises(InvalidInput, match="stand out"):
-        prepare_picture(Image.new("L", (50, 50), 200), "fashion-mnist")
+        prepare_picture(Image.new("L", (50, 50), 200), "garment")
 
 
 def png_of_size(width: int, height: int) -> bytes:

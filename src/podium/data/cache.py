@@ -11,6 +11,7 @@ from pathlib import Path
 from podium.data.schema import FileInfo
 from podium.errors import Damaged, PodiumError
 from podium.settings import Settings
+from podium.storage import connect
 
 _in_use: dict[tuple[int, int], int] = {}
 """Descriptor of each file that this process has fetched, by device and inode: locked until the process ends."""
@@ -116,8 +117,6 @@ class ObjectCache:
 
 
 def _download(uri: str, file: FileInfo, path: Path) -> None:
-    from podium.storage import connect
-
     draft = path.with_name(f".{file.sha256}.draft")
     try:
         connect(uri).fetch(file.file, draft)

@@ -12,15 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from podium.data.artifact import local_path
 from podium.data.pictures import ENDINGS, find_pictures, is_picture
 from podium.data.preprocessing import ImagePreprocessing, Preprocessing, TablePreprocessing, TextPreprocessing
 from podium.data.rows import BATCH, Problem, RowFile, Rows, open_rows
 from podium.data.sources.fetching import fetch_file
 from podium.errors import InvalidInput, NotFound
-from podium.storage import Storage, connect
-
-__all__ = ["Batch", "check_files", "is_sentence", "read_items"]
+from podium.storage import Storage, connect, local_path
 
 PICTURES = 256
 """Fetched and decoded at a time."""

@@ -48,12 +48,12 @@ def is_picture(path: PurePath) -> bool:
     return path.suffix.lower() in ENDINGS
 
 
-def prepare_picture(picture: Path | Image.Image, dataset: str = "mnist") -> NDArray[np.uint8]:
-    """Turn a picture into an image of a dataset.
+def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArray[np.uint8]:
+    """Turn a picture into an image of MNIST or Fashion-MNIST.
 
     Args:
         picture: A file, or an opened picture of any mode and size.
-        dataset: What the network was trained on: ``fashion-mnist`` for clothing, anything else is digits.
+        recipe: ``digit`` for MNIST, ``garment`` for Fashion-MNIST.
 
     Returns:
         uint8 [28, 28], background 0.
@@ -65,7 +65,7 @@ def prepare_picture(picture: Path | Image.Image, dataset: str = "mnist") -> NDAr
     name = str(picture) if isinstance(picture, Path) else "the picture"
     try:
         flat = flatten(open_picture(picture) if isinstance(picture, Path) else picture)
-        return prepare_garment(flat) if dataset == "fashion-mnist" else prepare_digit(flat)
+        return prepare_garment(flat) if recipe == "garment" else prepare_digit(flat)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", error.hint) from error
 

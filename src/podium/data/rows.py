@@ -21,8 +21,6 @@ from pyarrow import parquet
 
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
-__all__ = ["Problem", "RowFile", "Rows", "open_rows"]
-
 BLOCK = 8 << 20
 """Bytes of CSV at a time; no row may be longer."""
 
@@ -105,16 +103,15 @@ class RowFile:
     def __iter__(self) -> Iterator[Rows]:
         return self.batches(None)
 
-    def require(self, *columns: str, role: str) -> None:
+    def require(self, column: str, *, role: str) -> None:
         """Refuse a file that lacks a column.
 
         Raises:
             InvalidInput: The message names what the file has.
         """
-        for column in columns:
-            if column not in self.columns:
-                raise InvalidInput(f"{self.name} has no column {column!r}, which is {role}",
-                                   f"its columns ({self.note}): {', '.join(self.columns[:20])}")  # fmt: skip
+        if column not in self.columns:
+            raise InvalidInput(f"{self.name} has no column {column!r}, which is {role}",
+                               f"its columns ({self.note}): {', '.join(self.columns[:20])}")  # fmt: skip
 
 
 def open_rows(path: Path, *, name: str = "", delimiter: str = "", encoding: str = "utf-8") -> RowFile:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from podium.errors import InvalidInput
 
-__all__ = ["MISSING_VALUES", "Guess", "to_days", "to_flags", "to_numbers", "to_text"]
-
 MISSING_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?")
 """Texts that mean that a value is missing; spaces around them do not count."""
 

@@ -19,6 +19,7 @@ from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
 from podium.settings import CLUSTER, STORAGE
 from podium.steps.base import require_at_least, say
+from podium.storage import local_path as path_here
 from podium.storage import path_of
 
 T = TypeVar("T", bound=Resource)
@@ -117,10 +118,10 @@ class LaunchTarget:
         Raises:
             PodiumError: The dataset and the storage are on this machine, and the jobs are not.
         """
-        if not cluster.remote or artifact.local_path(data) is None:
+        if not cluster.remote or path_here(data) is None:
             return data
         root = storage_url(self.storage, data)
-        if artifact.local_path(root) is not None:
+        if path_here(root) is not None:
             hint = "storage=s3://BUCKET/PREFIX, or prepare the data there"
             raise PodiumError(f"the pods of {cluster.url} cannot read {data} on this machine, nor write {root}", hint)
         copied = f"{root}/runs/{run.id}/data"

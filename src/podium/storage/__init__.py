@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from podium.errors import InvalidInput, require
 from podium.storage.base import Entry, Storage, check_key
 
-__all__ = ["Entry", "Storage", "check_key", "connect", "is_slip", "path_of"]
+__all__ = ["Entry", "Storage", "check_key", "connect", "is_slip", "local_path", "path_of"]
 
 
 def connect(url: str | Path, *, create: bool = False) -> Storage:
@@ -49,6 +49,13 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
 def path_of(url: str) -> str:
     """Return the path in a ``file://`` URL, byte for byte, whatever the locale's encoding."""
     return os.fsdecode(unquote_to_bytes(os.fsencode(url.removeprefix("file://").removeprefix("localhost"))))
+
+
+def local_path(url: str | Path) -> Path | None:
+    """Return the path a URL names on this machine, or None if it is remote."""
+    if str(url).startswith("file://"):
+        return Path(path_of(str(url)))
+    return None if "://" in str(url) or is_slip(str(url)) else Path(url)
 
 
 def is_slip(text: str) -> bool:

@@ -17,10 +17,8 @@ from podium.data.rows import Problem
 from podium.errors import InvalidInput, NotFound, require
 from podium.machine import cores
 
-__all__ = ["RECIPES", "ImagePreprocessing"]
-
-RECIPES = {"digit": "mnist", "garment": "fashion-mnist"}
-"""Recipes with rules of their own, and the dataset whose pictures were made by them."""
+RECIPES = ("digit", "garment")
+"""Those of MNIST and Fashion-MNIST, with rules of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +82,7 @@ class ImagePreprocessing:
             InvalidInput: It is not a picture, or damaged, or shows nothing.
         """
         if self.recipe in RECIPES:
-            return prepare_picture(picture, RECIPES[self.recipe])
+            return prepare_picture(picture, self.recipe)
         height, width = self.size
         opened = open_whole(picture, (width, height)) if isinstance(picture, Path) else picture
         colored = as_colors(opened, self.channels)

@@ -16,8 +16,6 @@ from podium.data.rows import Problem, Rows
 from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput, require
 
-__all__ = ["MISSING", "UNKNOWN", "Field", "TableColumn", "TablePreprocessing"]
-
 MISSING, UNKNOWN = "(missing)", "(unknown)"
 """The last two categories of every column: no value, and a value that the training part does not have."""
 

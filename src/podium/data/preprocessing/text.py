@@ -15,8 +15,6 @@ from podium.data.rows import Rows
 from podium.data.values import to_text
 from podium.errors import InvalidInput, require
 
-__all__ = ["PADDING", "UNKNOWN_WORD", "TextPreprocessing", "words"]
-
 PADDING, UNKNOWN_WORD = "(padding)", "(unknown)"
 """The first two entries of every vocabulary."""
 

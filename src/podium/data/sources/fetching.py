@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from podium.data.artifact import local_path
 from podium.errors import InvalidInput, NotFound
+from podium.storage import connect, local_path
 
 
 def fetch_file(location: str, scratch: Path) -> Path:
@@ -21,8 +21,6 @@ def fetch_file(location: str, scratch: Path) -> Path:
         if not path.exists():
             raise NotFound(f"there is no file {location}")
         return path
-    from podium.storage import connect
-
     above, _, name = location.rstrip("/").rpartition("/")
     copy = scratch / "source" / name
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -48,8 +46,6 @@ def fetch_folder(location: str, scratch: Path) -> Path:
         if not path.is_dir():
             raise InvalidInput(f"{location} is a file, not a folder", "a single table is table:FILE")
         return path
-    from podium.storage import connect
-
     storage = connect(location)
     copy = scratch / "source"
     for entry in storage.list():

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from podium.data.artifact import local_path
 from podium.data.sources.known import Known
 from podium.errors import Damaged, Failed, NotFound
+from podium.storage import connect, local_path
 
 CACHE = "the cache"
 INSTALLED = Path("/usr/share/datasets")  # where Debian's dataset-* packages put their files
@@ -76,8 +76,6 @@ def _read_folder(directory: Path, name: str) -> bytes:
 
 
 def _read_storage(uri: str, name: str) -> bytes:
-    from podium.storage import connect
-
     storage = connect(uri)
     for key in (name, f"{name}.gz"):
         if storage.head(key):

@@ -1,7 +1,6 @@
 """A table in a CSV or Parquet file: one input ``table``, float32 [n, columns]."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
-from podium.data.rows import Rows
-from podium.data.schema import Column, InputDescription, Part
+from podium.data.schema import Column, InputDescription
 from podium.data.sources.raw import Raw
 from podium.data.sources.tabular import Survey, survey
 from podium.errors import InvalidInput, require, suggestion
@@ -32,9 +30,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """
     options.only("table", "target", "group", "time", "part", "drop", "categories", "numbers", "missing",
                  "missing_values", "max_categories", "delimiter", "encoding")  # fmt: skip
-    require(bool(options.target), "a table has a target", "name its column: target=NAME", target="")
-    roles = (options.target, options.group, options.time, options.part)
-    seen = survey(location, options, scratch, *roles)
+    seen = survey(location, options, scratch)
     raw = seen.unfitted(location, options)
     fields = choose_fields(seen, options)
     report(seen, fields)
@@ -87,11 +83,9 @@ def _fit(
     raw: Raw, seen: Survey, fields: tuple[Field, ...], options: DataOptions, train: NDArray[np.int64], scratch: Path
 ) -> Raw:
     """Find medians and categories in the training rows, and turn all rows into the input."""
-    chosen = np.zeros(seen.count, bool)
-    chosen[train] = True
     preprocessing = TablePreprocessing.fit(
         fields,
-        _rows_of(seen, chosen),
+        seen.chosen(train),
         missing=options.missing or "fill",
         missing_values=seen.missing_values,
         max_categories=options.max_categories or MAX_CATEGORIES,
@@ -101,22 +95,5 @@ def _fit(
                categories=column.categories if name == column.name else (), missing=column.missing)
         for column in preprocessing.columns for name in column.names
     )  # fmt: skip
-    shape = (seen.count, len(columns))
-    table = np.lib.format.open_memmap(scratch / "table.npy", mode="w+", dtype=np.float32, shape=shape)
-    for rows in seen.file:
-        start = int(rows.numbers[0]) - 1
-        table[start : start + len(rows)] = preprocessing.apply(rows).check(HINT).inputs["table"]
-    return replace(
-        raw,
-        items=Part(inputs={"table": table}, target=raw.items.target),
-        descriptions={"table": InputDescription(meaning="table", columns=columns)},
-        preprocessing=preprocessing.to_json(),
-    )
-
-
-HINT = "correct the value, or leave it empty"
-
-
-def _rows_of(seen: Survey, chosen: NDArray[np.bool_]) -> Iterator[Rows]:
-    for rows in seen.file:
-        yield rows.only(chosen[rows.numbers - 1])
+    described = {"table": InputDescription(meaning="table", columns=columns)}
+    return seen.fitted(raw, preprocessing, described, scratch, "correct the value, or leave it empty")

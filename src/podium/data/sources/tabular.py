@@ -1,8 +1,8 @@
 """What sources of rows share: the file, the types of its columns, and the columns with a role of their own."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
-from podium.data.rows import RowFile, open_rows
+from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
+from podium.data.rows import RowFile, Rows, open_rows
 from podium.data.schema import Array, InputDescription, Part
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.raw import Raw
@@ -82,6 +83,45 @@ class Survey:
             times=self.times(options.time) if options.time else None,
             given=self.given(options.part) if options.part else None,
         )
+
+    def chosen(self, positions: NDArray[np.int64]) -> Iterator[Rows]:
+        """Read the rows at these positions once more."""
+        mask = np.zeros(self.count, bool)
+        mask[positions] = True
+        for rows in self.file:
+            yield rows.only(mask[rows.numbers - 1])
+
+    def fitted(
+        self,
+        raw: Raw,
+        preprocessing: TablePreprocessing | TextPreprocessing,
+        descriptions: Mapping[str, InputDescription],
+        scratch: Path,
+        hint: str,
+    ) -> Raw:
+        """Return what `unfitted` returned with the inputs that preprocessing makes of all rows.
+
+        Args:
+            raw: The rows by number.
+            preprocessing: Fitted on the training rows.
+            descriptions: What each input means.
+            scratch: Directory for the arrays.
+            hint: What to do about a row that cannot be read.
+
+        Raises:
+            InvalidInput: A row cannot be read.
+        """
+        arrays: dict[str, Array] = {}
+        for rows in self.file:
+            start = int(rows.numbers[0]) - 1
+            for name, values in preprocessing.apply(rows).check(hint).inputs.items():
+                if name not in arrays:
+                    arrays[name] = np.lib.format.open_memmap(
+                        scratch / f"{name}.npy", mode="w+", dtype=values.dtype, shape=(self.count, *values.shape[1:])
+                    )
+                arrays[name][start : start + len(rows)] = values
+        return replace(raw, items=Part(inputs=arrays, target=raw.items.target), descriptions=descriptions,
+                       preprocessing=preprocessing.to_json())  # fmt: skip
 
     def target(self, name: str, kind: str) -> Target:
         """Read the target.
@@ -167,25 +207,26 @@ class Survey:
         return Target(values=indices, kind="classification", classes=tuple(seen[at] for at in order))
 
 
-def survey(location: str, options: DataOptions, scratch: Path, *roles: str) -> Survey:
-    """Read a whole file once, a few megabytes at a time.
+def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
+    """Read a whole file once, a few megabytes at a time; keep the columns with a role.
 
     Args:
         location: Path or URI.
-        options: How it is read.
+        options: How it is read, and the columns with a role; a target is needed.
         scratch: Directory for a copy of what is remote.
-        roles: Columns to keep in memory.
 
     Raises:
-        InvalidInput: The file lacks a column or a row, or cannot be read.
+        InvalidInput: No target is named, the file lacks a column or a row, or cannot be read.
     """
+    require(bool(options.target), "a table has a target", "name its column: target=NAME", target="")
     path = fetch_file(location, scratch)
     file = open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding)
-    for role in ("target", "group", "time", "part"):
-        file.require(*filter(None, [getattr(options, role)]), role=f"the {role}")
+    roles = {role: getattr(options, role) for role in ("target", "group", "time", "part") if getattr(options, role)}
+    for role, column in roles.items():
+        file.require(column, role=f"the {role}")
     missing_values = options.missing_values or MISSING_VALUES
     guesses = {name: Guess(name, missing_values) for name in file.columns}
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in roles if name}
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in roles.values()}
     count = 0
     for rows in file:
         count += len(rows)

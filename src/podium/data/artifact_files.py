@@ -1,0 +1,169 @@
+"""Writing the files of a dataset artifact into a directory, which appears complete or not at all."""
+
+import hashlib
+import json
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from podium.data.blocks import Selection, first_not_finite, mean_and_std
+from podium.data.schema import (
+    PARTS,
+    DatasetInfo,
+    FileInfo,
+    InputDescription,
+    InputInfo,
+    PartInfo,
+    TargetInfo,
+    check_kind,
+    check_shape,
+    digest_of,
+)
+from podium.errors import InvalidInput, PodiumError, require
+
+INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
+
+
+@contextmanager
+def appearing(target: Path) -> Iterator[Path]:
+    """Yield a directory beside target that becomes target in the end, or is removed."""
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        _replace(draft, target)
+    except OSError as error:
+        hint = "free some space, or choose another directory"
+        raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def write_info(directory: Path, info: DatasetInfo) -> None:
+    (directory / "dataset.json").write_text(json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n")
+
+
+def write_directory(
+    target: Path,
+    parts: Mapping[str, Selection],
+    descriptions: Mapping[str, InputDescription],
+    target_name: str,
+    facts: dict[str, Any],
+) -> DatasetInfo:
+    check_target(target)
+    with appearing(target) as draft:
+        infos = {part: _write_part(draft, part, parts[part], len(facts["classes"])) for part in PARTS}
+        inputs = {name: _input_info(name, description, parts["train"]) for name, description in descriptions.items()}
+        info = DatasetInfo(digest=digest_of(*infos.values()), inputs=inputs, parts=infos, **facts,
+                           target=_target_info(target_name, parts["train"], facts["kind"]))  # fmt: skip
+        write_info(draft, info)
+    return info
+
+
+def _input_info(name: str, description: InputDescription, train: Selection) -> InputInfo:
+    array = train.array(name)
+    mean, std = mean_and_std(train.blocks(name), description.meaning)
+    return InputInfo(meaning=description.meaning, dtype=array.dtype.name, shape=array.shape[1:], mean=mean, std=std,
+                     columns=description.columns)  # fmt: skip
+
+
+def _target_info(name: str, train: Selection, kind: str) -> TargetInfo:
+    array = train.array("target")
+    mean = std = None
+    if kind == "regression":
+        rows = (block.reshape(len(block), -1) for block in train.blocks("target"))
+        mean, std = mean_and_std(rows, "table")
+    return TargetInfo(name=name, dtype=array.dtype.name, shape=array.shape[1:], mean=mean, std=std)
+
+
+def _write_part(directory: Path, name: str, part: Selection, classes: int) -> PartInfo:
+    counts = _count(name, part, classes) if classes else ()
+    inputs = {of: _write_array(directory / f"{name}-{of}.npy", part, of) for of in part.part.inputs}
+    target = _write_array(directory / f"{name}-target.npy", part, "target")
+    return PartInfo(count=len(part), class_counts=counts, inputs=inputs, target=target)
+
+
+def _count(name: str, part: Selection, classes: int) -> tuple[int, ...]:
+    counts = np.zeros(classes, np.int64)
+    for block in part.blocks("target"):
+        for label in (int(block.min()), int(block.max())):
+            require(0 <= label < classes, "every target has a class", part=name, target=label, classes=classes)
+        counts += np.bincount(block, minlength=classes)
+    return tuple(counts.tolist())
+
+
+def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
+    """Write an array as ``numpy.save`` would, in blocks."""
+    array, digest, start = part.array(name), hashlib.sha256(), 0
+    header = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype.newbyteorder("=")),
+        "fortran_order": False,
+        "shape": (len(part), *array.shape[1:]),
+    }
+    with path.open("w+b") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.seek(0)
+        digest.update(stream.read())
+        for block in part.blocks(name):
+            if bad := first_not_finite(block):
+                item, column = part.origin(start + bad[0]) + 1, f", column {bad[1] + 1}" if len(bad) == 2 else ""
+                raise InvalidInput(
+                    f"{name} holds {block[bad]} in item {item}{column}", "fill in or drop what is missing"
+                )
+            stream.write(block.data)
+            digest.update(block.data)
+            start += len(block)
+        size = stream.tell()
+    return FileInfo(file=path.name, sha256=digest.hexdigest(), bytes=size)
+
+
+def check_parts(
+    parts: Mapping[str, Selection], kind: str, classes: tuple[str, ...], inputs: Mapping[str, InputDescription]
+) -> None:
+    """Check everything that shows without reading the data."""
+    check_kind(kind, classes)
+    require(set(parts) == set(PARTS), f"parts are {', '.join(PARTS)}", parts=sorted(parts))
+    for name, part in parts.items():
+        require(len(part) > 0, "every part has an item", part=name, items=0)
+        require(set(part.part.inputs) == set(inputs), "every part has the inputs described", part=name,
+                inputs=sorted(part.part.inputs), described=sorted(inputs))  # fmt: skip
+        for of in (*inputs, "target"):
+            array, first = part.array(of), parts["train"].array(of)
+            same = (array.dtype, array.shape[1:]) == (first.dtype, first.shape[1:])
+            require(same, "all parts have arrays of one type and shape", part=name, array=of, dtype=array.dtype.name,
+                    shape=list(array.shape[1:]))  # fmt: skip
+    for of, description in inputs.items():
+        require(of != "target" and bool(INPUT_NAME.fullmatch(of)), "an input has a name of letters, digits and _",
+                "`target` is the name of the target", input=of)  # fmt: skip
+        check_shape(description.meaning, parts["train"].array(of).shape[1:], len(description.columns))
+    array = parts["train"].array("target")
+    if kind == "classification":
+        fits = array.ndim == 1 and array.dtype.kind in "iu"
+        require(fits, "the target of a classification is integers [n]", dtype=array.dtype.name, shape=array.shape)
+    else:
+        fits = array.ndim <= 2 and array.dtype.name in ("float32", "float64")
+        require(fits, "the target of a regression is float32 or float64, [n] or [n, k]", dtype=array.dtype.name,
+                shape=array.shape)  # fmt: skip
+
+
+def check_target(target: Path) -> None:
+    if target.is_dir() and any(target.iterdir()) and not (target / "dataset.json").is_file():
+        raise InvalidInput(f"{target} is not a dataset and was left alone", "name another directory")
+    if target.exists() and not target.is_dir():
+        raise InvalidInput(f"{target} is a file; a dataset is a directory", "name another directory")
+
+
+def _replace(draft: Path, target: Path) -> None:
+    if not target.exists() or not any(target.iterdir()):
+        draft.replace(target)
+        return
+    old = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    target.replace(old)
+    draft.replace(target)
+    shutil.rmtree(old, ignore_errors=True)
