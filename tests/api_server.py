@@ -1,7 +1,8 @@
 """A small Kubernetes API server in memory: objects, list and watch, pods and their logs, over real HTTP.
 
 It keeps the parts of the protocol the client depends on (resource versions, watch windows, 410, Status bodies) and can
-be told to misbehave: forget old versions, cut connections, ask to slow down, stop and start on the same port.
+be told to misbehave: forget old versions, cut connections, ask to slow down, stop and start on the same port. How long
+a second of a watch takes is World.second.
 """
 
 import functools
@@ -42,6 +43,7 @@ class World:
         self.connections: list[Any] = []
         self.labels: dict[str, str] = {}
         self.watches = True
+        self.second = 1.0
         self.lost_answers = 0
         self.missing_versions: set[str] = set()
         self.forbidden: set[str] = set()
@@ -115,6 +117,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or an answer's body waits 40 ms for the client to acknowledge its head
     world: World
 
     def setup(self) -> None:
@@ -268,8 +271,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def events(self, plural: str, query: dict[str, str]) -> Iterator[bytes]:
         name = query["fieldSelector"].removeprefix("metadata.name=")
-        version, end = int(query["resourceVersion"]), time.monotonic() + float(query["timeoutSeconds"])
-        world = self.world
+        world, version = self.world, int(query["resourceVersion"])
+        end = time.monotonic() + float(query["timeoutSeconds"]) * world.second
         if version < world.oldest:
             status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
             yield json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"

@@ -32,11 +32,12 @@ MASTER = {
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     """Shorten every wait."""
+    world.second = 0.1
     monkeypatch.setattr(kubernetes_watch, "WINDOW", 1)
-    monkeypatch.setattr(kubernetes_pods, "IMAGE_GRACE", 0.5)
-    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.5)
+    monkeypatch.setattr(kubernetes_pods, "IMAGE_GRACE", 0.1)
+    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.1)
     monkeypatch.setattr(kubernetes_logs, "PAUSE", 0.05)
 
 
@@ -236,8 +237,8 @@ def test_a_change_outside_the_status_is_not_reported(cluster: KubernetesCluster,
 
 def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: World, impatient: None) -> None:
     cluster.create(JOB)
-    thread = later(0.3, world.forget_history, lambda: None, lambda: None, lambda: None)
-    other = later(2.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.2, world.forget_history)
+    other = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert sum("watch=True" in one for one in world.requests) >= 2
     thread.join()
@@ -248,10 +249,10 @@ def test_a_quiet_job_is_watched_on_after_its_version_expired(
     cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As after a restart of the server: the versions before it, the object's own among them, are gone for good.
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.5)
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.2)
     cluster.create(JOB)
-    thread = later(0.3, world.forget_history)
-    other = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.2, world.forget_history)
+    other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     other.join()
@@ -260,10 +261,10 @@ def test_a_quiet_job_is_watched_on_after_its_version_expired(
 def test_lists_alone_show_changes_where_watches_never_work(
     cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.5)
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.2)
     world.watches = False
     cluster.create(JOB)
-    thread = later(1.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
 
@@ -272,10 +273,10 @@ def test_a_watch_keeps_its_timeout_while_nobody_answers(
     server: ApiServer, cluster: KubernetesCluster, impatient: None
 ) -> None:
     cluster.create(JOB)
-    thread = later(0.3, server.stop)
+    thread = later(0.2, server.stop)
     started = time.monotonic()
-    with pytest.raises(Failed, match=r"did not end within 1.5 s"):
-        list(cluster.watch("PyTorchJob", "mnist", timeout=1.5))
+    with pytest.raises(Failed, match=r"did not end within 0.5 s"):
+        list(cluster.watch("PyTorchJob", "mnist", timeout=0.5))
     assert time.monotonic() - started < 10
     thread.join()
     server.start()
@@ -284,7 +285,7 @@ def test_a_watch_keeps_its_timeout_while_nobody_answers(
 def test_an_outage_is_no_reason_to_delete_a_job(
     server: ApiServer, cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 1.0)
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.5)
     monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
 
     def lose_the_server_for_good() -> None:
@@ -305,7 +306,7 @@ def test_a_watch_outlives_a_restart_of_the_server(
     server: ApiServer, cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(JOB)
-    thread = later(0.5, server.stop, lambda: world.status("pytorchjobs", "mnist", "Succeeded"), server.start)
+    thread = later(0.3, server.stop, lambda: world.status("pytorchjobs", "mnist", "Succeeded"), server.start)
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=30)) == [[], ["Succeeded"]]
     thread.join()
 
@@ -313,8 +314,8 @@ def test_a_watch_outlives_a_restart_of_the_server(
 def test_a_watch_outlives_429_and_a_cut_connection(cluster: KubernetesCluster, world: World, impatient: None) -> None:
     cluster.create(JOB)
     busy = (429, {"kind": "Status", "message": "slow down"})
-    thread = later(0.4, world.cut, lambda: world.refusals.extend([busy] * 3))
-    other = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.2, world.cut, lambda: world.refusals.extend([busy] * 3))
+    other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     other.join()
@@ -325,8 +326,8 @@ def test_a_server_that_knows_no_roles_yet_ends_no_watch(
 ) -> None:
     cluster.create(JOB)
     said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
-    thread = later(0.4, lambda: world.refusals.extend([(403, said)] * 4), world.cut)
-    other = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.2, lambda: world.refusals.extend([(403, said)] * 3), world.cut)
+    other = later(1.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert not world.refusals
     thread.join()
@@ -361,8 +362,8 @@ def test_a_deleted_object_ends_its_watch(cluster: KubernetesCluster, world: Worl
 
 def test_a_watch_has_its_timeout(cluster: KubernetesCluster, impatient: None) -> None:
     cluster.create(JOB)
-    with pytest.raises(Failed, match=r"did not end within 1.5 s"):
-        list(cluster.watch("PyTorchJob", "mnist", timeout=1.5))
+    with pytest.raises(Failed, match=r"did not end within 0.5 s"):
+        list(cluster.watch("PyTorchJob", "mnist", timeout=0.5))
 
 
 def waiting(reason: str, message: str) -> dict[str, Any]:
@@ -475,7 +476,7 @@ def test_a_refused_suggestion_service_ends_the_sweeps_watch(
     cluster.create(EXPERIMENT)
     assert next(cluster.watch("Experiment", "sweep", timeout=20))["kind"] == "Experiment"
     with pytest.raises(Failed, match="within"):
-        list(cluster.watch("Experiment", "sweep", timeout=2))
+        list(cluster.watch("Experiment", "sweep", timeout=0.5))
     world.event("replicasets", "sweep-random-66d49ff798", "FailedCreate", refusal)
     with pytest.raises(Failed, match=r'sweep cannot start: .*container "suggestion"') as caught:
         list(cluster.watch("Experiment", "sweep", timeout=20))
@@ -486,7 +487,7 @@ def test_a_webhook_briefly_away_refuses_no_pod(cluster: KubernetesCluster, world
     cluster.create(JOB)
     said = 'Error creating: Internal error occurred: failed calling webhook "x": connect: connection refused'
     world.event("pytorchjobs", "mnist", "FailedCreatePod", said)
-    thread = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
 
@@ -495,8 +496,8 @@ def test_a_refusal_long_overcome_ends_no_watch(cluster: KubernetesCluster, world
     cluster.create(JOB)
     world.event("pytorchjobs", "mnist", "FailedCreatePod", QUOTA)
     world.pod("mnist-master-0", MASTER, phase="Running")
-    lost = later(0.5, lambda: world.remove("pods", "mnist-master-0"))
-    thread = later(3.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    lost = later(0.2, lambda: world.remove("pods", "mnist-master-0"))
+    thread = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     lost.join()
@@ -507,7 +508,7 @@ def test_events_that_may_not_be_read_end_no_watch(
 ) -> None:
     world.plurals.discard("events")
     cluster.create(JOB)
-    thread = later(2.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert len(caplog.records) == 1
     thread.join()
@@ -573,7 +574,7 @@ def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, 
         lambda: world.logs["mnist-master-0"].append("three"),
         lambda: world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"}),
     ]
-    thread = later(0.4, *steps)
+    thread = later(0.2, *steps)
     assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "two", "three"]
     thread.join()
 
@@ -592,7 +593,7 @@ def test_a_log_goes_on_while_a_server_loads_its_roles(
         lambda: world.logs["mnist-master-0"].append("two"),
         lambda: world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"}),
     ]
-    thread = later(0.4, *steps)
+    thread = later(0.2, *steps)
     assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "two"]
     thread.join()
 
@@ -621,7 +622,7 @@ def test_an_unknown_replica_is_not_found(cluster: KubernetesCluster, world: Worl
 def test_delete_returns_when_the_pods_are_gone(cluster: KubernetesCluster, world: World) -> None:
     cluster.create(JOB)
     world.pod("mnist-master-0", MASTER, phase="Running")
-    thread = later(1.0, lambda: world.remove("pods", "mnist-master-0"))
+    thread = later(0.4, lambda: world.remove("pods", "mnist-master-0"))
     cluster.delete("PyTorchJob", "mnist")
     assert not [key for key in world.objects if key[0] == "pods"]
     cluster.delete("PyTorchJob", "mnist")
@@ -643,7 +644,7 @@ def test_abandon_is_one_request(cluster: KubernetesCluster, world: World) -> Non
 def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: KubernetesCluster) -> None:
     cluster.create(JOB)
     server.stop()
-    thread = later(1.0, server.start)
+    thread = later(0.4, server.start)
     assert cluster.get("PyTorchJob", "mnist")["metadata"]["name"] == "mnist"
     thread.join()
     assert kubernetes_api.PATIENCE > 10

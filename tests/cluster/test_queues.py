@@ -61,8 +61,9 @@ def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look again after each second."""
+def impatient(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    """Look again after a tenth of a second."""
+    world.second = 0.1
     monkeypatch.setattr(kubernetes_watch, "WINDOW", 1)
 
 
@@ -153,11 +154,11 @@ def test_a_running_job_in_a_queue_costs_no_look(cluster: KubernetesCluster, worl
 def test_waiting_does_not_count_against_a_timeout(cluster: KubernetesCluster, world: World, impatient: None) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
-    done = later(2.5, lambda: admit(world))
+    done = later(1.0, lambda: admit(world))
     started = time.monotonic()
-    with pytest.raises(Failed, match=r"did not end within 1.5 s"):
-        list(cluster.watch("PyTorchJob", "mnist", timeout=1.5))
-    assert 3.5 <= time.monotonic() - started < 8
+    with pytest.raises(Failed, match=r"did not end within 0.5 s"):
+        list(cluster.watch("PyTorchJob", "mnist", timeout=0.5))
+    assert 1.2 <= time.monotonic() - started < 8
     done.join()
 
 
@@ -166,15 +167,15 @@ def test_a_job_that_somebody_stopped_uses_up_its_timeout(
 ) -> None:
     queued(world)
     entry(world, "mnist", active=False)
-    with pytest.raises(Failed, match=r"did not end within 1 s"):
-        list(cluster.watch("PyTorchJob", "mnist", timeout=1))
+    with pytest.raises(Failed, match=r"did not end within 0.5 s"):
+        list(cluster.watch("PyTorchJob", "mnist", timeout=0.5))
 
 
 def test_a_watch_reports_each_new_reason(cluster: KubernetesCluster, world: World, impatient: None) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
     other = ("QuotaReserved", "False", "Pending", "Preempted to accommodate a workload")
-    thread = later(0.5, lambda: entry(world, "mnist", other), lambda: admit(world),
+    thread = later(0.3, lambda: entry(world, "mnist", other), lambda: admit(world),
                    lambda: world.status("pytorchjobs", "mnist", "Succeeded"))  # fmt: skip
     states = [Resource.parse(change).state for change in cluster.watch("PyTorchJob", "mnist", timeout=20)]
     thread.join()
@@ -186,7 +187,7 @@ def test_a_watch_reports_each_new_reason(cluster: KubernetesCluster, world: Worl
 def test_a_waiting_job_has_no_refused_pods(cluster: KubernetesCluster, world: World, impatient: None) -> None:
     queued(world)
     world.event("pytorchjobs", "mnist", "FailedCreatePod", "exceeded quota: of the time before it was evicted")
-    finish = later(0.5, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    finish = later(0.3, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     changes = list(cluster.watch("PyTorchJob", "mnist", timeout=20))
     finish.join()
     assert Resource.parse(changes[-1]).state.succeeded
@@ -197,7 +198,7 @@ def test_a_step_says_that_its_job_waits(
 ) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
-    thread = later(0.7, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(0.4, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     train.follow(cluster, "PyTorchJob", "mnist")
     thread.join()
     said = capsys.readouterr().out
@@ -269,11 +270,11 @@ def test_a_sweep_whose_trials_all_wait_uses_no_time(
 ) -> None:
     waiting_sweep.status("experiments", "sweep", "Running", trials=1, trialsRunning=1, runningTrialList=["two"])
     waiting_sweep.status("trials", "one", "Succeeded")
-    thread = later(2.5, lambda: admit(waiting_sweep, "two"))
+    thread = later(1.0, lambda: admit(waiting_sweep, "two"))
     started = time.monotonic()
-    with pytest.raises(Failed, match=r"did not end within 1 s"):
-        list(cluster.watch("Experiment", "sweep", timeout=1))
-    assert time.monotonic() - started >= 3
+    with pytest.raises(Failed, match=r"did not end within 0.5 s"):
+        list(cluster.watch("Experiment", "sweep", timeout=0.5))
+    assert time.monotonic() - started >= 1.2
     thread.join()
 
 
@@ -326,7 +327,7 @@ def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any) -
 def test_a_trainjob_that_lost_its_patches_is_given_up(
     cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch, impatient: None
 ) -> None:
-    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.5)
+    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.1)
     world.plurals.add("trainjobs")
     world.put(
         "trainjobs", {"kind": "TrainJob", "metadata": {"name": "tj", "labels": QUEUED}, "spec": {"suspend": False}}

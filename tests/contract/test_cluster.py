@@ -49,7 +49,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         for kind in ("PyTorchJob", "Job", "TrainJob"):
             with suppress(UnknownKind):
                 for one in there.list(kind, {"podium.dev/test": RUN}):
-                    there.delete(kind, one["metadata"]["name"])
+                    there.abandon(kind, one["metadata"]["name"])  # does not wait
 
 
 @pytest.fixture
@@ -354,7 +354,7 @@ def test_a_trainjob_runs_then_has_succeeded(with_trainer: Cluster) -> None:
 
 
 def test_a_deadline_ends_a_trainjob(with_trainer: Cluster) -> None:
-    where = launch(with_trainer, nodes("import time; time.sleep(200)", activeDeadlineSeconds=2))
+    where = launch(with_trainer, nodes("import time; time.sleep(200)", activeDeadlineSeconds=1))
     state = status_of(end(with_trainer, *where))
     assert state == ("Failed", "DeadlineExceeded", "TrainJob exceeded its active deadline")
 

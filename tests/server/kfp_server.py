@@ -102,6 +102,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or an answer's body waits 40 ms for the client to acknowledge its head
     world: KfpWorld
 
     def log_message(self, *_: Any) -> None:
