@@ -6,6 +6,7 @@ more than about a second.
 
 import json
 import math
+import os
 import re
 import types
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, PodiumError
 
 MAX_YAML = 3 * 2**20
 """Bytes: the limit of a Kubernetes API server."""
@@ -41,6 +42,23 @@ def read_text(path: Path, limit: int = MAX_YAML) -> str:
     """
     with path.open("rb") as file:
         return _decode(file.read(limit + 1), limit, str(path))
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file that a user named, whole or not at all; its directory is made.
+
+    Raises:
+        PodiumError: It cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise PodiumError(f"{path} cannot be written: {error.strerror}", "name another file") from None
 
 
 def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import urllib.error
 import urllib.request
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -81,26 +80,18 @@ class Notice:
         return f"podium: {name} {self.status}" + (f": {told}" if told else "")
 
 
-class Target(ABC):
-    """Where notices go."""
-
-    @abstractmethod
-    def send(self, body: bytes) -> None:
-        """Hand over a notice as JSON.
-
-        Raises:
-            PodiumError: It was not taken.
-        """
-
-
 @dataclass(frozen=True)
-class Webhook(Target):
+class Webhook:
     """A URL that takes JSON by POST. Its path may be a secret, so only its host is ever shown."""
 
     url: str
 
     def send(self, body: bytes) -> None:
-        """See base class; only a 2xx answer counts, and redirects are not followed."""
+        """Post a notice; only a 2xx answer counts, and redirects are not followed.
+
+        Raises:
+            Unavailable: It was not taken.
+        """
         shown = urlsplit(self.url).hostname
         headers = {"Content-Type": "application/json", "User-Agent": "podium"}
         request = urllib.request.Request(self.url, body, headers, method="POST")
@@ -119,13 +110,17 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 @dataclass(frozen=True)
-class Command(Target):
+class Command:
     """A program that reads JSON from stdin."""
 
     words: tuple[str, ...]
 
     def send(self, body: bytes) -> None:
-        """See base class; it and all it started are killed after END seconds."""
+        """Run it with a notice; it and all it started are killed after END seconds.
+
+        Raises:
+            PodiumError: It did not start, or failed.
+        """
         name = self.words[0]
         try:
             process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
@@ -144,6 +139,10 @@ class Command(Target):
         if process.returncode:
             last = said.decode(errors="replace").strip().rpartition("\n")[2]
             raise PodiumError(f"{name} ended with exit code {process.returncode}" + (f": {last}" if last else ""))
+
+
+Target = Webhook | Command
+"""Where notices go."""
 
 
 def parse_target(text: str) -> Target:

@@ -1,7 +1,6 @@
 """What a notebook shows: tables as HTML, and a cell's output that changes while something runs."""
 
 import sys
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from html import escape
@@ -15,10 +14,6 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return getattr(shell, "kernel", None) is not None
-
-
-if in_notebook():  # optuna loads tqdm, which asks for ipywidgets that nothing here uses
-    warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def say(line: str) -> None:

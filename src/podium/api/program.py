@@ -15,6 +15,7 @@ from podium.api.space import Choice, Dimension, Float, Value
 from podium.code.bundle import pack, store
 from podium.code.call import Call
 from podium.code.reference import Code
+from podium.documents import write_file
 from podium.errors import InvalidInput
 
 CALL = "podium_call.json"
@@ -71,11 +72,8 @@ class Program:
             return self
         digest = sha256(b"\0".join(files.values())).hexdigest()[:16]
         folder = home / "functions" / digest
-        folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            draft = folder / f".{name}.{os.getpid()}"
-            draft.write_bytes(content)
-            draft.replace(folder / name)
+            write_file(folder / name, content)
         words = tuple(str(folder / word) if word in files else word for word in self.words)
         return replace(self, words=words, folder=os.getcwd())
 
@@ -176,8 +174,7 @@ def _name_of(words: Sequence[str]) -> str:
     """Return the script or the module that a command runs, else its program."""
     scripts = [word for word in words if word.endswith((".py", ".sh"))]
     modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
-    named = Path(scripts[0]).stem if scripts else modules[0].rpartition(".")[2] if modules else Path(words[0]).name
-    return named
+    return Path(scripts[0]).stem if scripts else modules[0].rpartition(".")[2] if modules else Path(words[0]).name
 
 
 def _root_of(words: Sequence[str]) -> Path | None:

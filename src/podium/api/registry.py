@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.api.frames import data_frame
 from podium.api.notebook import table
-from podium.errors import Failed, NotFound
+from podium.errors import Failed
 from podium.registry import Decision, Model, Record, open_registry
 from podium.registry.catalog import Summary
 from podium.registry.pointers import CHAMPION
@@ -167,16 +167,21 @@ class NotPromoted(Failed):
 class Promotion:
     """What became of a version that was to be champion."""
 
-    version: str
-
-    replaced: str | None
-    """The champion before; None if there was none."""
-
     record: Record
     """In the history."""
 
     decision: Decision | None = None
     """Of the rule, with its figures; None if there was no rule."""
+
+    @property
+    def version(self) -> str:
+        """Id of the champion now."""
+        return self.record.version
+
+    @property
+    def replaced(self) -> str | None:
+        """The champion before; None if there was none."""
+        return self.record.replaced
 
 
 class RegisteredModel:
@@ -231,16 +236,14 @@ class RegisteredModel:
         if rule is None:
             held = self._model.aliases().get(CHAMPION)
             record = self._model.promote(chosen, {"reason": reason}, held.points_at if held else None)
-            return self._moved(Promotion(version=record.version, replaced=record.replaced, record=record), tracking)
+            return self._moved(Promotion(record=record), tracking)
         from podium.steps.compare import contest
 
         ended = contest(self._model, chosen, rule, str(data) if data else None, {"reason": reason})
         if ended.record is None:
             champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
             raise NotPromoted(f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision)
-        replaced = ended.record.replaced
-        won = Promotion(version=chosen, replaced=replaced, record=ended.record, decision=ended.decision)
-        return self._moved(won, tracking)
+        return self._moved(Promotion(record=ended.record, decision=ended.decision), tracking)
 
     def rollback(self, to: str | None = None, *, reason: str = "by hand", tracking: str = "") -> Promotion:
         """Make an earlier version champion again, after verifying it.
@@ -254,8 +257,7 @@ class RegisteredModel:
             NotFound: There is no champion, no previous one, or it was deleted.
         """
         check_tracking(tracking)
-        record = self._model.rollback(to, reason)
-        return self._moved(Promotion(version=record.version, replaced=record.replaced, record=record), tracking)
+        return self._moved(Promotion(record=self._model.rollback(to, reason)), tracking)
 
     def _moved(self, promotion: Promotion, tracking: str) -> Promotion:
         if told := champion_in_mlflow(self._model, promotion.record, tracking):
@@ -281,6 +283,30 @@ class RegisteredModel:
         return self.versions._repr_html_()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """A model in a list of models."""
+
+    name: str
+    versions: int
+    champion: str | None
+    metric: str | None
+    """Of the champion, as value."""
+
+    value: float | None
+    since: str | None
+    """Time at which the champion became it."""
+
+    @classmethod
+    def of(cls, model: Model) -> "Overview":
+        """Read it from the registry."""
+        held, versions = model.aliases().get(CHAMPION), model.versions()
+        champion = next((summary for summary in versions if held and summary.version == held.version), None)
+        return cls(name=model.name, versions=len(versions), champion=held.version if held else None,
+                   metric=champion.metric if champion else None, value=champion.value if champion else None,
+                   since=held.time if held else None)  # fmt: skip
+
+
 class Registry(Mapping[str, RegisteredModel]):
     """The models of a storage.
 
@@ -298,9 +324,7 @@ class Registry(Mapping[str, RegisteredModel]):
         Raises:
             NotFound: There is no such model.
         """
-        if name not in (names := self._registry.models()):
-            raise NotFound(f"there is no model {name} in {self.url}", f"models there: {', '.join(names) or 'none'}")
-        return RegisteredModel(self._registry[name])
+        return RegisteredModel(*self._registry.select(name))
 
     def __contains__(self, name: object) -> bool:
         return name in self._registry.models()
@@ -315,12 +339,11 @@ class Registry(Mapping[str, RegisteredModel]):
         return f"<registry {self.url}: {', '.join(self) or 'no models'}>"
 
     def _repr_html_(self) -> str:
-        rows = []
-        for name in self:
-            model = Versions(self._registry[name])
-            champion = next((one for one in model.summaries if one.version == model.aliases.get(CHAMPION)), None)
-            value = "" if champion is None or champion.value is None else figure(champion.value)
-            rows.append((name, str(len(model)), champion.version if champion else "", value))
+        overviews = map(Overview.of, self._registry.select())
+        rows = [
+            (row.name, str(row.versions), row.champion or "", "" if row.value is None else figure(row.value))
+            for row in overviews
+        ]
         return table(("MODEL", ">VERSIONS", "CHAMPION", ">VALUE"), rows, title=self.url)
 
 

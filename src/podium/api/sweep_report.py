@@ -9,6 +9,7 @@ from typing import Any
 from podium.api.best import model_of
 from podium.api.trials import measured
 from podium.cluster.base import Cluster
+from podium.documents import write_file
 from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial
 from podium.metrics import number
@@ -42,16 +43,7 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
     Raises:
         PodiumError: The file cannot be written.
     """
-    html = render_sweep(_page(cluster, cluster.experiment(name), cluster.trials(name)))
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(html, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
-        raise PodiumError(f"the report {path} cannot be written: {error.strerror}", "name another file") from None
+    write_file(path, render_sweep(_page(cluster, cluster.experiment(name), cluster.trials(name))))
 
 
 def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> SweepPage:

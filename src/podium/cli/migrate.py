@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from podium.documents import MAX_YAML
-from podium.errors import InvalidInput, PodiumError
+from podium.documents import MAX_YAML, write_file
+from podium.errors import InvalidInput
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.migrate import KINDS, OWN_RUNTIME, migrate
 from podium.manifests.rules import Hit
@@ -42,7 +42,8 @@ def migrate_(file: Any, output: str, runtime: str) -> None:
     if output == "-":
         echo(written, nl=False)
     else:
-        _write(Path(output), written)
+        write_file(Path(output), written)
+        echo(f"wrote {output}", err=True)
 
 
 def _yaml(manifests: list[dict[str, Any]]) -> str:
@@ -87,14 +88,3 @@ def _say(subject: str, notes: list[Hit]) -> None:
         echo(f"  {note.where}: {note.what}{hint}", err=True)
     if any(note.hint == OWN_RUNTIME for note in notes):
         echo(f"  hint: to keep what a TrainJob has no field for, {OWN_RUNTIME}", err=True)
-
-
-def _write(output: Path, text: str) -> None:
-    draft = output.with_name(f".{output.name}.draft")
-    try:
-        draft.write_text(text)
-        draft.replace(output)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise PodiumError(f"{output} cannot be written: {error.strerror}") from None
-    echo(f"wrote {output}", err=True)

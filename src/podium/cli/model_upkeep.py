@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import open_registry, registry_options, select_models
+from podium.cli.options import open_registry, registry_options
 from podium.errors import Failed, require
 from podium.heartbeat import doing
 from podium.tables import screen_width, table
@@ -159,7 +159,7 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
       podium models verify
       podium models verify mnist --json
     """
-    models = select_models(open_registry(storage), name)
+    models = open_registry(storage).select(name)
     total = sum(summary.size for model in models for summary in model.versions())
     sizes: list[int] = []
     with progress_bar(total, "verifying") as moved:
@@ -191,7 +191,7 @@ def repair(name: str | None, storage: str | None, as_json: bool) -> None:
       podium models repair
       podium models repair mnist --json
     """
-    repairs = [repair for model in select_models(open_registry(storage), name) for repair in model.repair()]
+    repairs = [repair for model in open_registry(storage).select(name) for repair in model.repair()]
     lines = [f"{repair.where}\n  {repair.what}" for repair in repairs] or ["nothing to repair"]
     output(as_json, [asdict(repair) for repair in repairs], lambda: "\n".join(lines))
     if not all(repair.restored for repair in repairs):
@@ -217,7 +217,7 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
     require(0 <= grace <= 1e6, "0 <= grace <= 1000000", "hours", grace=grace)
     age = timedelta(hours=grace)
     garbage = []
-    for model in select_models(open_registry(storage), name):
+    for model in open_registry(storage).select(name):
         garbage += model.gc(grace=age, delete=delete)
         if keep:
             garbage += model.retire(keep=keep, grace=age, delete=delete)

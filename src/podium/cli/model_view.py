@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
+    from podium.api.registry import Overview
     from podium.registry import Record, Summary, Version
     from podium.scoring.comparison import Change
     from podium.steps.compare import Difference
@@ -19,6 +20,24 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"
 _WIDEST_PICTURE = 56
 """Columns."""
+
+
+def models(overviews: Sequence["Overview"]) -> str:
+    """List the models of a registry."""
+    rows = [
+        (
+            row.name,
+            str(row.versions),
+            row.champion or "-",
+            "-" if row.value is None else figure(row.value),
+            row.metric or "-",
+            when(row.since) if row.since else "-",
+        )
+        for row in overviews
+    ]
+    heads = ("MODEL", ">VERSIONS", "CHAMPION", ">VALUE", "METRIC", "SINCE (UTC)")
+    drop = ("METRIC", "SINCE (UTC)", ">VERSIONS")
+    return table(heads, rows, width=screen_width(), drop=drop, shorten="MODEL")
 
 
 def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) -> str:

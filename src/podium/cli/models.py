@@ -9,10 +9,9 @@ import click
 from podium import tables
 from podium.cli import model_view as view
 from podium.cli.model_upkeep import COMMANDS
-from podium.cli.options import Commands, open_registry, registry_options, select_models
+from podium.cli.options import Commands, open_registry, registry_options
 from podium.heartbeat import doing
 from podium.terminal import output, progress_bar
-from podium.text import figure, when
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +38,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
     """
     registry = open_registry(storage)
     if name:
-        (model,) = select_models(registry, name)
+        (model,) = registry.select(name)
         summaries, aliases = model.versions(), model.aliases()
         pointing = {alias: record.version for alias, record in aliases.items()}
         output(
@@ -48,36 +47,10 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
             lambda: view.versions(summaries, aliases),
         )
         return
-    rows: list[dict[str, Any]] = []
-    for model in select_models(registry, None):
-        champion, versions = model.aliases().get("champion"), model.versions()
-        held = next((summary for summary in versions if champion and summary.version == champion.version), None)
-        rows.append({
-            "name": model.name,
-            "versions": len(versions),
-            "champion": champion.version if champion else None,
-            "metric": held.metric if held else None,
-            "value": held.value if held else None,
-            "since": champion.time if champion else None,
-        })  # fmt: skip
-    text = [
-        (
-            row["name"],
-            str(row["versions"]),
-            row["champion"] or "-",
-            "-" if row["value"] is None else figure(row["value"]),
-            row["metric"] or "-",
-            when(row["since"]) if row["since"] else "-",
-        )
-        for row in rows
-    ]
-    head = ("MODEL", ">VERSIONS", "CHAMPION", ">VALUE", "METRIC", "SINCE (UTC)")
-    drop = ("METRIC", "SINCE (UTC)", ">VERSIONS")
-    output(
-        as_json,
-        rows,
-        lambda: tables.table(head, text, width=tables.screen_width(), drop=drop, shorten="MODEL"),
-    )
+    from podium.api.registry import Overview
+
+    overviews = [Overview.of(model) for model in registry.select()]
+    output(as_json, [vars(overview) for overview in overviews], lambda: view.models(overviews))
 
 
 @models.command()
@@ -189,7 +162,7 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
       podium models history mnist
       podium models history mnist --json
     """
-    (model,) = select_models(open_registry(storage), name)
+    (model,) = open_registry(storage).select(name)
     records = model.history()
     output(as_json, [record.document() for record in records], lambda: tables.paint(view.history(records)))
 

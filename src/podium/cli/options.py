@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from podium.cli.completion import run_names
-from podium.errors import InvalidInput, NotFound, require
+from podium.errors import InvalidInput, require
 from podium.settings import STORAGE, Settings
 from podium.terminal import echo
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podium.cluster.base import Cluster
     from podium.kfp.client import Server
     from podium.notify import Notice, Target
-    from podium.registry import Model, Registry
+    from podium.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -188,19 +188,6 @@ def open_registry(storage: str | None) -> "Registry":
     from podium.registry import open_registry as open_
 
     return open_(storage or Settings.from_environment().storage)
-
-
-def select_models(registry: "Registry", name: str | None) -> "list[Model]":
-    """Return the named model, or all.
-
-    Raises:
-        NotFound: There is no such model; a misspelled name must not look like a model without findings.
-    """
-    names = registry.models()
-    if name is not None and name not in names:
-        there = f"models there: {', '.join(names) or 'none'}"
-        raise NotFound(f"there is no model {name} in {registry.storage.url}", there)
-    return [registry[known] for known in names if name in (None, known)]
 
 
 def server_options(command: F) -> F:

@@ -4,7 +4,7 @@ import csv
 import json
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,33 +75,40 @@ def predict(
         version = _version(open_registry(storage), name, alias)
         title, model = f"{version.name} {version.version}", version.opened
     results = model.stream(items, data=data, delimiter=delimiter, encoding=encoding)
-    problems: list[Problem] = []
-    outcomes = _good(results, problems)
-    done = _Count()
-    with doing(lambda: f"predicting: {done.items:,} items so far"):
+    told = _Told()
+    outcomes = told.good(results)
+    with doing(lambda: f"predicting: {told.count:,} items so far"):
         if output:
-            count = _write_csv(done.counted(outcomes), output)
+            _write_csv(outcomes, output)
         elif as_json:
-            count = _print_json(done.counted(outcomes), title, problems)
+            _print_json(outcomes, title, told.problems)
         else:
-            count = _print_lines(done.counted(outcomes))
-    if problems:
-        raise Failed(f"{len(problems):,} of {count + len(problems):,} items could not be predicted")
+            for outcome in outcomes:
+                echo(_line(outcome))
+    if told.problems:
+        raise Failed(f"{len(told.problems):,} of {told.count + len(told.problems):,} items could not be predicted")
     if output:
-        echo(f"{count:,} predictions in {output}", err=True)
+        echo(f"{told.count:,} predictions in {output}", err=True)
 
 
 @dataclass
-class _Count:
-    """How many items are done."""
+class _Told:
+    """How many items were predicted, and which could not be."""
 
-    items: int = 0
+    count: int = 0
+    problems: "list[Problem]" = field(default_factory=list)
 
-    def counted(self, outcomes: "Iterable[Outcome]") -> "Iterator[Outcome]":
-        """Yield the outcomes and count them."""
-        for outcome in outcomes:
-            self.items += 1
-            yield outcome
+    def good(self, results: "Iterable[Outcome | Problem]") -> "Iterator[Outcome]":
+        """Yield and count the outcomes; report problems at once and collect them."""
+        from podium.steps.predict import Outcome
+
+        for result in results:
+            if isinstance(result, Outcome):
+                self.count += 1
+                yield result
+            else:
+                self.problems.append(result)
+                echo(str(result), err=True)
 
 
 def _version(registry: "Registry", name: str | None, alias: str) -> "ModelVersion":
@@ -125,18 +132,6 @@ def _version(registry: "Registry", name: str | None, alias: str) -> "ModelVersio
     return version
 
 
-def _good(results: "Iterable[Outcome | Problem]", problems: "list[Problem]") -> "Iterator[Outcome]":
-    """Yield the outcomes; report problems at once and collect them."""
-    from podium.steps.predict import Outcome
-
-    for result in results:
-        if isinstance(result, Outcome):
-            yield result
-        else:
-            problems.append(result)
-            echo(str(result), err=True)
-
-
 def _line(outcome: "Outcome") -> str:
     name = ", ".join(f"row {value}" if key == "row" else str(value) for key, value in outcome.name.items())
     if outcome.values:
@@ -148,50 +143,35 @@ def _line(outcome: "Outcome") -> str:
     return f"{name}  {label}  {share:.1%}  (then {runners})"
 
 
-def _print_lines(outcomes: "Iterable[Outcome]") -> int:
-    count = 0
-    for outcome in outcomes:
-        echo(_line(outcome))
-        count += 1
-    return count
-
-
-def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Problem]") -> int:
+def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Problem]") -> None:
     """Print one object, an item a line, without keeping the items."""
-    count = 0
     echo(f'{{"model": {json.dumps(model)}, "predictions": [')
     before = ""
     for outcome in outcomes:
         if before:
             echo(f"{before},")
         before = json.dumps(outcome.to_json(), ensure_ascii=False)
-        count += 1
     if before:
         echo(before)
     failed = [{"row": problem.row, "where": problem.where, "reason": problem.reason} for problem in problems]
     echo(f'], "failed": {json.dumps(failed, ensure_ascii=False)}}}')
-    return count
 
 
-def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> int:
+def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> None:
     """Write a row for each outcome into a file that appears complete or not at all."""
     draft = output.with_name(f".{output.name}.{uuid.uuid4().hex[:8]}")
-    count = 0
     try:
         with draft.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream)
-            for outcome in outcomes:
-                row = _cells(outcome)
-                if count == 0:
+            for at, row in enumerate(map(_cells, outcomes)):
+                if at == 0:
                     writer.writerow(row)
                 writer.writerow(row.values())
-                count += 1
         draft.replace(output)
     except OSError as error:
         raise PodiumError(f"{output} cannot be written: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)
-    return count
 
 
 def _cells(outcome: "Outcome") -> dict[str, str | int | float]:

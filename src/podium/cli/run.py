@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,9 @@ import click
 import podium
 from podium.cli.completion import pipelines, run_names
 from podium.cli.options import Notifier, json_option, notify_option
-from podium.errors import InvalidInput, PodiumError
-from podium.terminal import echo, echo_json
+from podium.documents import write_file
+from podium.errors import InvalidInput
+from podium.terminal import echo, echo_json, output
 
 if TYPE_CHECKING:
     from podium.api.runs import Run
@@ -100,7 +100,7 @@ def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> 
             notice.event = "champion" if decision["outcome"] == "promoted" else "end"
             notice.model, notice.version = decision["model_name"], decision["version"]
             notice.metrics, notice.report = outcome["test"]["metrics"], outcome["report"]
-    echo(json.dumps(outcome, indent=1) if as_json else show(outcome))
+    output(as_json, outcome, lambda: show(outcome))
 
 
 @click.command(context_settings=FREE)
@@ -140,14 +140,7 @@ def compile_(
     if output == "-":
         echo(text, nl=False)
         return
-    draft = Path(output).with_name(f".{Path(output).name}.draft")
-    try:
-        draft.write_text(text)
-        draft.replace(output)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
-        raise PodiumError(f"{output} cannot be written: {error.strerror}") from None
+    write_file(Path(output), text)
     echo(f"wrote {output}", err=True)
 
 
@@ -156,8 +149,7 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
 
     rows = load(pipeline).parameters
     if as_json:
-        fields = [{**vars(parameter), "type": parameter.type.__name__} for parameter in rows]
-        echo_json(fields)
+        echo_json([{**vars(parameter), "type": parameter.type.__name__} for parameter in rows])
         return
     shown = [
         parameter.name if parameter.required else f"{parameter.name}={json.dumps(parameter.default)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.options import Commands, json_option
-from podium.terminal import Styled, echo, echo_json, progress_bar, styled
+from podium.terminal import Styled, echo, echo_json, output, progress_bar, styled
 from podium.text import counted, harmless, size
 
 if TYPE_CHECKING:
@@ -153,11 +153,8 @@ def cache(empty: bool, as_json: bool) -> None:
 
 
 def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:
-    if as_json:
-        echo_json([_row(entry) for entry in entries])
-        return
-    total = sum(entry.size for entry in entries)
-    echo(f"copied {counted(len(entries), 'file')}, {total:,} bytes, {where}")
+    text = f"copied {counted(len(entries), 'file')}, {sum(entry.size for entry in entries):,} bytes, {where}"
+    output(as_json, [_row(entry) for entry in entries], lambda: text)
 
 
 def _row(entry: "Entry") -> dict[str, str | int]:

@@ -19,6 +19,7 @@ from podium.cli.options import (
     notify_option,
     queue_options,
 )
+from podium.documents import write_file
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.terminal import echo
 from podium.text import relative
@@ -177,8 +178,5 @@ def _save(planned: "Plan", file: Path) -> None:
     experiment, url = planned.experiment, planned.place.url
     if not url.startswith("local:"):
         experiment = with_store(experiment, url, lambda line: echo(line, err=True))
-    try:
-        file.write_text(yaml.safe_dump(experiment.manifest, sort_keys=False))
-    except OSError as error:
-        raise PodiumError(f"{file} cannot be written: {error.strerror}") from None
+    write_file(file, yaml.safe_dump(experiment.manifest, sort_keys=False))
     echo(f"wrote {file}", err=True)

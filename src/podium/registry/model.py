@@ -52,6 +52,18 @@ class Registry:
         """Return the names of all models."""
         return names_below(self.storage, "models")
 
+    def select(self, name: str | None = None) -> "list[Model]":
+        """Return the named model, or all.
+
+        Raises:
+            NotFound: There is no such model; a misspelled name must not look like an empty one.
+        """
+        names = self.models()
+        if name is not None and name not in names:
+            there = f"models there: {', '.join(names) or 'none'}"
+            raise NotFound(f"there is no model {name} in {self.storage.url}", there)
+        return [self[known] for known in names if name in (None, known)]
+
     def __getitem__(self, name: str) -> "Model":
         """Return a model, whether it has versions yet or not.
 
