@@ -70,7 +70,7 @@ class JobOperator:
             return
         if key not in self.running:
             metadata = {"name": job.name, "labels": job.labels}
-            plain = job.changed(_without_pod_deadline)
+            plain = job.changed_job(_without_pod_deadline)
             self.local.create({**plain.manifest, "metadata": metadata, "status": {}})
             self.running[key] = job.uid
         for replica in self.local.replicas(job.kind, job.name):

@@ -100,7 +100,7 @@ def test_changing_one_replica_leaves_its_twin_alone() -> None:
     pod = {"spec": {"containers": [{"name": "pytorch"}]}}  # one object twice, as YAML anchors make it
     job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": pod},
                                                                                  "Worker": {"template": pod}}}})  # fmt: skip
-    changed = job.changed(lambda draft: next(iter(draft.containers()))[1].update(image="new"))
+    changed = job.changed_job(lambda draft: next(iter(draft.containers()))[1].update(image="new"))
     assert [one.image for _, one in changed.containers()] == ["new", ""]
     assert [one.image for _, one in job.containers()] == ["", ""]
 

@@ -69,7 +69,7 @@ def test_patches_are_merged_in_their_order() -> None:
 
 def test_an_untouched_trainjob_is_written_back_as_it_was() -> None:
     manifest = trainjob(THEIRS)
-    assert Workload.parse(manifest).changed(lambda _: None).manifest == manifest
+    assert Workload.parse(manifest).changed_job(lambda _: None).manifest == manifest
 
 
 def test_the_container_is_changed_in_spec_trainer() -> None:
@@ -78,7 +78,7 @@ def test_the_container_is_changed_in_spec_trainer() -> None:
             container |= {"image": "trainer:2", "args": ["--lr=0.2"], "env": [{"name": "A", "value": "1"}]}
             container["resources"] = {"requests": {"memory": "1Gi"}}
 
-    changed = Workload.parse(trainjob(THEIRS)).changed(change)
+    changed = Workload.parse(trainjob(THEIRS)).changed_job(change)
     assert changed.manifest["spec"]["trainer"] == {
         "numNodes": 3,
         "image": "trainer:2",
@@ -144,15 +144,17 @@ def test_defaults_of_a_cluster_fit_a_trainjob() -> None:
 
 
 def test_workers_are_the_nodes_beside_the_first() -> None:
-    assert Workload.parse(trainjob()).changed(lambda draft: draft.set_workers(0)).nodes == 1
+    assert Workload.parse(trainjob()).changed_job(lambda draft: draft.set_workers(0)).nodes == 1
     assert (
-        Workload.parse(trainjob()).changed(lambda draft: draft.set_workers(4)).manifest["spec"]["trainer"]["numNodes"]
+        Workload.parse(trainjob())
+        .changed_job(lambda draft: draft.set_workers(4))
+        .manifest["spec"]["trainer"]["numNodes"]
         == 5
     )
 
 
 def test_a_trainjob_gets_a_deadline_and_no_tries() -> None:
-    limited = Workload.parse(trainjob()).changed(lambda draft: draft.limit(deadline=9, kept=7, tries=3))
+    limited = Workload.parse(trainjob()).changed_job(lambda draft: draft.limit(deadline=9, kept=7, tries=3))
     assert limited.manifest["spec"]["activeDeadlineSeconds"] == 9
     assert not {"backoffLimit", "ttlSecondsAfterFinished"} & set(limited.manifest["spec"])
 

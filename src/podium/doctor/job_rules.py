@@ -155,7 +155,7 @@ def image_may_change(job: Workload) -> Iterator[Hit]:
 def secret_in_plain_text(job: Workload) -> Iterator[Hit]:
     for _, container in job.containers():
         for name, variable in container.env.items():
-            if _SECRET.search(name) and variable.get("value"):
+            if _SECRET.search(name) and variable.value:
                 hint = "put it into a Secret and use valueFrom.secretKeyRef"
                 yield Hit(what=f"{name} is written into the manifest", where=f"{container.path}.env", hint=hint)
 

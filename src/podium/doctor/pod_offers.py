@@ -11,6 +11,7 @@ from podium.documents import load_yaml
 from podium.errors import PodiumError
 from podium.manifests.experiment import load
 from podium.manifests.experiment.experiment import Experiment, job_of
+from podium.manifests.fields import items, mapping, objects
 from podium.manifests.pod_defaults import with_pod_defaults
 from podium.manifests.pod_security import (
     COLLECTOR,
@@ -22,7 +23,7 @@ from podium.manifests.pod_security import (
     with_init_container,
 )
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
-from podium.manifests.resource import Resource, items, mapping, objects
+from podium.manifests.resource import Resource
 from podium.manifests.workload import Pod, Replica, Workload
 
 TEMPLATE_OPTION = "--pytorch-init-container-template-file"

@@ -9,7 +9,7 @@ from podium.doctor.shell import Special, specials, split_script
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
-from podium.manifests.resource import items, mapping, numbered, text
+from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.rules import Hit, Rule, rule
 from podium.manifests.workload import Container
 

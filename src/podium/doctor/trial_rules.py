@@ -85,7 +85,7 @@ def nobody_writes_the_file(experiment: Experiment) -> Iterator[Hit]:
     if experiment.collector.kind not in ("File", "TensorFlowEvent") or not path:
         return
     for _, container in experiment.wrapped_containers():
-        values = [str(variable.get("value")) for variable in container.env.values()]
+        values = [variable.value for variable in container.variables]
         folder = path.rstrip("/").rpartition("/")[0]
         if not any(path.rstrip("/") in text or (folder and folder in text) for text in [*container.words, *values]):
             hint = "pass the path to the program, or make sure that it writes there by itself"

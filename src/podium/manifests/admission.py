@@ -10,10 +10,10 @@ from typing import Any
 from podium.manifests import trainjob_rules
 from podium.manifests.conditions import Manifest
 from podium.manifests.draft import Draft
+from podium.manifests.fields import integer, numbered, text
 from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
-from podium.manifests.resource import integer, numbered, text
 from podium.manifests.rules import Hit, Rule, apply, broken, one_of, raise_for, rule
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
 from podium.manifests.workload import Pod, Replica, Workload, role_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from podium.errors import require
 from podium.manifests import trainjob
+from podium.manifests.fields import items, mapping, text, unshared
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
-from podium.manifests.resource import items, mapping, text, unshared
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from typing import Any
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trainer import is_podium
+from podium.manifests.fields import unshared
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
 from podium.manifests.migrate import as_trainjob
 from podium.manifests.pod_security import RESTRICTED
 from podium.manifests.pytorchjob import CONTAINER, as_pytorchjob
-from podium.manifests.resource import unshared
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
 
@@ -125,7 +125,7 @@ def with_workers(job: Workload, container: str, workers: int) -> tuple[Workload,
     if job.kind == "Job" and workers:
         job, container = as_pytorchjob(job, container), CONTAINER
     if job.kind in ("PyTorchJob", TRAINJOB):
-        job = job.changed(lambda draft: draft.set_workers(workers))
+        job = job.changed_job(lambda draft: draft.set_workers(workers))
     return job, container
 
 

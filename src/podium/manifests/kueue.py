@@ -6,9 +6,10 @@ Source: kubernetes-sigs/kueue v0.15.0, apis/kueue/v1beta2/workload_types.go, pkg
 from typing import Any
 
 from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment
+from podium.manifests.fields import Attribute, objects, text
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import JOB_UID
-from podium.manifests.resource import Attribute, Condition, Resource, objects, text
+from podium.manifests.resource import Condition, Resource
 from podium.manifests.workload import Workload
 
 WAITING = "Waiting"

@@ -15,9 +15,10 @@ from podium.manifests.admission import admit
 from podium.manifests.experiment.checks import check
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import default_conditions, default_primary_labels
+from podium.manifests.fields import mapping, unshared, with_values
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINJOB_MANAGERS
-from podium.manifests.resource import Resource, mapping, unshared
+from podium.manifests.resource import Resource
 from podium.manifests.rules import Hit, shorten
 from podium.manifests.torchrun import launches, with_torchrun
 from podium.manifests.trainjob import (
@@ -30,7 +31,7 @@ from podium.manifests.trainjob import (
     TRAINER_FIELDS,
     with_node_template,
 )
-from podium.manifests.workload import Container, Replica, Workload, fields_of
+from podium.manifests.workload import Container, Replica, Workload
 
 KINDS = ("PyTorchJob", "Job")
 """Kinds of jobs that become TrainJobs."""
@@ -251,7 +252,7 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
     """Return the fields that say something and that a TrainJob does not carry."""
-    return [name for name in sorted(fields_of(manifest) - carried) if manifest[name] != _DEFAULTS.get(name)]
+    return [name for name in sorted(with_values(manifest) - carried) if manifest[name] != _DEFAULTS.get(name)]
 
 
 def _not_patched(where: str, what: str = "") -> Hit:
@@ -336,7 +337,7 @@ def _node_template(first: Replica, container: Container, command: Mapping[str, A
     spec.pop("initContainers", None)
     fields = {*PATCHED_CONTAINER, *TRAINER_FIELDS} - {"command", "args", "env"}
     body = {name: value for name, value in container.manifest.items() if name in fields and value}
-    env = [dict(entry) for name, entry in container.env.items() if name not in RESERVED]
+    env = [dict(variable.manifest) for name, variable in container.env.items() if name not in RESERVED]
     body |= {"name": NODE, **command, **({"env": env} if env else {})}
     return {**({"metadata": metadata} if metadata else {}), "spec": {**spec, "containers": [body]}}
 

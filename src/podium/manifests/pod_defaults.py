@@ -3,9 +3,10 @@
 from typing import Any, TypeVar
 
 from podium.manifests.draft import Draft, merge
+from podium.manifests.fields import mapping
 from podium.manifests.labels import LAUNCHED, RUN
 from podium.manifests.pod_security import secure
-from podium.manifests.resource import Resource, mapping
+from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
 REQUESTS = {"cpu": "250m", "memory": "512Mi"}

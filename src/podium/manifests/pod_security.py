@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.draft import Draft
-from podium.manifests.resource import items, mapping, strings
+from podium.manifests.fields import items, mapping, strings
 from podium.manifests.workload import Container, Pod, Workload
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -101,7 +101,7 @@ def with_security(job: Workload) -> Workload:
         for _, template in draft.templates:
             secure(template["spec"])
 
-    return job.changed(change)
+    return job.changed_job(change)
 
 
 def with_container(pod: Pod, container: Mapping[str, Any]) -> Pod:

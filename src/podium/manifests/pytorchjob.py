@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from podium.errors import require
 from podium.manifests.conditions import Manifest
 from podium.manifests.draft import Draft
+from podium.manifests.fields import unshared
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.names import is_dns_1035
-from podium.manifests.resource import unshared
 from podium.manifests.workload import Workload
 
 CONTAINER = "pytorch"

@@ -1,94 +1,14 @@
 """What podium knows of every Kubernetes object: kind, name, labels and the state in its conditions."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import Manifest, State, status_of
-
-if TYPE_CHECKING:
-    from podium.manifests.draft import Draft
-
-
-T = TypeVar("T")
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return an object, or an empty one in place of anything else: wrong types are reported by the rules."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def items(value: Any) -> list[Any]:
-    """Return a list, or an empty one in place of anything else."""
-    return value if isinstance(value, list) else []
-
-
-def numbered(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each object of a list with its path: ``spec.parameters[0]`` …"""
-    for index, item in enumerate(items(value)):
-        yield f"{path}[{index}]", mapping(item)
-
-
-def text(value: Any) -> str:
-    """Return a string, or an empty one in place of anything else."""
-    return value if isinstance(value, str) else ""
-
-
-def integer(value: Any) -> int | None:
-    """Return an integer, or None in place of anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def texts(value: Any) -> dict[str, str]:
-    """Return an object of strings; other values are left out."""
-    return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}
-
-
-def strings(value: Any) -> tuple[str, ...]:
-    """Return the items of a list as strings."""
-    return tuple(map(str, items(value)))
-
-
-def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the items of a list as objects."""
-    return tuple(map(mapping, items(value)))
-
-
-def unshared(value: Any) -> Any:
-    """Return a copy that shares no object or list with a value, nor any two of its parts with each other."""
-    if isinstance(value, Mapping):
-        return {key: unshared(item) for key, item in value.items()}
-    return [unshared(item) for item in value] if isinstance(value, list) else value
-
-
-def true(value: Any) -> bool:
-    """Return whether a value is true, not only truthy."""
-    return value is True
-
-
-class Attribute(Generic[T]):
-    """A field of a manifest as an attribute of its object, read at its first use.
-
-    Args:
-        path: An attribute that holds an object, and the names of fields below it: ``spec.source.filter``.
-        read: Converts the value, None if it is absent: one of the functions above.
-    """
-
-    def __init__(self, path: str, read: Callable[[Any], T]) -> None:
-        self.holder, *self.fields = path.split(".")
-        self.read = read
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> T:
-        value = getattr(instance, self.holder)
-        for name in self.fields:
-            value = mapping(value).get(name)
-        result = instance.__dict__[self.name] = self.read(value)
-        return result
+from podium.manifests.draft import Draft
+from podium.manifests.fields import Attribute, mapping, objects, text, texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +100,7 @@ class Resource:
                 message=text(condition.get("message")),
                 changed=text(condition.get("lastTransitionTime")),
             )
-            for condition in map(mapping, items(self.status.get("conditions")))
+            for condition in objects(self.status.get("conditions"))
         )
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> Self:
@@ -195,7 +115,7 @@ class Resource:
         """Return a copy with another status."""
         return replace(self, manifest={**self.manifest, "status": dict(status)})
 
-    def changed_job(self, change: "Callable[[Draft], None]") -> Self:
+    def changed_job(self, change: Callable[[Draft], None]) -> Self:
         """Return a copy whose job a function has altered: the object itself, or the job of an Experiment's trials."""
         raise NotImplementedError(f"a {self.kind} has no job to change")
 

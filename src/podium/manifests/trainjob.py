@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.errors import InvalidInput
+from podium.manifests.fields import mapping, objects, text, unshared
 from podium.manifests.labels import PATCH_MANAGER
-from podium.manifests.resource import mapping, objects, text, unshared
 
 NODE = "node"
 """Name of the replicated job whose pods train, and of their container."""

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podium.manifests.fields import integer, items, mapping, numbered, text
 from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
 from podium.manifests.names import is_dns_1035, is_dns_1123
-from podium.manifests.resource import integer, items, mapping, numbered, text
 from podium.manifests.rules import Hit, Rule, broken, one_of, rule
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema
 from podium.manifests.trainjob import NODE, PATCHED_CONTAINER, PATCHED_POD, RESERVED, RUNTIME_IMAGES, TORCH, template_of

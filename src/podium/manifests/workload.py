@@ -1,12 +1,27 @@
 """A Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or TrainJob: replicas, their pod templates and containers."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 from podium.manifests import trainjob
 from podium.manifests.draft import Draft
+from podium.manifests.fields import (
+    Attribute,
+    Part,
+    count,
+    integer,
+    mapping,
+    numbered,
+    objects,
+    present,
+    strings,
+    text,
+    texts,
+    true,
+    with_values,
+)
 from podium.manifests.kinds import LEADERS, OPERATOR_KINDS, TRAINJOB, OperatorKind
 from podium.manifests.labels import (
     COMPLETION_INDEX,
@@ -17,119 +32,69 @@ from podium.manifests.labels import (
     REPLICA_TYPE,
     REPLICATED_JOB,
 )
-from podium.manifests.resource import (
-    Attribute,
-    Resource,
-    integer,
-    items,
-    mapping,
-    objects,
-    strings,
-    text,
-    texts,
-    true,
-)
+from podium.manifests.resource import Resource
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variable:
+class Variable(Part):
     """An entry of a container's ``env``."""
 
-    name: str
-    value: str
+    name = Attribute("manifest.name", text)
 
-    source: Mapping[str, Any]
+    @property
+    def value(self) -> str:
+        """Empty if there is none."""
+        return str(present(**self.manifest).get("value", ""))
+
+    source = Attribute("manifest.valueFrom", mapping)
     """``valueFrom``; empty if there is a value."""
 
-    @classmethod
-    def parse(cls, entry: Mapping[str, Any]) -> "Variable":
-        """Read an entry."""
-        value = entry.get("value")
-        source = mapping(entry.get("valueFrom"))
-        return cls(name=text(entry.get("name")), value="" if value is None else str(value), source=source)
+
+class Mount(Part):
+    """An entry of a container's ``volumeMounts``; slashes at the ends of paths are left out."""
+
+    volume = Attribute("manifest.name", text)
+    path = Attribute("manifest.mountPath", lambda value: text(value).rstrip("/"))
+    sub_path = Attribute("manifest.subPath", lambda value: text(value).strip("/"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mount:
-    """An entry of a container's ``volumeMounts``."""
-
-    volume: str
-    path: str
-    sub_path: str
-
-    fields: frozenset[str]
-    """Fields with a value."""
-
-    @classmethod
-    def parse(cls, entry: Mapping[str, Any]) -> "Mount":
-        """Read an entry; slashes at the ends of paths are left out."""
-        path, sub_path = text(entry.get("mountPath")).rstrip("/"), text(entry.get("subPath")).strip("/")
-        return cls(volume=text(entry.get("name")), path=path, sub_path=sub_path, fields=fields_of(entry))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Volume:
+class Volume(Part):
     """An entry of a pod's ``volumes``."""
 
-    name: str
-
-    sources: tuple[str, ...]
-    """``emptyDir``, ``hostPath``, ``persistentVolumeClaim`` …; one, if it is valid."""
-
-    host_path: str
+    name = Attribute("manifest.name", text)
+    host_path = Attribute("manifest.hostPath.path", text)
     """Of a hostPath; else empty."""
 
-    @classmethod
-    def parse(cls, entry: Mapping[str, Any]) -> "Volume":
-        """Read an entry."""
-        sources = tuple(key for key in entry if key != "name")
-        host_path = text(mapping(entry.get("hostPath")).get("path"))
-        return cls(name=text(entry.get("name")), sources=sources, host_path=host_path)
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """``emptyDir``, ``hostPath``, ``persistentVolumeClaim`` …; one, if it is valid."""
+        return tuple(key for key in self.manifest if key != "name")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElasticPolicy:
+class ElasticPolicy(Part):
     """``elasticPolicy`` of a PyTorchJob, for torchrun."""
 
-    min_replicas: int | None
-    max_replicas: int | None
-    backend: str
-    host_port: int | None
-    id: str | None
-    configuration: tuple[tuple[str, str], ...]
-    """Keys and values of rdzvConf."""
-
-    standalone: bool
-    processes: int | None
-    """nProcPerNode."""
-
-    max_restarts: int | None
-    scales: bool
+    min_replicas = Attribute("manifest.minReplicas", integer)
+    max_replicas = Attribute("manifest.maxReplicas", integer)
+    backend = Attribute("manifest.rdzvBackend", lambda value: text(value) or "c10d")
+    host_port = Attribute("manifest.rdzvPort", integer)
+    id = Attribute("manifest.rdzvId", lambda value: None if value is None else text(value))
+    standalone = Attribute("manifest.standalone", true)
+    processes = Attribute("manifest.nProcPerNode", integer)
+    max_restarts = Attribute("manifest.maxRestarts", integer)
+    scales = Attribute("manifest.metrics", bool)
     """Whether it names metrics to scale by."""
 
-    @classmethod
-    def parse(cls, policy: Mapping[str, Any]) -> "ElasticPolicy":
-        """Read a policy."""
-        pairs = objects(policy.get("rdzvConf"))
-        return cls(
-            min_replicas=integer(policy.get("minReplicas")),
-            max_replicas=integer(policy.get("maxReplicas")),
-            backend=text(policy.get("rdzvBackend")) or "c10d",
-            host_port=integer(policy.get("rdzvPort")),
-            id=text(policy.get("rdzvId")) if policy.get("rdzvId") is not None else None,
-            configuration=tuple((text(pair.get("key")), text(pair.get("value"))) for pair in pairs),
-            standalone=policy.get("standalone") is True,
-            processes=integer(policy.get("nProcPerNode")),
-            max_restarts=integer(policy.get("maxRestarts")),
-            scales=bool(policy.get("metrics")),
-        )
+    @property
+    def configuration(self) -> tuple[tuple[str, str], ...]:
+        """Keys and values of rdzvConf."""
+        pairs = objects(self.manifest.get("rdzvConf"))
+        return tuple((text(pair.get("key")), text(pair.get("value"))) for pair in pairs)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Container:
+class Container(Part):
     """A container of a pod template."""
 
-    manifest: Mapping[str, Any] = field(repr=False)
     path: str
     """Where it stands, for messages."""
 
@@ -145,46 +110,33 @@ class Container:
         """Command and args."""
         return (*self.command, *self.args)
 
-    @cached_property
-    def env(self) -> dict[str, Mapping[str, Any]]:
-        """Entries of ``env`` by name: ``value`` or ``valueFrom``."""
-        return {text(entry.get("name")): entry for entry in objects(self.manifest.get("env"))}
-
-    @cached_property
-    def variables(self) -> tuple[Variable, ...]:
-        """Entries of ``env`` in their order."""
-        return tuple(Variable.parse(entry) for entry in objects(self.manifest.get("env")))
-
-    @property
-    def fields(self) -> frozenset[str]:
-        """Fields with a value."""
-        return fields_of(self.manifest)
-
-    env_from = Attribute("manifest.envFrom", objects)
-    """Entries of ``envFrom``: ConfigMaps and Secrets."""
-
     @property
     def numbered_words(self) -> Iterator[tuple[str, str]]:
         """Path and text of each word of command and args."""
         for part, words in (("command", self.command), ("args", self.args)):
             yield from ((f"{self.path}.{part}[{index}]", word) for index, word in enumerate(words))
 
-    working_dir = Attribute("manifest.workingDir", text)
+    variables = Attribute("manifest.env", Variable.parse_all)
+    """Entries of ``env`` in their order."""
 
     @cached_property
-    def mounts(self) -> tuple[Mount, ...]:
-        """Entries of ``volumeMounts``."""
-        return tuple(Mount.parse(entry) for entry in objects(self.manifest.get("volumeMounts")))
+    def env(self) -> dict[str, Variable]:
+        """Entries of ``env`` by name."""
+        return {variable.name: variable for variable in self.variables}
 
+    env_from = Attribute("manifest.envFrom", objects)
+    """Entries of ``envFrom``: ConfigMaps and Secrets."""
+
+    working_dir = Attribute("manifest.workingDir", text)
+    mounts = Attribute("manifest.volumeMounts", Mount.parse_all)
     requests = Attribute("manifest.resources.requests", mapping)
     limits = Attribute("manifest.resources.limits", mapping)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pod:
+class Pod(Part):
     """A pod template."""
 
-    manifest: Mapping[str, Any] = field(repr=False)
     path: str
     """Where it stands, for messages."""
 
@@ -194,40 +146,34 @@ class Pod:
     labels = Attribute("manifest.metadata.labels", texts)
     annotations = Attribute("manifest.metadata.annotations", texts)
     spec = Attribute("manifest.spec", mapping)
+    volumes = Attribute("spec.volumes", Volume.parse_all)
+    grace_seconds = Attribute("spec.terminationGracePeriodSeconds", integer)
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
         """Its containers, without init containers."""
-        return self._read("containers")
+        return self._read("containers", self.main_path)
 
     @cached_property
     def init_containers(self) -> tuple[Container, ...]:
         """Run one after the other before the containers."""
         return self._read("initContainers")
 
-    @cached_property
-    def volumes(self) -> tuple[Volume, ...]:
-        """Entries of ``volumes``."""
-        return tuple(Volume.parse(entry) for entry in objects(self.spec.get("volumes")))
-
     @property
     def fields(self) -> frozenset[str]:
-        """Fields of its spec with a value."""
-        return fields_of(self.spec)
-
-    grace_seconds = Attribute("spec.terminationGracePeriodSeconds", integer)
+        """Names of its spec's fields with a value."""
+        return with_values(self.spec)
 
     def container(self, name: str) -> Container | None:
         """Return the container of a name."""
         return next((container for container in self.containers if container.name == name), None)
 
-    def _read(self, part: str) -> tuple[Container, ...]:
-        paths = {("containers", 0): self.main_path} if self.main_path else {}
-        written = enumerate(items(self.spec.get(part)))
-        return tuple(
-            Container(manifest=mapping(body), path=paths.get((part, at), f"{self.path}.spec.{part}[{at}]"))
-            for at, body in written
-        )
+    def _read(self, part: str, first_path: str = "") -> tuple[Container, ...]:
+        paths = numbered(f"{self.path}.spec.{part}", self.spec.get(part))
+        containers = [Container(manifest=body, path=path) for path, body in paths]
+        if containers and first_path:
+            containers[0] = replace(containers[0], path=first_path)
+        return tuple(containers)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -247,11 +193,6 @@ class Replica:
 
     leads: bool = False
     """Whether its first pod decides about the job: a Chief or Master, else the first Worker."""
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels of the first pod."""
-        return self.labels_of(0)
 
     def labels_of(self, index: int) -> dict[str, str]:
         """Return the labels of a pod, those that the training operator or JobSet adds included."""
@@ -283,9 +224,8 @@ class Workload(Resource):
             return (self._nodes(),)
         if self.kind == "Job":
             pod = Pod(manifest=mapping(self.spec.get("template")), path=f"{self.path}spec.template")
-            count, policy = integer(self.spec.get("parallelism")), text(pod.spec.get("restartPolicy"))
-            count = 1 if count is None else count
-            return (Replica(role="", count=count, restart_policy=policy, pod=pod, path=f"{self.path}spec"),)
+            policy = text(pod.spec.get("restartPolicy"))
+            return (Replica(role="", count=self.parallelism, restart_policy=policy, pod=pod, path=f"{self.path}spec"),)
         return tuple(self._replica(str(role), mapping(replica)) for role, replica in self._replica_specs.items())
 
     def _nodes(self) -> Replica:
@@ -294,14 +234,11 @@ class Workload(Resource):
             path=f"{self.path}spec.runtimePatches[{trainjob.NODE}]",
             main_path=f"{self.path}spec.trainer",
         )
-        count, path = self.nodes, f"{self.path}spec.trainer"
-        return Replica(role=trainjob.ROLE, leads=True, count=count, restart_policy="OnFailure", pod=pod, path=path)
+        path = f"{self.path}spec.trainer"
+        return Replica(role=trainjob.ROLE, leads=True, count=self.nodes, restart_policy="OnFailure", pod=pod, path=path)
 
-    @property
-    def nodes(self) -> int:
-        """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
-        count = integer(mapping(self.spec.get("trainer")).get("numNodes"))
-        return 1 if count is None else count
+    nodes = Attribute("spec.trainer.numNodes", count)
+    """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
 
     runtime = Attribute("spec.runtimeRef.name", text)
     """Name of a TrainJob's runtime."""
@@ -309,10 +246,8 @@ class Workload(Resource):
     runtime_kind = Attribute("spec.runtimeRef.kind", text)
     """``ClusterTrainingRuntime``, the default, or ``TrainingRuntime``; empty if absent."""
 
-    @property
-    def has_initializer(self) -> bool:
-        """Whether a TrainJob loads its data or model before its nodes start."""
-        return bool(self.spec.get("initializer"))
+    has_initializer = Attribute("spec.initializer", bool)
+    """Whether a TrainJob loads its data or model before its nodes start."""
 
     @property
     def replicas_path(self) -> str:
@@ -329,12 +264,11 @@ class Workload(Resource):
         return tuple(role for role in LEADERS if role in roles) or ("Worker",)
 
     def _replica(self, given: str, spec: Mapping[str, Any]) -> Replica:
-        path, count = f"{self.replicas_path}.{given}", integer(spec.get("replicas"))
-        role = role_of(given, self.operator)
+        path, role = f"{self.replicas_path}.{given}", role_of(given, self.operator)
         return Replica(
             role=role,
             leads=role in self._leaders,
-            count=1 if count is None else count,
+            count=count(spec.get("replicas")),
             restart_policy=text(spec.get("restartPolicy")),
             pod=Pod(manifest=mapping(spec.get("template")), path=f"{path}.template"),
             path=path,
@@ -381,19 +315,14 @@ class Workload(Resource):
     ttl_seconds_after_finished = Attribute("run_policy.ttlSecondsAfterFinished", integer)
     backoff_limit = Attribute("run_policy.backoffLimit", integer)
 
-    @property
-    def parallelism(self) -> int:
-        """Pods of a Job that run at once."""
-        count = integer(self.spec.get("parallelism"))
-        return 1 if count is None else count
+    parallelism = Attribute("spec.parallelism", count)
+    """Pods of a Job that run at once."""
 
     completions = Attribute("spec.completions", integer)
     """Pods of a Job that have to succeed; None for a work queue, done when one pod has succeeded."""
 
-    @property
-    def is_indexed(self) -> bool:
-        """Whether each pod of a Job gets an index."""
-        return self.spec.get("completionMode") == "Indexed"
+    is_indexed = Attribute("spec.completionMode", lambda mode: mode == "Indexed")
+    """Whether each pod of a Job gets an index."""
 
     @property
     def processes_at_once(self) -> int:
@@ -450,22 +379,13 @@ class Workload(Resource):
         """``nprocPerNode`` if it is a number; auto, cpu and gpu count as 1 in WORLD_SIZE."""
         return int(self.processes) if self.processes.isdecimal() else None
 
-    def changed(self, change: "Callable[[Draft], None]") -> Self:
+    def changed_job(self, change: Callable[[Draft], None]) -> Self:
         """Return a copy that a function has altered."""
         draft = Draft.of(self.manifest)
         change(draft)
-        return type(self)(manifest=draft.manifest, path=self.path)
-
-    def changed_job(self, change: "Callable[[Draft], None]") -> Self:
-        """Return a copy that a function has altered, as an Experiment does with the job of its trials."""
-        return self.changed(change)
+        return replace(self, manifest=draft.manifest)
 
 
 def role_of(given: str, operator: OperatorKind | None) -> str:
     """Return a role as the operator writes it; it takes any case."""
     return next((role for role in operator.roles if role.lower() == given.lower()), given) if operator else given
-
-
-def fields_of(manifest: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of an object's fields with a value."""
-    return frozenset(name for name, value in manifest.items() if value not in (None, [], {}, "", False))

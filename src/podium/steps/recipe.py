@@ -145,7 +145,7 @@ class Recipe:
             draft.label(run.labels)
             draft.label_pods({**run.labels, ISTIO_INJECT: "false"})
 
-        return target.place(job.changed(change), container)
+        return target.place(job.changed_job(change), container)
 
     def _usual_workers(self, job_kind: str) -> int:
         """Return the workers of a training that nobody gave a number."""

@@ -200,7 +200,7 @@ class LocalCluster(Cluster):
 
     def with_entrypoints(self, job: Workload) -> Workload:
         """Return a job whose containers without a command have the entrypoint of their image, where it is known."""
-        return job.changed(lambda draft: draft.default_commands(self._runtime.images.entrypoint))
+        return job.changed_job(lambda draft: draft.default_commands(self._runtime.images.entrypoint))
 
     def warm(self, manifest: Manifest) -> None:
         """Let the fork servers for the processes of a job like this one begin with their imports, without waiting.
@@ -297,7 +297,7 @@ def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
 def _with_status(job: Workload, ignored: list[str]) -> Workload:
     status: dict[str, Any] = {}
     if ignored:
-        job = job.changed(lambda draft: draft.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
+        job = job.changed_job(lambda draft: draft.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
     if job.operator:
         message = f"{job.kind} {job.name} is created."
         set_condition(status, "Created", True, f"{job.kind}Created", message, timestamp())

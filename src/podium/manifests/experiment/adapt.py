@@ -9,7 +9,7 @@ from podium.manifests.experiment.build import change_primary_containers, customi
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import meta_key
 from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, runs_podium
-from podium.manifests.resource import items, mapping
+from podium.manifests.fields import items, mapping
 
 GPU = "nvidia.com/gpu"
 OURS = ("data", "output")

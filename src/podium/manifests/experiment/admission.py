@@ -4,7 +4,6 @@ Sources: katib 0.19, pkg/webhook/v1beta1/experiment/validator; checked against a
 tests/golden/katib.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,8 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.hints import OBJECTIVE, SPACE, TEMPLATE
 from podium.manifests.experiment.space import LISTED, NUMERIC
 from podium.manifests.experiment.template import fill, meta_key
-from podium.manifests.resource import items, mapping, numbered, text
+from podium.manifests.fields import items, mapping, numbered, text
+from podium.manifests.names import is_dns_1123
 from podium.manifests.rules import Finding, Hit, Rule, apply, broken, one_of, raise_for, rule
 from podium.metrics import compile_format
 
@@ -24,8 +24,6 @@ ALGORITHMS = (
 """Algorithms that Katib's default configuration knows, and podium's own: asha."""
 
 COLLECTORS = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push")
-
-_RFC1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 refused = rule("refuse", "Katib's webhook refuses the Experiment.", "refused-by-webhook")
 
@@ -52,7 +50,7 @@ def kind(experiment: Experiment) -> Iterator[Hit]:
 @refused
 def name(experiment: Experiment) -> Iterator[Hit]:
     given = experiment.name
-    if not (_RFC1123.fullmatch(given) and given[0].isalpha() and len(given) <= 40):
+    if not (is_dns_1123(given) and given[0].isalpha() and len(given) <= 40):
         must = "must be lower case letters, digits and '-', begin with a letter and have at most 40 characters"
         yield broken("metadata.name", must, given, "choose such a name")
 
@@ -102,7 +100,7 @@ def algorithm(experiment: Experiment) -> Iterator[Hit]:
 
 @refused
 def template(experiment: Experiment) -> Iterator[Hit]:
-    path, given = "spec.trialTemplate", mapping(experiment.spec.get("trialTemplate"))
+    path, given = "spec.trialTemplate", experiment.template.manifest
     for field in ("primaryContainerName", "trialParameters"):
         if not given.get(field):
             yield broken(f"{path}.{field}", "must be given", given.get(field), TEMPLATE)

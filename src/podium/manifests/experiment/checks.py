@@ -17,8 +17,8 @@ from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.experiment.settings import broken_settings, unsupported_settings
 from podium.manifests.experiment.space import broken_values, read_parameter, repeated_values
 from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.manifests.fields import mapping, numbered, text
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
-from podium.manifests.resource import mapping, numbered, text
 from podium.manifests.rules import (
     BrokenRules,
     Finding,
@@ -79,11 +79,12 @@ def architectures(experiment: Experiment) -> Iterator[Hit]:
 
 
 @not_run
-def config_map(experiment: Experiment) -> Iterator[Hit]:
-    if mapping(experiment.spec.get("trialTemplate")).get("trialSpec") is None:
-        template = mapping(mapping(experiment.spec.get("trialTemplate")).get("configMap"))
+def template_in_cluster(experiment: Experiment) -> Iterator[Hit]:
+    template = experiment.template.manifest
+    if template.get("trialSpec") is None:
+        config_map = mapping(template.get("configMap"))
         runs = "podium reads the trial's job from the Experiment's own file or a ConfigMap that it is given"
-        given = f"from ConfigMap {text(template.get('configMapName'))} in a cluster"
+        given = f"from ConfigMap {text(config_map.get('configMapName'))} in a cluster"
         hint = "kubectl get configmap NAME -o yaml > templates.yaml, and --config-map templates.yaml"
         yield unsupported("spec.trialTemplate.configMap", runs, given, hint)
 
@@ -283,7 +284,7 @@ def resource(experiment: Experiment) -> Iterator[Hit]:
 def early_stopping(experiment: Experiment) -> Iterator[Hit]:
     if experiment.early_stopping and not experiment.template.retain:
         hint = "without it Katib loses the stopped trial's metrics and waits forever (kubeflow/katib#1377)"
-        given = mapping(experiment.spec["trialTemplate"]).get("retain")
+        given = experiment.template.manifest.get("retain")
         yield broken("spec.trialTemplate.retain", "must be true with early stopping", given, hint)
 
 
@@ -315,7 +316,7 @@ def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Hit]:
                 yield from _unknown(inner, schema[field], where)
 
 
-OTHER_SWEEPS: tuple[Rule[Experiment], ...] = (architectures, config_map)
+OTHER_SWEEPS: tuple[Rule[Experiment], ...] = (architectures, template_in_cluster)
 STUCK: tuple[Rule[Experiment], ...] = (
     search_space,
     lists,

@@ -5,7 +5,8 @@ from typing import Any
 
 from podium.documents import load_yaml
 from podium.errors import InvalidInput
-from podium.manifests.resource import Resource, mapping, text
+from podium.manifests.fields import mapping, text
+from podium.manifests.resource import Resource
 
 Manifest = Mapping[str, Any]
 

@@ -15,9 +15,10 @@ from podium.manifests.experiment.settings import read_settings
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
+from podium.manifests.fields import Attribute, Part, integer, mapping, objects, strings, text, texts, true
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
-from podium.manifests.resource import Attribute, Resource, integer, items, mapping, objects, text, texts
+from podium.manifests.resource import Resource
 from podium.manifests.rules import Hit, raise_for, rule
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
@@ -73,7 +74,7 @@ class Objective:
             metric=text(objective.get("objectiveMetricName")),
             maximize=objective.get("type") == "maximize",
             goal=float(goal) if isinstance(goal, int | float) and not isinstance(goal, bool) else None,
-            additional=tuple(map(str, items(objective.get("additionalMetricNames")))),
+            additional=strings(objective.get("additionalMetricNames")),
             strategies={
                 text(entry.get("name")): text(entry.get("value"))
                 for entry in objects(objective.get("metricStrategies"))
@@ -160,7 +161,7 @@ class Collector:
             kind=text(mapping(collecting.get("collector")).get("kind")) or "StdOut",
             path=text(file.get("path")),
             format=text(file.get("format")) or "TEXT",
-            filters=tuple(map(str, items(mapping(source.get("filter")).get("metricsFormat")))),
+            filters=strings(mapping(source.get("filter")).get("metricsFormat")),
         )
 
     @property
@@ -191,44 +192,35 @@ class Limits:
     """Failed trials that end the Experiment."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialTemplate:
+class TrialTemplate(Part):
     """What a trial runs, with placeholders."""
 
-    workload: Workload
-    """The trialSpec."""
+    @cached_property
+    def workload(self) -> Workload:
+        """The trialSpec; empty if the job is in a ConfigMap."""
+        job = mapping(self.manifest.get("trialSpec"))
+        return Workload(manifest=dict(job), path="spec.trialTemplate.trialSpec.")
 
-    primary_container: str
-    primary_pod_labels: Mapping[str, str]
-    """Of the pods that report metrics; none: every pod does."""
+    primary_container = Attribute("manifest.primaryContainerName", text)
 
-    parameters: tuple[tuple[str, str], ...]
-    """trialParameters: name and reference."""
+    @cached_property
+    def primary_pod_labels(self) -> Mapping[str, str]:
+        """Of the pods that report metrics; none: every pod does."""
+        return texts(self.manifest.get("primaryPodLabels")) or default_primary_labels(self.workload.kind) or {}
 
-    success_condition: str
-    failure_condition: str
-    retain: bool
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Name and reference of the trialParameters."""
+        given = objects(self.manifest.get("trialParameters"))
+        return tuple((text(parameter.get("name")), text(parameter.get("reference"))) for parameter in given)
+
+    success_condition = Attribute("manifest.successCondition", text)
+    failure_condition = Attribute("manifest.failureCondition", text)
+    retain = Attribute("manifest.retain", true)
     """Whether the finished job and its pods stay."""
 
-    in_config_map: bool
-    """Whether the job is in a ConfigMap; the workload is empty then."""
-
-    @classmethod
-    def parse(cls, given: Any) -> "TrialTemplate":
-        """Read ``spec.trialTemplate``."""
-        template = mapping(given)
-        job = Workload(manifest=dict(mapping(template.get("trialSpec"))), path="spec.trialTemplate.trialSpec.")
-        given = objects(template.get("trialParameters"))
-        return cls(
-            workload=job,
-            primary_container=text(template.get("primaryContainerName")),
-            primary_pod_labels=texts(template.get("primaryPodLabels")) or default_primary_labels(job.kind) or {},
-            parameters=tuple((text(parameter.get("name")), text(parameter.get("reference"))) for parameter in given),
-            success_condition=text(template.get("successCondition")),
-            failure_condition=text(template.get("failureCondition")),
-            retain=template.get("retain") is True,
-            in_config_map=bool(template.get("configMap")),
-        )
+    in_config_map = Attribute("manifest.configMap", bool)
+    """Whether the job is in a ConfigMap."""
 
     @property
     def is_supported(self) -> bool:
@@ -242,7 +234,7 @@ class TrialTemplate:
 
     def is_primary(self, replica: Replica) -> bool:
         """Tell whether Katib collects from the pods of a replica, or from its first one alone."""
-        return self._is_primary(replica.labels)
+        return self._is_primary(replica.labels_of(0))
 
     def primary_pods(self, workload: Workload) -> tuple[str, ...]:
         """Return the pods of an operator's job from which Katib collects: ``worker-0``, ``worker-1`` …"""
@@ -391,7 +383,7 @@ class Experiment(Resource):
         """Return a copy whose trials' job a function has altered."""
         if not self.template.workload.manifest:  # a template in a ConfigMap
             return self
-        return self.with_workload(self.template.workload.changed(change))
+        return self.with_workload(self.template.workload.changed_job(change))
 
     def with_counts(self, counts: Mapping[str, int]) -> Self:
         """Return a copy with other values of maxTrialCount, parallelTrialCount and maxFailedTrialCount."""
@@ -412,7 +404,7 @@ class Experiment(Resource):
     @property
     def trials(self) -> dict[str, tuple[str, ...]]:
         """Names of the trials by phase, those that ended first."""
-        listed = {phase: tuple(map(str, items(self.status.get(names)))) for phase, (names, _) in TRIAL_LISTS.items()}
+        listed = {phase: strings(self.status.get(names)) for phase, (names, _) in TRIAL_LISTS.items()}
         return {phase: names for phase, names in listed.items() if names}
 
     optimal_trial = Attribute("status.currentOptimalTrial.bestTrialName", text)

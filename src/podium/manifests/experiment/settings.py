@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from podium.errors import suggestion
-from podium.manifests.resource import mapping, numbered, text
+from podium.manifests.fields import mapping, numbered, text
 from podium.manifests.rules import Hit, broken, unsupported
 
 

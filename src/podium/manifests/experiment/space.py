@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.experiment.hints import SPACE
-from podium.manifests.resource import items, mapping, text
+from podium.manifests.fields import items, mapping, text
 from podium.manifests.rules import Hit, broken, shorten, unsupported
 from podium.metrics import number
 from podium.search.space import LOG, Parameter

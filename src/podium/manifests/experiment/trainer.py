@@ -13,7 +13,7 @@ from typing import Any
 
 from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment.template import PLACEHOLDER
-from podium.manifests.resource import items
+from podium.manifests.fields import items
 from podium.manifests.workload import Container
 
 DATA = "${podium.data}"

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from podium.manifests.experiment.experiment import Collector, Objective
+from podium.manifests.fields import Attribute, mapping, objects, text, true
 from podium.manifests.labels import EXPERIMENT
-from podium.manifests.resource import Attribute, Resource, mapping, objects, text, true
+from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
 Metrics = dict[str, dict[str, str]]

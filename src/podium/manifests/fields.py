@@ -1,0 +1,120 @@
+"""Fields of a manifest, read leniently: a value of another type counts as absent, and the rules report it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return an object, or an empty one in place of anything else: wrong types are reported by the rules."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """Return a list, or an empty one in place of anything else."""
+    return value if isinstance(value, list) else []
+
+
+def numbered(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each object of a list with its path: ``spec.parameters[0]`` …"""
+    for index, item in enumerate(items(value)):
+        yield f"{path}[{index}]", mapping(item)
+
+
+def text(value: Any) -> str:
+    """Return a string, or an empty one in place of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def integer(value: Any) -> int | None:
+    """Return an integer, or None in place of anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def count(value: Any) -> int:
+    """Return an integer, or 1 in place of anything else."""
+    return 1 if (number := integer(value)) is None else number
+
+
+def texts(value: Any) -> dict[str, str]:
+    """Return an object of strings; other values are left out."""
+    return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}
+
+
+def strings(value: Any) -> tuple[str, ...]:
+    """Return the items of a list as strings."""
+    return tuple(map(str, items(value)))
+
+
+def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Return the items of a list as objects."""
+    return tuple(map(mapping, items(value)))
+
+
+def unshared(value: Any) -> Any:
+    """Return a copy that shares no object or list with a value, nor any two of its parts with each other."""
+    if isinstance(value, Mapping):
+        return {key: unshared(item) for key, item in value.items()}
+    return [unshared(item) for item in value] if isinstance(value, list) else value
+
+
+def present(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not None: the API server takes null for some and refuses it for others."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def true(value: Any) -> bool:
+    """Return whether a value is true, not only truthy."""
+    return value is True
+
+
+class Attribute(Generic[T]):
+    """A field of a manifest as an attribute of its object, read at its first use.
+
+    Args:
+        path: An attribute that holds an object, and the names of fields below it: ``spec.source.filter``.
+        read: Converts the value, None if it is absent: one of the functions above.
+    """
+
+    def __init__(self, path: str, read: Callable[[Any], T]) -> None:
+        self.holder, *self.fields = path.split(".")
+        self.read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        value = getattr(instance, self.holder)
+        for name in self.fields:
+            value = mapping(value).get(name)
+        result = instance.__dict__[self.name] = self.read(value)
+        return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """An object inside a manifest, with attributes that are read at their first use."""
+
+    manifest: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def parse(cls, value: Any) -> Self:
+        """Read an object; anything else counts as an empty one."""
+        return cls(manifest=mapping(value))
+
+    @classmethod
+    def parse_all(cls, value: Any) -> tuple[Self, ...]:
+        """Read the items of a list."""
+        return tuple(map(cls.parse, items(value)))
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Names of its fields with a value."""
+        return with_values(self.manifest)
+
+
+def with_values(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of an object's fields with a value."""
+    return frozenset(name for name, value in manifest.items() if value not in (None, [], {}, "", False))
