@@ -87,8 +87,8 @@ def test_a_job_launched_on_a_namespace_gets_its_storage_keys(server: ApiServer, 
     job = Workload.parse(build(PyTorchJobSpec(name="train", image="i", command=("train", "--data=s3://b/mnist"))))
     granted = with_store(job, "kubernetes://team", print)
     ((_, container),) = granted.containers()
-    assert container.env["AWS_ENDPOINT_URL"]["value"] == "http://store:9000"
-    assert container.env["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "keys"
+    assert container.env["AWS_ENDPOINT_URL"].value == "http://store:9000"
+    assert container.env["AWS_ACCESS_KEY_ID"].source["secretKeyRef"]["name"] == "keys"
 
 
 def test_a_namespace_without_a_store_is_reported(server: ApiServer) -> None:

@@ -99,7 +99,7 @@ def test_a_user_of_ones_own_gets_a_home() -> None:
     placed = place(job(), Pods.read({"run_as_user": 1234}))
     (replica,) = with_pod_defaults(placed).replicas
     assert replica.pod.spec["securityContext"]["runAsUser"] == 1234
-    assert replica.pod.containers[0].env["HOME"]["value"] == "/tmp"
+    assert replica.pod.containers[0].env["HOME"].value == "/tmp"
     assert refused(with_pod_defaults(placed)) == []
 
 

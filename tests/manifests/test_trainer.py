@@ -38,8 +38,8 @@ def trial_of(given: Experiment, data: str = "/data", root: str = "/trials") -> C
     adapted = locate(adapt(given, fixed=fixed, name="sweep", image=lambda own: own), data=data, root=root)
     job = adapted.render("sweep-1", {parameter.name: "0.5" for parameter in adapted.space})
     ((_, container),) = job.containers()
-    assert container.env["PODIUM_DATA"]["value"] == data
-    assert container.env["PODIUM_OUTPUT"]["value"] == f"{root}/sweep-1"
+    assert container.env["PODIUM_DATA"].value == data
+    assert container.env["PODIUM_OUTPUT"].value == f"{root}/sweep-1"
     return container
 
 
@@ -61,7 +61,7 @@ def test_a_placeholder_in_the_environment_counts() -> None:
     env = [{"name": "INPUT", "value": "${podium.data}/x"}, {"name": "RATE", "value": "${trialParameters.rate}"}]
     container = trial_of(experiment({"image": "mine", "command": ["fit"], "env": env}))
     assert container.words == ("fit",)
-    assert (container.env["INPUT"]["value"], container.env["RATE"]["value"]) == ("/data/x", "0.5")
+    assert (container.env["INPUT"].value, container.env["RATE"].value) == ("/data/x", "0.5")
 
 
 def test_a_shell_gets_the_variables_alone() -> None:

@@ -44,7 +44,7 @@ def test_a_trainjob_reads_as_nodes_of_one_container() -> None:
     ((_, container),) = job.containers()
     assert (container.name, container.image, container.path) == ("node", "trainer:1", "spec.trainer")
     assert container.words == ("python", "train.py", "--lr=0.1")
-    assert (container.env["A"]["value"], container.requests) == ("1", {"cpu": "2"})
+    assert (container.env["A"].value, container.requests) == ("1", {"cpu": "2"})
     assert [mount.path for mount in container.mounts] == ["/data"]
     assert (job.active_deadline_seconds, job.suspended, job.labels) == (60, False, {"team": "vision"})
 

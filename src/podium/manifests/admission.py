@@ -10,35 +10,15 @@ from typing import Any
 from podium.manifests import trainjob_rules
 from podium.manifests.conditions import Manifest
 from podium.manifests.draft import Draft
-from podium.manifests.fields import integer, numbered, text
+from podium.manifests.fields import integer, text
 from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB, or_list
-from podium.manifests.names import is_dns_1035, is_dns_1123
+from podium.manifests.names import broken_name, is_dns_1123
+from podium.manifests.pod_rules import POD_TEMPLATE, broken_containers
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
 from podium.manifests.rules import Hit, Rule, apply, broken, one_of, raise_for, rule
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
-from podium.manifests.workload import Pod, Replica, Workload, role_of
+from podium.manifests.workload import Replica, Workload, role_of
 
-_CONTAINER: Schema = {
-    "name": TEXT,
-    "image": TEXT,
-    "command": [TEXT],
-    "args": [TEXT],
-    "workingDir": TEXT,
-    "env": [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}],
-    "envFrom": [OBJECT],
-    "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT}],
-    "resources": {"requests": OBJECT, "limits": OBJECT},
-}
-_TEMPLATE: Schema = {
-    "metadata": {"labels": OBJECT, "annotations": OBJECT},
-    "spec": {
-        "containers": [_CONTAINER],
-        "initContainers": [_CONTAINER],
-        "volumes": [{"name": TEXT}],
-        "restartPolicy": TEXT,
-        "terminationGracePeriodSeconds": INT,
-    },
-}
 _METADATA: Schema = {
     "name": TEXT,
     "generateName": TEXT,
@@ -47,7 +27,7 @@ _METADATA: Schema = {
     "annotations": OBJECT,
     "ownerReferences": [OBJECT],
 }
-_REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": _TEMPLATE}
+_REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": POD_TEMPLATE}
 _RUN_POLICY: Schema = {
     "cleanPodPolicy": TEXT,
     "ttlSecondsAfterFinished": INT,
@@ -76,18 +56,15 @@ _OWN_FIELDS: dict[str, Schema] = {
     },
     "TFJob": {"successPolicy": TEXT, "enableDynamicWorker": BOOL},
 }
-_JOB: Schema = {
-    "metadata": _METADATA,
-    "spec": {
-        "parallelism": INT,
-        "completions": INT,
-        "completionMode": TEXT,
-        "backoffLimit": INT,
-        "activeDeadlineSeconds": INT,
-        "ttlSecondsAfterFinished": INT,
-        "suspend": BOOL,
-        "template": _TEMPLATE,
-    },
+_JOB_SPEC: Schema = {
+    "parallelism": INT,
+    "completions": INT,
+    "completionMode": TEXT,
+    "backoffLimit": INT,
+    "activeDeadlineSeconds": INT,
+    "ttlSecondsAfterFinished": INT,
+    "suspend": BOOL,
+    "template": POD_TEMPLATE,
 }
 _NOT_NEGATIVE = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions")
 
@@ -157,17 +134,16 @@ def well_formed(manifest: Mapping[str, Any]) -> Iterator[Hit]:
     for part in ("metadata", "spec"):
         if manifest.get(part) is None:
             yield broken(part, "must be an object", None)
-    yield from wrong_types(manifest, _schema(kind))
+    yield from wrong_types(manifest, schema_of(kind))
 
 
-def _schema(kind: str) -> Schema:
-    if kind == TRAINJOB:
-        return {"metadata": _METADATA, "spec": trainjob_rules.SPEC}
-    if kind not in OPERATOR_KINDS:
-        return _JOB
-    operator = OPERATOR_KINDS[kind]
-    roles = {operator.replica_specs: dict.fromkeys(operator.roles, _REPLICA)}
-    return {"metadata": _METADATA, "spec": {"runPolicy": _RUN_POLICY, **_OWN_FIELDS.get(kind, {}), **roles}}
+def schema_of(kind: str) -> Schema:
+    """Return the shape of a kind of job, as far as types go; of an unknown kind that of its metadata."""
+    if operator := OPERATOR_KINDS.get(kind):
+        roles = {operator.replica_specs: dict.fromkeys(operator.roles, _REPLICA)}
+        return {"metadata": _METADATA, "spec": {"runPolicy": _RUN_POLICY, **_OWN_FIELDS.get(kind, {}), **roles}}
+    specs = {"Job": _JOB_SPEC, TRAINJOB: trainjob_rules.SPEC}
+    return {"metadata": _METADATA, "spec": specs.get(kind, OBJECT)}
 
 
 @refused
@@ -252,40 +228,16 @@ def completions(job: Workload) -> Iterator[Hit]:
 @refused
 def containers(job: Workload) -> Iterator[Hit]:
     for replica in job.replicas:
-        yield from _containers(replica.pod)
-
-
-def _containers(pod: Pod) -> Iterator[Hit]:
-    if not pod.containers:
-        yield broken(f"{pod.path}.spec.containers", "must hold a container", [])
-    for container in (*pod.containers, *pod.init_containers):
-        if not container.image:
-            hint = "any name will do on one machine, where this Python stands for it"
-            yield broken(f"{container.path}.image", "must be given", container.image, hint)
-        if not container.name:
-            yield broken(f"{container.path}.name", "must be given", container.name)
-        for path, variable in numbered(f"{container.path}.env", container.manifest.get("env")):
-            if not variable.get("name"):
-                yield broken(f"{path}.name", "must be given", variable.get("name"))
-            if variable.get("value") and variable.get("valueFrom") is not None:
-                yield broken(path, "must have either value or valueFrom", dict(variable))
+        yield from broken_containers(replica.pod)
 
 
 @refused
 def name(job: Workload) -> Iterator[Hit]:
-    given = job.name
-    if "name" not in job.metadata and job.metadata.get("generateName"):
-        given = f"{text(job.metadata['generateName'])}{'x' * 5}"
-    if job.kind == "Job":
-        if not (is_dns_1123(given) and len(given) <= 63):
-            yield broken("metadata.name", "must be lower case letters, digits, - and ., at most 63", given)
-        return
-    if not is_dns_1035(given):
-        yield broken("metadata.name", "must be lower case letters, digits and -, a letter first", given)
-    longest = max(map(_pod_suffix, job.replicas), key=len, default="")
-    if len(given) + len(longest) > 63:
-        rule = f"len(name + {longest!r}) <= 63, the length of a pod's name"
-        yield broken("metadata.name", rule, given, "choose a shorter name")
+    if job.kind != "Job":
+        longest = max(map(_pod_suffix, job.replicas), key=len, default="")
+        yield from broken_name(job.expected_name, longest)
+    elif not (is_dns_1123(job.expected_name) and len(job.expected_name) <= 63):
+        yield broken("metadata.name", "must be lower case letters, digits, - and ., at most 63", job.expected_name)
 
 
 def _pod_suffix(replica: Replica) -> str:

@@ -2,10 +2,11 @@
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.errors import require
+from podium.manifests.rules import Hit, broken
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -19,6 +20,20 @@ def is_dns_1035(name: str) -> bool:
 def is_dns_1123(name: str) -> bool:
     """Return whether a name is a DNS-1123 subdomain: as a batch Job's, dots and a digit first allowed, at most 253."""
     return len(name) <= 253 and bool(_DNS_1123.fullmatch(name))
+
+
+def broken_name(name: str, longest: str) -> Iterator[Hit]:
+    """Yield why a distributed job, and each of its pods, cannot be called so.
+
+    Args:
+        name: Of the job.
+        longest: The longest of what its pods' names have after it.
+    """
+    if not is_dns_1035(name):
+        yield broken("metadata.name", "must be lower case letters, digits and -, a letter first", name)
+    if len(name) + len(longest) > 63:
+        rule = f"len(name + {longest!r}) <= 63, the length of a pod's name"
+        yield broken("metadata.name", rule, name, "choose a shorter name")
 
 
 def random_suffix(length: int = 5) -> str:

@@ -57,6 +57,13 @@ class Resource:
     name = Attribute("metadata.name", text)
     """``metadata.name``; empty in a trial template."""
 
+    @property
+    def expected_name(self) -> str:
+        """Its name, or one that the API server may make of generateName."""
+        if "name" in self.metadata or not self.metadata.get("generateName"):
+            return self.name
+        return f"{text(self.metadata['generateName'])}{'x' * 5}"
+
     @cached_property
     def namespace(self) -> str:
         """``metadata.namespace``; ``default`` if absent."""

@@ -7,7 +7,8 @@ from typing import Any
 from podium.manifests.rules import Hit, broken
 
 Schema = Any
-"""TEXT, INT, NUMBER, BOOL or OBJECT; a list of one schema; a dict of field to schema."""
+"""TEXT, INT, NUMBER, BOOL or OBJECT; a list of one schema; a dict of field to schema; a function that returns the
+schema of a value."""
 
 TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
 
@@ -30,6 +31,8 @@ def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Hit]:
     """
     if value is None:
         return
+    if callable(schema):
+        schema = schema(value)
     if isinstance(schema, dict):
         if isinstance(value, Mapping):
             for name, inner in schema.items():

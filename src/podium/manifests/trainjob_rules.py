@@ -12,36 +12,15 @@ from typing import Any
 
 from podium.manifests.fields import integer, items, mapping, numbered, text
 from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
-from podium.manifests.names import is_dns_1035, is_dns_1123
+from podium.manifests.names import broken_name, is_dns_1123
+from podium.manifests.pod_rules import ENV, POD_TEMPLATE, RESOURCES, broken_variables
 from podium.manifests.rules import Hit, Rule, broken, one_of, rule
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema
 from podium.manifests.trainjob import NODE, PATCHED_CONTAINER, PATCHED_POD, RESERVED, RUNTIME_IMAGES, TORCH, template_of
 from podium.manifests.workload import Workload
 
 _HTTP_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
-_CONTAINER: Schema = {
-    "name": TEXT,
-    "env": [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}],
-    "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT}],
-    "securityContext": OBJECT,
-}
-_POD: Schema = {
-    "metadata": {"labels": OBJECT, "annotations": OBJECT},
-    "spec": {
-        "serviceAccountName": TEXT,
-        "volumes": [{"name": TEXT}],
-        "initContainers": [_CONTAINER],
-        "containers": [_CONTAINER],
-        "imagePullSecrets": [{"name": TEXT}],
-        "securityContext": OBJECT,
-        "nodeSelector": OBJECT,
-        "affinity": OBJECT,
-        "tolerations": [OBJECT],
-        "schedulingGates": [OBJECT],
-        "terminationGracePeriodSeconds": INT,
-    },
-}
-_PATCHED_JOB: Schema = {"name": TEXT, "template": {"metadata": OBJECT, "spec": {"template": _POD}}}
+_PATCHED_JOB: Schema = {"name": TEXT, "template": {"metadata": OBJECT, "spec": {"template": POD_TEMPLATE}}}
 
 SPEC: Schema = {
     "runtimeRef": {"name": TEXT, "apiGroup": TEXT, "kind": TEXT},
@@ -50,10 +29,10 @@ SPEC: Schema = {
         "image": TEXT,
         "command": [TEXT],
         "args": [TEXT],
-        "env": [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}],
+        "env": ENV,
         "numNodes": INT,
         "numProcPerNode": INT,
-        "resourcesPerNode": {"requests": OBJECT, "limits": OBJECT},
+        "resourcesPerNode": RESOURCES,
     },
     "runtimePatches": [
         {
@@ -97,13 +76,10 @@ def trainer(job: Workload) -> Iterator[Hit]:
         value = integer(given.get(name))
         if value is not None and value < 1:
             yield broken(f"{path}.{name}", f"{name} >= 1", value)
+    yield from broken_variables(f"{path}.env", given.get("env"))
     for where, variable in numbered(f"{path}.env", given.get("env")):
-        if not variable.get("name"):
-            yield broken(f"{where}.name", "must be given", variable.get("name"))
         if variable.get("name") in RESERVED:
             yield broken(where, "must not be a variable that Trainer sets", variable["name"], "remove it")
-        if variable.get("value") and variable.get("valueFrom") is not None:
-            yield broken(where, "must have either value or valueFrom", dict(variable))
 
 
 @refused
@@ -166,15 +142,7 @@ def _not_patched(path: str, known: tuple[str, ...], name: str, hint: str | None 
 
 @refused
 def name(job: Workload) -> Iterator[Hit]:
-    given = job.name
-    if "name" not in job.metadata and job.metadata.get("generateName"):
-        given = f"{text(job.metadata['generateName'])}{'x' * 5}"
-    if not is_dns_1035(given):
-        yield broken("metadata.name", "must be lower case letters, digits and -, a letter first", given)
-    longest = f"-{NODE}-0-{job.nodes - 1}-abcde"
-    if len(given) + len(longest) > 63:
-        rule = f"len(name + {longest!r}) <= 63, the length of a pod's name"
-        yield broken("metadata.name", rule, given, "choose a shorter name")
+    return broken_name(job.expected_name, f"-{NODE}-0-{job.nodes - 1}-abcde")
 
 
 RULES: tuple[Rule[Workload], ...] = (runtime, trainer, limits, patches, name)

@@ -1,5 +1,9 @@
 """The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib: pkg/apis/controller)."""
 
+from typing import Any
+
+from podium.manifests.admission import schema_of
+from podium.manifests.fields import mapping, text
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import COMPLETION_INDEX, JOB_ROLE, REPLICATED_JOB
 from podium.manifests.structure import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
@@ -7,45 +11,10 @@ from podium.manifests.structure import BOOL, INT, NUMBER, OBJECT, TEXT, Schema
 _PAIR = {"name": TEXT, "value": TEXT}
 _ALGORITHM = {"algorithmName": TEXT, "algorithmSettings": [_PAIR]}
 
-_POD = {
-    "metadata": {"labels": OBJECT, "annotations": OBJECT},
-    "spec": {
-        "containers": [
-            {
-                "name": TEXT,
-                "image": TEXT,
-                "command": [TEXT],
-                "args": [TEXT],
-                "workingDir": TEXT,
-                "env": [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}],
-                "resources": {"limits": OBJECT, "requests": OBJECT},
-            }
-        ],
-        "restartPolicy": TEXT,
-    },
-}
-_REPLICA = {"replicas": INT, "restartPolicy": TEXT, "template": _POD}
-_TRIAL = {
-    "apiVersion": TEXT,
-    "kind": TEXT,
-    "metadata": {"labels": OBJECT, "annotations": OBJECT},
-    "spec": {
-        "template": _POD,
-        "backoffLimit": INT,
-        **{kind.replica_specs: dict.fromkeys(kind.roles, _REPLICA) for kind in OPERATOR_KINDS.values()},
-        "runPolicy": OBJECT,
-        "runtimeRef": OBJECT,
-        "trainer": {
-            "numNodes": INT,
-            "image": TEXT,
-            "command": [TEXT],
-            "args": [TEXT],
-            "env": [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}],
-            "resourcesPerNode": {"limits": OBJECT, "requests": OBJECT},
-        },
-        "runtimePatches": [OBJECT],
-    },
-}
+
+def _trial(job: Any) -> Schema:
+    return {"apiVersion": TEXT, "kind": TEXT, **schema_of(text(mapping(job).get("kind")))}
+
 
 EXPERIMENT: Schema = {
     "apiVersion": TEXT,
@@ -88,7 +57,7 @@ EXPERIMENT: Schema = {
             "successCondition": TEXT,
             "failureCondition": TEXT,
             "trialParameters": [{"name": TEXT, "description": TEXT, "reference": TEXT}],
-            "trialSpec": _TRIAL,
+            "trialSpec": _trial,
             "configMap": {"configMapName": TEXT, "configMapNamespace": TEXT, "templatePath": TEXT},
         },
     },
