@@ -619,11 +619,21 @@ def test_pods_that_no_restricted_namespace_takes_are_noted(spec: dict[str, Any],
 
 
 def test_every_rule_has_a_test_and_a_docs_row() -> None:
-    from podium.doctor import collected, command, experiment_rules, job_rules, log, namespace, shell_rules, trial_rules
+    from podium.doctor import (
+        collected,
+        command,
+        experiment_rules,
+        job_rules,
+        log,
+        namespace,
+        shell_rules,
+        trainjob_rules,
+        trial_rules,
+    )
 
     tables = [
         log.TEXT_LOG_RULES, log.JSON_LOG_RULES, collected.GIVEN_RULES, collected.EVENT_RULES, shell_rules.SHELL_RULES,
-        experiment_rules.EXPERIMENT_RULES, trial_rules.TRIAL_RULES, job_rules.JOB_RULES, namespace.NAMESPACE_RULES,
+        experiment_rules.EXPERIMENT_RULES, trial_rules.TRIAL_RULES, job_rules.JOB_RULES, trainjob_rules.TRAINJOB_RULES, namespace.NAMESPACE_RULES,
         command.RUN_RULES, (command.output_comes_late,),
     ]  # fmt: skip
     names = {rule.name for table in tables for rule in table}

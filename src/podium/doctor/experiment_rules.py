@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 from podium.errors import PodiumError
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
 from podium.metrics import number, parse_line
+
+EXPERIMENT_RULES: list[Rule[Experiment]] = []
+rule = rules_into(EXPERIMENT_RULES)
 
 HYPEROPT, OPTUNA = ("random", "tpe"), ("grid", "multivariate-tpe")
 LEARNING = ("tpe", "multivariate-tpe", "bayesianoptimization", "cmaes")
@@ -176,27 +179,6 @@ def collector_without_image(experiment: Experiment) -> Iterator[Hit]:
         where = "spec.metricsCollectorSpec.collector.kind"
         yield Hit(what="the collector is PrometheusMetric", where=where, hint="use StdOut")
 
-
-EXPERIMENT_RULES: tuple[Rule[Experiment], ...] = (
-    early_stopping_without_retain,
-    metric_cannot_be_found,
-    bayesian_from_zero,
-    name_with_a_dot,
-    hyperband_past_its_first_rung,
-    bad_values_count,
-    batch_loss_may_be_the_objective,
-    strategy_against_the_objective,
-    goal_on_another_scale,
-    trials_without_end,
-    failures_without_limit,
-    distribution_ignored,
-    nothing_to_learn_from,
-    only_podium_knows_it,
-    collector_without_image,
-    no_failures_allowed,
-    search_service_stays,
-    json_values_are_texts,
-)
 
 NEVER_ON_KATIB: tuple[Rule[Experiment], ...] = (
     early_stopping_without_retain,

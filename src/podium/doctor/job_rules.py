@@ -3,13 +3,15 @@
 import re
 from collections.abc import Iterator
 
-from podium.doctor.trainjob_rules import TRAINJOB_RULES
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pod_security import violations, with_security
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
 from podium.manifests.torchrun import launches
 from podium.manifests.workload import Workload
+
+JOB_RULES: list[Rule[Workload]] = []
+rule = rules_into(JOB_RULES)
 
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
@@ -167,22 +169,3 @@ def istio_annotation_alone(job: Workload) -> Iterator[Hit]:
             where = f"{pod.path}.metadata.annotations"
             hint = f'set the label {ISTIO_INJECT}: "false" beside it'
             yield Hit(what=f"{ISTIO_INJECT} is an annotation, not a label", where=where, hint=hint)
-
-
-JOB_RULES: tuple[Rule[Workload], ...] = (
-    no_image,
-    fewer_processes_than_promised,
-    launcher_disagrees,
-    operator_variables_overwritten,
-    no_master,
-    restarts_without_end,
-    workers_outlive_the_master,
-    retries_before_failing,
-    istio_annotation_alone,
-    secret_in_plain_text,
-    no_deadline,
-    workers_need_an_init_image,
-    refused_where_restricted,
-    image_may_change,
-    *TRAINJOB_RULES,
-)

@@ -9,6 +9,7 @@ from podium.doctor.job_rules import JOB_RULES, workers_outlive_the_master
 from podium.doctor.report import Report
 from podium.doctor.shell import wrap
 from podium.doctor.shell_rules import SHELL_RULES
+from podium.doctor.trainjob_rules import TRAINJOB_RULES
 from podium.doctor.trial_rules import TRIAL_RULES
 from podium.documents import load_yaml
 from podium.errors import InvalidInput
@@ -23,6 +24,7 @@ from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
 from podium.manifests.workload import Workload
 
 KINDS = ("Experiment", *JOB_KINDS)
+_ALL_JOB_RULES = (*JOB_RULES, *TRAINJOB_RULES)
 
 
 def documents(text: str, origin: str) -> list[dict[str, Any]]:
@@ -74,7 +76,7 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
         except BrokenRules as error:  # fields of wrong types: nothing else can be said about them
             findings = list(error.findings)
     else:
-        findings = apply(JOB_RULES, Workload.parse(manifest))
+        findings = apply(_ALL_JOB_RULES, Workload.parse(manifest))
         findings = [*_refusals(manifest, {finding.where for finding in findings}), *findings]
     return Report(subject=subject, kind=kind, findings=worst_first(findings), details={"commands": lines})
 
@@ -122,7 +124,7 @@ def _examine_experiment(experiment: Experiment) -> list[Finding]:
     job = template.workload
     if job.kind in JOB_KINDS and job.api_version in ("", JOB_KINDS[job.kind]):
         # A trial's job is deleted with its Workers unless it is retained.
-        rules = [rule for rule in JOB_RULES if template.retain or rule is not workers_outlive_the_master]
+        rules = [rule for rule in _ALL_JOB_RULES if template.retain or rule is not workers_outlive_the_master]
         own += [*apply((*SHELL_RULES, *TRIAL_RULES), experiment), *apply(rules, job)]
         own += _trial_refusals(experiment, [*own, *broken])
     elif job.manifest:

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from podium.doctor.reading import COLOR, Line, Log
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
+
+NAME_RULES: list[Rule[Log]] = []
+rule = rules_into(NAME_RULES)
 
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
 _STAGES = (
@@ -169,19 +172,3 @@ def several_stages_under_one_name(log: Log) -> Iterator[Hit]:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
             hint = f"give each its own name, for example train_{name} and {name}"
             yield Hit(what=f"{shown} are all read as {name}", where=line_numbers(iter(stages.values())), hint=hint)
-
-
-NAME_RULES: tuple[Rule[Log], ...] = (
-    objective_missing,
-    colon_for_equals,
-    dict_for_equals,
-    words_for_equals,
-    longer_name,
-    letter_case,
-    bar_before_name,
-    color_before_name,
-    impossible_name,
-    several_stages_under_one_name,
-    library_has_its_own_format,
-    additional_missing,
-)

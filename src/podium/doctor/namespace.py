@@ -8,7 +8,10 @@ from podium.doctor.report import Report
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, TRAINERS, Seen
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import ENFORCE
-from podium.manifests.rules import Hit, Rule, apply, rule
+from podium.manifests.rules import Hit, Rule, apply, rules_into
+
+NAMESPACE_RULES: list[Rule[Seen]] = []
+rule = rules_into(NAMESPACE_RULES)
 
 _HINTS = {
     "PyTorchJob": "install the Kubeflow training operator 1.9, or Kubeflow Trainer 2.2 or later",
@@ -214,24 +217,6 @@ def server_admits(seen: Seen) -> Iterator[Hit]:
             yield fine(f"the server would take {name}", name)
         else:
             yield Hit(what=refusal, where=name, hint="correct the manifest, or the rights")
-
-
-NAMESPACE_RULES: tuple[Rule[Seen], ...] = (
-    namespace_exists,
-    injection_label,
-    kinds_known,
-    controllers_run,
-    rights,
-    storage_configured,
-    storage_reachable,
-    bucket_exists,
-    storage_credentials,
-    pod_security,
-    pods_refused,
-    images_resolve,
-    pods_that_cannot_start,
-    server_admits,
-)
 
 
 def examine_namespace(

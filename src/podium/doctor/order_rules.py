@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import Log
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
 from podium.metrics import number
+
+ORDER_RULES: list[Rule[Log]] = []
+rule = rules_into(ORDER_RULES)
 
 TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
 _TIMELIKE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(:\d\d)?|\d\d:\d\d:\d\d|(?<!\d)1[67]\d{8}(\.\d+)?(?!\d)")
@@ -102,14 +105,3 @@ def every_rank_reports(log: Log) -> Iterator[Hit]:
         yield Hit(
             what=what, where=line_numbers(iter(lines)), hint='report from rank 0 only: os.environ.get("RANK", "0")'
         )
-
-
-ORDER_RULES: tuple[Rule[Log], ...] = (
-    no_time,
-    time_not_understood,
-    some_without_time,
-    latest_is_not_the_last,
-    latest_is_not_a_number,
-    batches_share_the_name,
-    every_rank_reports,
-)

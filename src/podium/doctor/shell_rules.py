@@ -10,8 +10,11 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items, mapping, numbered, text
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
 from podium.manifests.workload import Container
+
+SHELL_RULES: list[Rule[Experiment]] = []
+rule = rules_into(SHELL_RULES)
 
 JOINED = "Katib joins command and args with blanks, unquoted, and hands them to sh -c."
 KATIB_ENV = ("KATIB_TRIAL_NAME",)
@@ -172,16 +175,3 @@ def quotes_reach_workers(experiment: Experiment) -> Iterator[Hit]:
                 if re.search(r"^'.*'$|^\".*\"$|=['\"].*['\"]$", word):
                     what = f"`{first_of(word)}` reaches the {replica.role or 'other'} pods with its quotes"
                     yield Hit(what=what, where=path, hint="quote for the shell in the Master only")
-
-
-SHELL_RULES: tuple[Rule[Experiment], ...] = (
-    shell_breaks_words,
-    shell_breaks_values,
-    shell_not_recognized,
-    output_not_collected,
-    several_processes_with_early_stopping,
-    last_command_only,
-    words_after_script,
-    shell_expands_words,
-    quotes_reach_workers,
-)

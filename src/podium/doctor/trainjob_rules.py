@@ -10,10 +10,13 @@ from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import QUEUE
 from podium.manifests.migrate import KINDS
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
 from podium.manifests.torchrun import starts_python
 from podium.manifests.trainjob import NODE, OTHER_RUNTIMES
 from podium.manifests.workload import Container, Workload
+
+TRAINJOB_RULES: list[Rule[Workload]] = []
+rule = rules_into(TRAINJOB_RULES)
 
 _OLD_FIELDS = {"podTemplateOverrides": "Trainer 2.1", "podSpecOverrides": "Trainer 2.0"}
 _INSTEAD = (
@@ -72,12 +75,3 @@ def queue_may_be_ignored(job: Workload) -> Iterator[Hit]:
         hint += ", or make it a TrainJob: podium migrate" if job.kind in KINDS else ""
         what = f"Kueue 0.19 and later may ignore {QUEUE} of a {job.kind}"
         yield Hit(what=what, where=f"{job.path}metadata.labels", hint=hint)
-
-
-TRAINJOB_RULES: tuple[Rule[Workload], ...] = (
-    old_overrides,
-    separate_trainings,
-    one_process_a_node,
-    nodes_restart,
-    queue_may_be_ignored,
-)

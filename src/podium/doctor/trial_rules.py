@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from podium.doctor.job_rules import OPERATOR_ENV
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
 from podium.manifests.workload import Container, Replica
+
+TRIAL_RULES: list[Rule[Experiment]] = []
+rule = rules_into(TRIAL_RULES)
 
 _KEPT = re.compile(r"(--[\w-]*(?:output|model|save|checkpoint|export)[\w-]*)[= ]['\"]?([^\s'\"]+)")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
@@ -116,15 +119,3 @@ def _is_shared(path: str, replica: Replica, container: Container) -> bool:
         volume.name for volume in replica.pod.volumes if {"persistentVolumeClaim", "hostPath"} & {*volume.sources}
     }
     return any(f"{path}/".startswith(f"{mount.path}/") for mount in container.mounts if mount.volume in lasting)
-
-
-TRIAL_RULES: tuple[Rule[Experiment], ...] = (
-    no_pod_is_primary,
-    several_pods_report,
-    other_containers_hold_the_trial,
-    image_without_shell,
-    buffered_while_stopping_early,
-    nobody_writes_the_file,
-    trials_share_a_path,
-    istio_not_switched_off,
-)

@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import COLOR, Line, Log
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Hit, Rule, rules_into
 from podium.metrics import number, objective_value
+
+VALUE_RULES: list[Rule[Log]] = []
+rule = rules_into(VALUE_RULES)
 
 CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
 _WRONG = re.compile(r"[,_]\d|\.\d|[xX][0-9a-fA-F]")
@@ -126,16 +129,3 @@ def unreadable_while_stopping_early(log: Log) -> Iterator[Hit]:
     if lines:
         hint = "keep lines that mention the metric free of other name=text; do not print argv"
         yield Hit(what=f"`{lines[0][1]}` has no number", where=line_numbers(line for line, _ in lines), hint=hint)
-
-
-VALUE_RULES: tuple[Rule[Log], ...] = (
-    not_finite,
-    tensor_or_array,
-    color_in_value,
-    quoted_value,
-    no_number,
-    number_cut_short,
-    percent,
-    unit_dropped,
-    unreadable_while_stopping_early,
-)

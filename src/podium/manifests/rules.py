@@ -123,6 +123,19 @@ def rule(level: str, why: str, name: str = "") -> Callable[[Callable[[T], Iterab
     return named
 
 
+def rules_into(table: list[Rule[T]]) -> Callable[[str, str], Callable[[Callable[[T], Iterable[Hit]]], Rule[T]]]:
+    """Return a ``rule`` that also adds each rule to a table, in the order in which they are written."""
+
+    def rule_of_table(level: str, why: str) -> Callable[[Callable[[T], Iterable[Hit]]], Rule[T]]:
+        def added(look: Callable[[T], Iterable[Hit]]) -> Rule[T]:
+            table.append(rule(level, why)(look))
+            return table[-1]
+
+        return added
+
+    return rule_of_table
+
+
 def apply(rules: Iterable[Rule[T]], subject: T) -> list[Finding]:
     """Apply every rule of a table, the worst findings first."""
     return worst_first(finding for rule in rules for finding in rule.findings(subject))
