@@ -52,7 +52,7 @@ def test_a_trainjob_reads_as_nodes_of_one_container() -> None:
 def test_the_first_node_has_the_labels_katib_collects_by() -> None:
     (nodes,) = Workload.parse(trainjob()).replicas
     named = {"jobset.sigs.k8s.io/replicatedjob-name": "node"}
-    assert nodes.labels == named | {"batch.kubernetes.io/job-completion-index": "0"}
+    assert nodes.labels_of(0) == named | {"batch.kubernetes.io/job-completion-index": "0"}
     assert nodes.labels_of(2) == named | {"batch.kubernetes.io/job-completion-index": "2"}
 
 

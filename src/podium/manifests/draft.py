@@ -1,6 +1,6 @@
 """A job's manifest while it is altered: the pod templates of every kind are reached, and written back, in one way."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,7 +168,7 @@ def merge(holder: dict[str, Any], path: tuple[str, ...], values: Mapping[str, An
     holder.update(values)
 
 
-def set_env(container: dict[str, Any], entries: Iterator[Mapping[str, Any]] | list[dict[str, Any]]) -> None:
+def set_env(container: dict[str, Any], entries: Iterable[Mapping[str, Any]]) -> None:
     """Add entries to a container's environment; those of the same name are replaced."""
     added = {entry["name"]: dict(entry) for entry in entries}
     kept = [entry for entry in items(container.get("env")) if mapping(entry).get("name") not in added]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Trial, leaderboard
-from podium.manifests.experiment.adapt import read_flags
+from podium.manifests.experiment.trainer import read_flags
 from podium.manifests.workload import Container
 from podium.storage import connect
 from podium.sweeps.resume import has_ended

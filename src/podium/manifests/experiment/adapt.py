@@ -1,14 +1,24 @@
 """Adapt an Experiment to a run: its data, its trials' outputs, and what else the run decides."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from podium.errors import Failed
 from podium.manifests.draft import Draft, merge
-from podium.manifests.experiment.build import change_primary_containers, customize, own_name
+from podium.manifests.experiment.build import customize, own_name, with_primary_containers
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import meta_key
-from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, runs_podium
+from podium.manifests.experiment.trainer import (
+    DATA,
+    FLAGS,
+    NAME,
+    OUTPUT,
+    connect_trainer,
+    fill,
+    flag_name,
+    read_flags,
+    runs_podium,
+)
 from podium.manifests.fields import items, mapping
 
 GPU = "nvidia.com/gpu"
@@ -61,32 +71,26 @@ def adapt(
         spec["resumePolicy"] = "Never"
         template = spec["trialTemplate"] = spec.get("trialTemplate") or {}
         searched = map(mapping, items(spec.get("parameters")))
-        fixed_names = {parameter["name"] for parameter in searched if _flag(parameter["name"]) in flags}
+        fixed_names = {parameter["name"] for parameter in searched if flag_name(parameter["name"]) in flags}
         _drop(spec, "parameters", "name", fixed_names)
         _drop(template, "trialParameters", "reference", fixed_names)
 
     adapted = customize(
         experiment.changed(prepare), flags=given, workers=workers if workers or podiums else None, **changes
     )
-    adapted = adapted.changed(lambda manifest: _connect(manifest, image))
-    return adapted.changed_job(lambda draft: give_gpus(draft, adapted.template.primary_container, gpus))
-
-
-def with_pods_retained(experiment: Experiment) -> Experiment:
-    """Return an Experiment whose trials' jobs and pods stay when they have ended."""
-    return experiment.changed(lambda manifest: manifest["spec"]["trialTemplate"].update(retain=True))
-
-
-def _connect(manifest: dict[str, Any], image: Callable[[str], str]) -> None:
-    """Give the trials their images and what leads to data and output."""
-    experiment = Experiment.parse(manifest)
-    searched = [name for name, reference in experiment.template.parameters if meta_key(reference) is None]
+    searched = [name for name, reference in adapted.template.parameters if meta_key(reference) is None]
 
     def connect(container: dict[str, Any], wrapped: bool) -> None:
         container["image"] = image(str(container.get("image") or ""))
         connect_trainer(container, searched, quoted=wrapped)
 
-    change_primary_containers(manifest, connect)
+    connected = with_primary_containers(adapted, connect)
+    return connected.changed_job(lambda draft: give_gpus(draft, connected.template.primary_container, gpus))
+
+
+def with_pods_retained(experiment: Experiment) -> Experiment:
+    """Return an Experiment whose trials' jobs and pods stay when they have ended."""
+    return experiment.changed(lambda manifest: manifest["spec"]["trialTemplate"].update(retain=True))
 
 
 def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
@@ -130,21 +134,3 @@ def flags_of(experiment: Experiment, trial: str, parameters: Mapping[str, str]) 
     for _, container in rendered.template.primary_containers():
         return {name: value for name, value in read_flags(container.words).items() if name not in OURS}
     raise Failed(f"the trials of Experiment {experiment.name} have no primary container")
-
-
-def read_flags(words: Iterable[str]) -> dict[str, Any]:
-    """Read ``--name=value``, ``--name value`` and ``--name`` from a command line; other words are passed over."""
-    flags: dict[str, Any] = {}
-    waiting: str | None = None
-    for word in words:
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            waiting = None if equals else _flag(name)
-            flags[_flag(name)] = value if equals else True
-        elif waiting is not None:
-            flags[waiting], waiting = word, None
-    return flags
-
-
-def _flag(name: str) -> str:
-    return name.replace("_", "-")

@@ -1,15 +1,15 @@
 """Experiments made from a template: other name, counts, image, flags, workers, labels."""
 
-import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podium.errors import require
-from podium.manifests.draft import Draft, set_env
+from podium.manifests.draft import Draft, merge, set_env
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
+from podium.manifests.fields import present, unshared
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
@@ -61,134 +61,78 @@ def customize(
     Raises:
         InvalidInput: A value makes no sense here, or a field of the manifest is of another type than it must be.
     """
-    changed = Draft.of(experiment.manifest).manifest
-    spec = _part(changed, "spec")
-    _set_metadata(changed, name, namespace, annotations, owner)
-    _set_counts(spec, max_trials, parallel_trials, max_failed_trials)
-    _set_search(spec, goal, seed)
-    if resume_policy is not None:
-        spec["resumePolicy"] = resume_policy
-    for holder in (changed, _trial(changed)) if labels else ():
-        _add(_part(holder, "metadata"), "labels", labels)
-    if workers is not None:
-        change_trial(changed, lambda draft: draft.set_workers(workers))
-    _set_containers(changed, image, resources, env or ())
-    _set_all_flags(changed, flags or {})
-    return Experiment.parse(changed)
+
+    def change(manifest: dict[str, Any]) -> None:
+        owners = [dict(owner)] if owner else None
+        merge(manifest, ("metadata",), present(name=name, namespace=namespace, ownerReferences=owners))
+        merge(manifest, ("spec",), present(resumePolicy=resume_policy))
+        if annotations:
+            merge(manifest, ("metadata", "annotations"), annotations)
+        if labels:
+            merge(manifest, ("metadata", "labels"), labels)
+        if goal is not None:
+            merge(manifest, ("spec", "objective"), {"goal": goal})
+        if seed is not None:
+            merge(manifest, ("spec", "algorithm"), {})
+            _set_setting(manifest["spec"]["algorithm"], "random_state", str(seed))
+        _set_counts(manifest["spec"], max_trials, parallel_trials, max_failed_trials)
+
+    def change_job(draft: Draft) -> None:
+        if labels:
+            draft.label(labels)
+        if workers is not None:
+            draft.set_workers(workers)
+
+    def change_container(container: dict[str, Any], wrapped: bool) -> None:
+        container |= present(image=image, resources=unshared(resources))
+        set_env(container, env or ())
+        set_flags(container, flags or {}, quoted=wrapped)
+
+    has_job = bool(experiment.template.workload.manifest)
+    require(has_job or not workers, "workers go with a trialSpec", workers=workers)
+    for flag in flags or ():
+        require(flag.startswith("--"), "a flag begins with --", flag=flag)
+    changed = with_primary_containers(experiment.changed(change).changed_job(change_job), change_container)
+    return changed.changed(_drop_unused) if flags else changed
 
 
 def own_name(experiment: Experiment) -> tuple[Experiment, str]:
     """Return an Experiment whose trials know their own name, and the placeholder that stands for it."""
+    names = [name for name, reference in experiment.template.parameters if reference == OWN_NAME]
+    if names:
+        return experiment, f"${{trialParameters.{names[0]}}}"
 
     def declare(manifest: dict[str, Any]) -> None:
-        declare_own_name(manifest["spec"]["trialTemplate"])
+        template = manifest["spec"]["trialTemplate"]
+        own = {"name": "ownName", "reference": OWN_NAME}
+        template["trialParameters"] = [*(template.get("trialParameters") or []), own]
 
-    changed = experiment.changed(declare)
-    name = next(name for name, reference in changed.template.parameters if reference == OWN_NAME)
-    return changed, f"${{trialParameters.{name}}}"
-
-
-def declare_own_name(template: dict[str, Any]) -> str:
-    """Return the trialParameter that stands for the trial's own name; the template has one afterwards."""
-    declared = template["trialParameters"] = template.get("trialParameters") or []
-    for parameter in declared:
-        if parameter.get("reference") == OWN_NAME:
-            return str(parameter["name"])
-    declared.append({"name": "ownName", "reference": OWN_NAME})
-    return "ownName"
+    return experiment.changed(declare), "${trialParameters.ownName}"
 
 
-def change_trial(experiment: dict[str, Any], change: Callable[[Draft], None]) -> None:
-    """Let a function alter the job of an Experiment's trials; nothing is put where there is none."""
-    trial = _trial(experiment)
-    draft = Draft.of(trial)
-    change(draft)
-    if trial:
-        experiment["spec"]["trialTemplate"]["trialSpec"] = draft.manifest
-
-
-def change_primary_containers(experiment: dict[str, Any], change: Callable[[dict[str, Any], bool], None]) -> None:
-    """Let a function alter each replica's primary container.
+def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, Any], bool], None]) -> Experiment:
+    """Return an Experiment in which a function has altered each replica's primary container.
 
     Args:
-        experiment: A manifest; is altered.
+        experiment: Stays as it is.
         change: Gets the container, and whether Katib hands its command to a shell.
     """
-    parsed = Experiment.parse(experiment)
-    wrapped = {replica.role for replica, _ in parsed.wrapped_containers()}
+    wrapped = {replica.role for replica, _ in experiment.wrapped_containers()}
 
     def change_each(draft: Draft) -> None:
-        for role, container in draft.containers(parsed.template.primary_container):
+        for role, container in draft.containers(experiment.template.primary_container):
             change(container, role in wrapped)
 
-    change_trial(experiment, change_each)
-
-
-def _part(holder: dict[str, Any], field: str) -> dict[str, Any]:
-    """Return an object inside another; one that is missing or null is put there."""
-    holder[field] = part = holder.get(field) or {}
-    return part
-
-
-def _add(holder: dict[str, Any], field: str, values: Mapping[str, str] | None) -> None:
-    if values:
-        holder[field] = {**(holder.get(field) or {}), **values}
-
-
-def _trial(experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the job of a trial, which may be missing."""
-    trial: dict[str, Any] = ((experiment.get("spec") or {}).get("trialTemplate") or {}).get("trialSpec") or {}
-    return trial
-
-
-def _set_metadata(
-    experiment: dict[str, Any],
-    name: str | None,
-    namespace: str | None,
-    annotations: Mapping[str, str] | None,
-    owner: Mapping[str, Any] | None,
-) -> None:
-    metadata = _part(experiment, "metadata")
-    given = {"name": name, "namespace": namespace, "ownerReferences": [dict(owner)] if owner else None}
-    metadata.update({field: value for field, value in given.items() if value is not None})
-    _add(metadata, "annotations", annotations)
-
-
-def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> None:
-    if goal is not None:
-        _part(spec, "objective")["goal"] = goal
-    if seed is not None:
-        _set_setting(_part(spec, "algorithm"), "random_state", str(seed))
-
-
-def _set_containers(
-    experiment: dict[str, Any], image: str | None, resources: Mapping[str, Any] | None, env: Sequence[Mapping[str, Any]]
-) -> None:
-    def change(container: dict[str, Any], _: bool) -> None:
-        if image is not None:
-            container["image"] = image
-        if resources is not None:
-            container["resources"] = copy.deepcopy(dict(resources))
-        set_env(container, [dict(entry) for entry in env])
-
-    change_primary_containers(experiment, change)
-
-
-def _set_all_flags(experiment: dict[str, Any], flags: Mapping[str, str | None]) -> None:
-    for flag in flags:
-        require(flag.startswith("--"), "a flag begins with --", flag=flag)
-    change_primary_containers(experiment, lambda container, wrapped: set_flags(container, flags, quoted=wrapped))
-    if flags:
-        _drop_unused(experiment["spec"], experiment["spec"].get("trialTemplate") or {})
+    return experiment.changed_job(change_each)
 
 
 def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, failed: int | None) -> None:
     require(most is None or most >= 1, "max_trials >= 1", max_trials=most)  # the others are lowered to it
-    given = {"maxTrialCount": most, "parallelTrialCount": parallel, "maxFailedTrialCount": failed}
-    spec.update({field: value for field, value in given.items() if value is not None})
+    given = present(maxTrialCount=most, parallelTrialCount=parallel, maxFailedTrialCount=failed)
+    spec |= given
     if most is not None:
         for field in ("parallelTrialCount", "maxFailedTrialCount"):
-            if given[field] is None and spec.get(field) is not None:
+            if field not in given and spec.get(field) is not None:
                 spec[field] = min(spec[field], most)
         if most < 3:
             spec.setdefault("parallelTrialCount", most)  # Katib's default of 3 would be above it
@@ -199,7 +143,10 @@ def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:
     algorithm["algorithmSettings"] = [*others, {"name": name, "value": value}]
 
 
-def _drop_unused(spec: dict[str, Any], template: dict[str, Any]) -> None:
+def _drop_unused(experiment: dict[str, Any]) -> None:
+    """Remove trialParameters that the trials' job does not use, and the search parameters that they stand for."""
+    spec = experiment["spec"]
+    template = spec.get("trialTemplate") or {}
     used = set(PLACEHOLDER.findall(json.dumps(template.get("trialSpec"), default=str)))
     before = template.get("trialParameters") or []
     gone = {parameter.get("reference") for parameter in before if parameter.get("name") not in used}

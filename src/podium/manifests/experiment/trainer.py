@@ -70,13 +70,33 @@ def connect_trainer(container: dict[str, Any], searched: Iterable[str] = (), *, 
     set_env(container, [{"name": name, "value": value} for name, value in VARIABLES.items()])
     if any(mark in written for mark in _MARKS) or is_shell(words) or is_podium(words):
         return
-    own = {flag for flag in FLAGS if set(PLACEHOLDER.findall(_value(words, flag))) & set(searched)}
+    given = read_flags(words)
+    own = {flag for flag in FLAGS if set(PLACEHOLDER.findall(str(given.get(flag[2:])))) & set(searched)}
     set_flags(container, {flag: value for flag, value in FLAGS.items() if flag not in own}, quoted=quoted)
 
 
 def words_of(container: Mapping[str, Any]) -> list[str]:
     """Return command and args of a container's manifest."""
     return [str(word) for field in ("command", "args") for word in items(container.get(field))]
+
+
+def read_flags(words: Iterable[str]) -> dict[str, Any]:
+    """Read ``--name=value``, ``--name value`` and ``--name`` from a command line; other words are passed over."""
+    flags: dict[str, Any] = {}
+    waiting: str | None = None
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            waiting = None if equals else flag_name(name)
+            flags[flag_name(name)] = value if equals else True
+        elif waiting is not None:
+            flags[waiting], waiting = word, None
+    return flags
+
+
+def flag_name(name: str) -> str:
+    """Return a flag's or a parameter's name as the trainer's flags are written: with dashes."""
+    return name.replace("_", "-")
 
 
 def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quoted: bool) -> None:
@@ -130,16 +150,6 @@ def _replaced(written: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         written = written.replace(name, value)
     return written
-
-
-def _value(words: Sequence[str], flag: str) -> str:
-    """Return the value of a flag; empty if there is none."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == flag:
-            return following
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return ""
 
 
 def _without(arguments: list[str], flag: str) -> list[str]:
