@@ -65,7 +65,7 @@ class JobOperator:
             if key in self.running:
                 self.end(key)
                 status: dict[str, Any] = {"startTime": NOW}
-                set_condition(status, "Suspended", True, "Suspended", "suspended", NOW)
+                set_condition(status, "Suspended", "Suspended", "suspended", NOW)
                 self.report(key, status)
             return
         if key not in self.running:

@@ -45,21 +45,21 @@ def test_a_job_with_active_pods_is_running() -> None:
 def test_running_and_restarting_replace_each_other() -> None:
     status: dict[str, Any] = {}
     for kind in ("Created", "Running", "Restarting", "Running"):
-        set_condition(status, kind, True, f"PyTorchJob{kind}", "…", "t")
+        set_condition(status, kind, f"PyTorchJob{kind}", "…", "t")
     assert [one["type"] for one in status["conditions"]] == ["Created", "Running"]
 
 
 def test_the_end_turns_running_off_and_a_failure_is_final() -> None:
     status: dict[str, Any] = {}
     for kind in ("Running", "Failed", "Succeeded"):
-        set_condition(status, kind, True, kind, "…", "t")
+        set_condition(status, kind, kind, "…", "t")
     assert [(one["type"], one["status"]) for one in status["conditions"]] == [("Running", "False"), ("Failed", "True")]
 
 
 def test_an_unchanged_condition_keeps_its_times() -> None:
     status: dict[str, Any] = {}
-    set_condition(status, "Running", True, "A", "first", "t1")
-    set_condition(status, "Running", True, "A", "second", "t2")
+    set_condition(status, "Running", "A", "first", "t1")
+    set_condition(status, "Running", "A", "second", "t2")
     assert status["conditions"][0]["message"] == "first"
-    set_condition(status, "Running", True, "B", "third", "t3")
+    set_condition(status, "Running", "B", "third", "t3")
     assert (status["conditions"][0]["lastTransitionTime"], status["conditions"][0]["lastUpdateTime"]) == ("t1", "t3")

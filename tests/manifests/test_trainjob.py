@@ -208,15 +208,17 @@ def test_a_status_reads_as_one_word() -> None:
     status: dict[str, Any] = {}
     assert phase() == "Created"
     assert phase(jobsStatus=[{"name": "node", "active": 1}]) == "Running"
-    put_condition(status, "Suspended", True, "Suspended", "TrainJob is suspended", "1")
+    put_condition(status, "Suspended", "Suspended", "TrainJob is suspended", "1")
     assert phase(**status) == "Suspended"
-    put_condition(status, "Suspended", False, "Resumed", "TrainJob is resumed", "2")
+    status["conditions"][0] |= {"status": "False", "reason": "Resumed"}
     assert phase(**status) == "Created"
-    put_condition(status, "Complete", True, "AllJobsCompleted", "jobset completed successfully", "3")
+    put_condition(status, "Suspended", "Suspended", "TrainJob is suspended", "2")
+    put_condition(status, "Suspended", "Suspended", "TrainJob is suspended", "3")
+    put_condition(status, "Complete", "AllJobsCompleted", "jobset completed successfully", "4")
     assert phase(**status) == "Succeeded"
     assert [(one["type"], one["lastTransitionTime"]) for one in status["conditions"]] == [
         ("Suspended", "2"),
-        ("Complete", "3"),
+        ("Complete", "4"),
     ]
 
 

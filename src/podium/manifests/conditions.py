@@ -78,65 +78,50 @@ def _goes_on(spec: Any) -> bool:
     return not spec.get("suspend") and not (isinstance(policy, Mapping) and policy.get("suspend"))
 
 
-def set_condition(status: dict[str, Any], kind: str, value: bool, reason: str, message: str, now: str) -> None:
-    """Set a condition as the training operator and Katib do.
+def set_condition(status: dict[str, Any], kind: str, reason: str, message: str, now: str) -> None:
+    """Add a condition that holds, as the training operator does.
 
-    A failed status never changes again; an unchanged status and reason keeps its times; Running and Restarting
-    replace each other; the end turns Running to "False" (kubeflow/trainer release-1.9: pkg/util/status.go).
+    A failed status never changes again; an unchanged reason keeps its times; Running and Restarting replace each
+    other; the end turns Running to "False" (kubeflow/trainer release-1.9: pkg/util/status.go).
 
     Args:
         status: The object's status, altered in place.
         kind: The condition's type.
-        value: Whether it holds.
         reason: One CamelCase word.
         message: One sentence.
         now: The time as Kubernetes writes it.
     """
     conditions = status.setdefault("conditions", [])
-    if any(condition["type"] == "Failed" and condition["status"] == "True" for condition in conditions):
+    held = {condition["type"]: condition for condition in conditions if condition["status"] == "True"}
+    current = held.get(kind)
+    if "Failed" in held or (current and current["reason"] == reason):
         return
-    new = {"type": kind, "status": "True" if value else "False", "reason": reason, "message": message}
-    new |= {"lastUpdateTime": now, "lastTransitionTime": now}
-    current = next((condition for condition in conditions if condition["type"] == kind), None)
-    if current and current["status"] == new["status"]:
-        if current["reason"] == reason:
-            return
-        new["lastTransitionTime"] = current["lastTransitionTime"]
-    status["conditions"] = [*_without(conditions, kind), new]
+    times = {"lastUpdateTime": now, "lastTransitionTime": current["lastTransitionTime"] if current else now}
+    status["conditions"] = [*_without(conditions, kind), {**_condition(kind, reason, message), **times}]
 
 
 def add_condition(status: dict[str, Any], kind: str, reason: str, message: str, now: str) -> None:
-    """Add a condition that holds, as the controller of Jobs does.
+    """Add a condition that holds, as the controller of Jobs does; the arguments are those of set_condition."""
+    new = _condition(kind, reason, message) | {"lastProbeTime": now, "lastTransitionTime": now}
+    status.setdefault("conditions", []).append(new)
 
-    Args:
-        status: The object's status, altered in place.
-        kind: The condition's type.
-        reason: One CamelCase word.
-        message: One sentence.
-        now: The time as Kubernetes writes it.
+
+def put_condition(status: dict[str, Any], kind: str, reason: str, message: str, now: str) -> None:
+    """Add a condition that holds, as Trainer does: each type stands once (apimachinery: pkg/api/meta/conditions.go).
+
+    The arguments are those of set_condition.
     """
-    new = {"type": kind, "status": "True", "reason": reason, "message": message}
-    status.setdefault("conditions", []).append(new | {"lastProbeTime": now, "lastTransitionTime": now})
-
-
-def put_condition(status: dict[str, Any], kind: str, value: bool, reason: str, message: str, now: str) -> None:
-    """Set a condition as Trainer does: each type stands once (apimachinery: pkg/api/meta/conditions.go).
-
-    Args:
-        status: The object's status, altered in place.
-        kind: The condition's type.
-        value: Whether it holds.
-        reason: One CamelCase word.
-        message: One sentence.
-        now: The time as Kubernetes writes it.
-    """
-    new = {"type": kind, "status": "True" if value else "False", "reason": reason, "message": message}
     conditions = status.setdefault("conditions", [])
-    current = next((condition for condition in conditions if condition["type"] == kind), None)
-    if current is None:
-        conditions.append(new | {"lastTransitionTime": now})
-    else:
-        current |= new | ({"lastTransitionTime": now} if current["status"] != new["status"] else {})
+    for condition in conditions:
+        if condition["type"] == kind:
+            since = {} if condition["status"] == "True" else {"lastTransitionTime": now}
+            condition |= _condition(kind, reason, message) | since
+            return
+    conditions.append(_condition(kind, reason, message) | {"lastTransitionTime": now})
+
+
+def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
+    return {"type": kind, "status": "True", "reason": reason, "message": message}
 
 
 def _without(conditions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -300,5 +300,5 @@ def _with_status(job: Workload, ignored: list[str]) -> Workload:
         job = job.changed_job(lambda draft: draft.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
     if job.operator:
         message = f"{job.kind} {job.name} is created."
-        set_condition(status, "Created", True, f"{job.kind}Created", message, timestamp())
+        set_condition(status, "Created", f"{job.kind}Created", message, timestamp())
     return job.with_status(status)

@@ -63,7 +63,7 @@ class OperatorJobController(Controller):
         self._set("Failed", message, reason)
 
     def _set(self, kind: str, message: str, reason: str | None = None) -> None:
-        set_condition(self.status, kind, True, f"{self.kind}{reason or kind}", message, timestamp())
+        set_condition(self.status, kind, f"{self.kind}{reason or kind}", message, timestamp())
 
     def _past_backoff_limit(self) -> bool:
         limit = self.job.backoff_limit

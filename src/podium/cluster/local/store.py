@@ -132,7 +132,7 @@ class Store:
             if kind == "Experiment":
                 message += f" Resume it with: {self.resume_command(name)}"
             now = timestamp()
-            set_condition(manifest.setdefault("status", {}), "Failed", True, f"{kind}{LOST}", message, now)
+            set_condition(manifest.setdefault("status", {}), "Failed", f"{kind}{LOST}", message, now)
         return manifest
 
     def resume_command(self, experiment: str) -> str:

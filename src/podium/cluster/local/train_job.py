@@ -74,7 +74,7 @@ class TrainJobController(Controller):
         self.status["jobsStatus"] = [{"name": NODE, **zero, **counts}]
 
     def _put(self, kind: str, reason: str, message: str) -> None:
-        put_condition(self.status, kind, True, reason, message, timestamp())
+        put_condition(self.status, kind, reason, message, timestamp())
 
     def _create_pod(self, index: int) -> None:
         name = f"{ROLE.lower()}-{index}"
