@@ -20,7 +20,6 @@ from podium.manifests.pod_security import (
     INIT_CONTAINER,
     SUGGESTION_CONTAINER,
     with_container,
-    with_init_container,
 )
 from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.resource import Resource
@@ -136,7 +135,7 @@ def _with_init_container(installed: Installed, job: Workload, replica: Replica) 
     pod = replica.pod
     if job.kind == "PyTorchJob" and replica.role == "Worker" and job.replica("Master"):
         for container in installed.init_containers:
-            pod = with_init_container(pod, container)
+            pod = with_container(pod, container, "initContainers")
     return pod
 
 

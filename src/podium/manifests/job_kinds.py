@@ -6,7 +6,7 @@ from typing import Any
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trainer import is_podium
-from podium.manifests.fields import unshared
+from podium.manifests.fields import present, unshared
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
 from podium.manifests.migrate import as_trainjob
 from podium.manifests.pod_security import RESTRICTED
@@ -105,19 +105,15 @@ def _as_job(job: Workload) -> Workload:
     require(job.workers == 0, "a Job has no workers", _WITH_WORKERS, workers=job.workers)
     template = unshared(job.replicas[0].pod.manifest)
     template["spec"]["restartPolicy"] = "Never"
-    spec: dict[str, Any] = {"backoffLimit": job.backoff_limit or 0}
-    limits = {
-        "activeDeadlineSeconds": job.active_deadline_seconds,
-        "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
-    }
-    spec |= {name: value for name, value in limits.items() if value is not None}
-    spec |= ({"suspend": True} if job.suspended else {}) | {"template": template}
-    return Workload(manifest={**_head(job, "Job"), "spec": spec}, path=job.path)
-
-
-def _head(job: Workload, kind: str) -> dict[str, Any]:
-    metadata = {"metadata": dict(job.metadata)} if job.metadata else {}
-    return {"apiVersion": JOB_KINDS[kind], "kind": kind, **metadata}
+    spec = present(
+        backoffLimit=job.backoff_limit or 0,
+        activeDeadlineSeconds=job.active_deadline_seconds,
+        ttlSecondsAfterFinished=job.ttl_seconds_after_finished,
+        suspend=job.suspended or None,
+        template=template,
+    )
+    manifest = present(apiVersion=JOB_KINDS["Job"], kind="Job", metadata=dict(job.metadata) or None, spec=spec)
+    return Workload(manifest=manifest, path=job.path)
 
 
 def with_workers(job: Workload, container: str, workers: int) -> tuple[Workload, str]:

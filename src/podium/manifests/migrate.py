@@ -15,7 +15,7 @@ from podium.manifests.admission import admit
 from podium.manifests.experiment.checks import check
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import default_conditions, default_primary_labels
-from podium.manifests.fields import mapping, unshared, with_values
+from podium.manifests.fields import mapping, present, unshared, with_values
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINJOB_MANAGERS
 from podium.manifests.resource import Resource
@@ -143,14 +143,13 @@ def _job(job: Workload, runtime: str, name: str = "", *, keep_command: bool = Fa
         command, said = {name: given for name, given in words.items() if given}, []
     notes += said
     trainer = {"numNodes": nodes} | _processes(job, container, nodes, notes)
-    policy = job.run_policy
-    spec = {
-        "runtimeRef": {"name": runtime},
-        "trainer": trainer,
-        **({"suspend": True} if job.suspended else {}),
-        **({"activeDeadlineSeconds": seconds} if (seconds := job.active_deadline_seconds) else {}),
-        **({"managedBy": _MULTIKUEUE} if policy.get("managedBy") == _MULTIKUEUE else {}),
-    }
+    spec = present(
+        runtimeRef={"name": runtime},
+        trainer=trainer,
+        suspend=job.suspended or None,
+        activeDeadlineSeconds=job.active_deadline_seconds or None,
+        managedBy=_MULTIKUEUE if job.managed_by == _MULTIKUEUE else None,
+    )
     spec = with_node_template(spec, _node_template(first, container, command))
     spec = {name: value for name, value in spec.items() if value != []}
     metadata = {key: value for key, value in _metadata(job).items() if value}

@@ -104,17 +104,8 @@ def with_security(job: Workload) -> Workload:
     return job.changed_job(change)
 
 
-def with_container(pod: Pod, container: Mapping[str, Any]) -> Pod:
-    """Return a pod with one container more, as controllers add them."""
-    return _with_more(pod, "containers", container)
-
-
-def with_init_container(pod: Pod, container: Mapping[str, Any]) -> Pod:
-    """Return a pod with one init container more, as controllers add them."""
-    return _with_more(pod, "initContainers", container)
-
-
-def _with_more(pod: Pod, part: str, container: Mapping[str, Any]) -> Pod:
+def with_container(pod: Pod, container: Mapping[str, Any], part: str = "containers") -> Pod:
+    """Return a pod with one container more, as controllers add them, or with one of its ``initContainers``."""
     spec = {**pod.spec, part: [*items(pod.spec.get(part)), container]}
     return Pod(manifest={**pod.manifest, "spec": spec}, path=pod.path)
 

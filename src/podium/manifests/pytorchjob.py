@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from podium.errors import require
 from podium.manifests.conditions import Manifest
 from podium.manifests.draft import Draft
-from podium.manifests.fields import unshared
+from podium.manifests.fields import present, unshared
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.names import is_dns_1035
 from podium.manifests.workload import Workload
@@ -16,6 +16,7 @@ CONTAINER = "pytorch"
 """The container the operator looks for in every replica."""
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_OWNER = ("apiVersion", "kind", "name", "uid")
 CLEAN_POD_POLICIES = ("Running", "All", "None")
 
 
@@ -113,24 +114,24 @@ def build(spec: PyTorchJobSpec) -> Manifest:
     """
     replicas = {"Master": 1} | ({"Worker": spec.workers} if spec.workers else {})
     processes = spec.processes_per_worker
-    metadata = _given(
+    metadata = present(
         name=spec.name,
         namespace=spec.namespace,
         labels=dict(spec.labels) or None,
         annotations=dict(spec.annotations) or None,
-        ownerReferences=[_owner(spec.owner)] if spec.owner else None,
+        ownerReferences=[{key: spec.owner[key] for key in _OWNER}] if spec.owner else None,
     )
-    return _given(
+    return present(
         apiVersion="kubeflow.org/v1",
         kind="PyTorchJob",
         metadata=metadata or None,
-        spec=_given(
+        spec=present(
             nprocPerNode=None if processes is None else str(processes),
             pytorchReplicaSpecs={
                 kind: {"replicas": count, "restartPolicy": spec.restart_policy, "template": _template(spec)}
                 for kind, count in replicas.items()
             },
-            runPolicy=_given(
+            runPolicy=present(
                 activeDeadlineSeconds=spec.active_deadline_seconds,
                 backoffLimit=3 * (spec.workers + 1) + 1 if spec.backoff_limit is None else spec.backoff_limit,
                 cleanPodPolicy=spec.clean_pod_policy,
@@ -159,9 +160,9 @@ def as_pytorchjob(job: Workload, container: str) -> Workload:
         "kind": "PyTorchJob",
         "metadata": draft.body.get("metadata") or {},
         "spec": {
-            **_given(nprocPerNode=str(job.processes_per_replica) if job.processes_per_replica else None),
+            **present(nprocPerNode=str(job.processes_per_replica) if job.processes_per_replica else None),
             "pytorchReplicaSpecs": {"Master": master, **({"Worker": worker} if job.workers else {})},
-            "runPolicy": _given(
+            "runPolicy": present(
                 backoffLimit=job.backoff_limit, activeDeadlineSeconds=job.active_deadline_seconds,
                 suspend=job.suspended or None,
             ),
@@ -170,17 +171,8 @@ def as_pytorchjob(job: Workload, container: str) -> Workload:
     return Workload(manifest=manifest, path=job.path)
 
 
-def _given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value: the API server takes null for some and refuses it for others."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _owner(owner: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
-
-
 def _template(spec: PyTorchJobSpec) -> dict[str, Any]:
-    container = _given(
+    container = present(
         args=list(spec.args) or None,
         command=list(spec.command),
         env=_env(spec) or None,
@@ -194,7 +186,7 @@ def _template(spec: PyTorchJobSpec) -> dict[str, Any]:
     labels = dict(spec.labels) | {ISTIO_INJECT: "false"}
     return {
         "metadata": {"labels": labels},
-        "spec": _given(containers=[container], serviceAccountName=spec.service_account),
+        "spec": present(containers=[container], serviceAccountName=spec.service_account),
     }
 
 
@@ -209,4 +201,4 @@ def _env(spec: PyTorchJobSpec) -> list[dict[str, Any]]:
 def _resources(spec: PyTorchJobSpec) -> dict[str, Any]:
     gpus = {"nvidia.com/gpu": str(spec.gpus_per_worker)} if spec.gpus_per_worker else {}
     requests = dict(spec.resources) | gpus
-    return _given(limits=gpus or None, requests=requests or None)
+    return present(limits=gpus or None, requests=requests or None)
