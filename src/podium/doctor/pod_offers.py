@@ -65,19 +65,24 @@ class Installed:
 
 
 def offer_pods(
-    api: Api, labels: Mapping[str, str] | None, manifests: Sequence[Mapping[str, Any]], unknown_kinds: Sequence[str]
+    api: Api,
+    labels: Mapping[str, str] | None,
+    controllers: Sequence[Any],
+    manifests: Sequence[Mapping[str, Any]],
+    unknown_kinds: Sequence[str],
 ) -> list[Offer] | None:
     """Offer the server pods where Pod Security is enforced; None if it is not, or if no pod may be created.
 
     Args:
         api: The API server, and the namespace.
         labels: Of the namespace.
+        controllers: Deployments of the training operator and Katib, as far as they are known.
         manifests: Of which the pods are; if there are none, of each kind that podium launches.
         unknown_kinds: Kinds that the server does not know.
     """
     if (labels or {}).get(ENFORCE, "privileged") == "privileged":
         return None
-    installed, offers = look_at_controllers(api), []
+    installed, offers = look_at_controllers(api, controllers), []
     for name, level, pod in written(installed, manifests) if manifests else usual(installed, unknown_kinds):
         try:
             api.call("try a pod", api.core.create_namespaced_pod, api.namespace, _probe(pod), dry_run="All")
@@ -145,20 +150,12 @@ def _with_collector(installed: Installed, pod: Pod) -> Pod:
     return with_container(pod, {"name": COLLECTOR, "image": "file-metrics-collector", **injected})
 
 
-def look_at_controllers(api: Api) -> Installed:
+def look_at_controllers(api: Api, controllers: Sequence[Any]) -> Installed:
     """Read how the training operator and Katib are set up, as far as that may be read."""
-    from kubernetes import client
-
-    try:
-        apps = client.AppsV1Api(api.client)
-        deployments = api.call("list deployments", apps.list_deployment_for_all_namespaces).items
-    except PodiumError:
-        return Installed()
-    by_name = {deployment.metadata.name: deployment for deployment in deployments}
+    by_name = {deployment.metadata.name: deployment for deployment in controllers}
     operator, katib = by_name.get("training-operator"), by_name.get("katib-controller")
-    known = (
-        {"init_containers": template} if operator and (template := _init_template(api, operator)) is not None else {}
-    )
+    template = _init_template(api, operator) if operator else None
+    known = {} if template is None else {"init_containers": template}
     return Installed(katib=_katib_config(api, katib.metadata.namespace) if katib else {}, **known)
 
 

@@ -65,23 +65,20 @@ def find_unknown_kinds(api: Api) -> list[str]:
     return missing
 
 
-def find_controllers(api: Api) -> list[Controller] | None:
-    """Return the controllers found in any namespace; None if Deployments may not be listed there."""
+def find_controllers(api: Api) -> list[Any] | None:
+    """Return the Deployments of controllers in any namespace; None if Deployments may not be listed there."""
     from kubernetes import client
 
     apps = client.AppsV1Api(api.client)
     deployments = ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
     if deployments is None:
         return None
-    return [
-        Controller(
-            name=deployment.metadata.name,
-            namespace=deployment.metadata.namespace,
-            ready=(deployment.status.ready_replicas if deployment.status else 0) or 0,
-        )
-        for deployment in deployments.items
-        if deployment.metadata.name in CONTROLLERS
-    ]
+    return [deployment for deployment in deployments.items if deployment.metadata.name in CONTROLLERS]
+
+
+def _controller(deployment: Any) -> Controller:
+    ready = deployment.status.ready_replicas if deployment.status else 0
+    return Controller(name=deployment.metadata.name, namespace=deployment.metadata.namespace, ready=ready or 0)
 
 
 def find_missing_rights(api: Api, account: str | None, secret: str | None) -> list[str] | None:
@@ -113,15 +110,12 @@ def _may(api: Api, account: str | None, group: str, plural: str, verb: str, obje
     attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": name}
     attributes |= {"subresource": sub} if sub else {}
     attributes |= {"name": object_name} if object_name else {}
-    spec: dict[str, Any] = {"resourceAttributes": attributes}
-    kind = "SelfSubjectAccessReview"
+    body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    body["spec"] = {"resourceAttributes": attributes}
     if account:
-        kind = "LocalSubjectAccessReview"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{api.namespace}", "system:authenticated"]
-        spec |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
-    body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    if account:
-        body |= {"metadata": {"namespace": api.namespace}}
+        body |= {"kind": "LocalSubjectAccessReview", "metadata": {"namespace": api.namespace}}
+        body["spec"] |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
         answer = ask(api, "ask for rights", review.create_namespaced_local_subject_access_review, api.namespace, body)
     else:
         answer = ask(api, "ask for rights", review.create_self_subject_access_review, body)
@@ -156,18 +150,18 @@ def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool,
     address = (storage or {}).get("endpoint") or ""
     if not address:
         return None
-    found_service = service_of(address, api.namespace)
-    if found_service is None:
+    service = service_of(address, api.namespace)
+    if service is None:
         return answers(address if "://" in address else f"https://{address}")
-    service, namespace = found_service.name, found_service.namespace
+    where, read = f"Service {service.name} in namespace {service.namespace}", api.core.read_namespaced_endpoints
     try:
-        endpoints = ask(api, f"read endpoints {service}", api.core.read_namespaced_endpoints, service, namespace)
+        endpoints = ask(api, f"read endpoints {service.name}", read, service.name, service.namespace)
     except NotFound:
-        return False, f"there is no Service {service} in namespace {namespace}"
+        return False, f"there is no {where}"
     if endpoints is None:
         return None
     count = sum(len(subset.addresses or []) for subset in endpoints.subsets or [])
-    return count > 0, f"Service {service} in namespace {namespace} has {count} pods behind it"
+    return count > 0, f"{where} has {count} pods behind it"
 
 
 def nodes(api: Api) -> list[str]:
@@ -297,13 +291,13 @@ def see(
     exists, labels = look_at_namespace(api)
     storage = look_at_storage(api)
     secret = look_at_secret(api, storage)
-    unknown_kinds = find_unknown_kinds(api)
+    unknown_kinds, controllers = find_unknown_kinds(api), find_controllers(api)
     return Seen(
         namespace=api.namespace,
         exists=exists,
         labels=labels,
         unknown_kinds=unknown_kinds,
-        controllers=find_controllers(api),
+        controllers=None if controllers is None else list(map(_controller, controllers)),
         who=account or "you",
         missing=find_missing_rights(api, account, (storage or {}).get("secret")),
         storage=storage,
@@ -311,7 +305,7 @@ def see(
         endpoint=look_at_endpoint(api, storage),
         bucket=ask_for_bucket(api, storage or {}, secret or {}),
         refusals=find_refusals(api),
-        pods=offer_pods(api, labels, manifests, unknown_kinds),
+        pods=offer_pods(api, labels, controllers or (), manifests, unknown_kinds),
         bare=find_bare(api, manifests),
         images=find_images(nodes(api) if images else [], images),
         troubles=find_troubles(api),

@@ -70,18 +70,15 @@ def _show_finding(finding: Finding, console: "Console") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    console.print(
-        Padding(
-            Text.assemble((f"{finding.shown:4}", STYLES[finding.shown]), f"  {finding.what}"),
-            (0, 0, 0, 2),
-            expand=False,
-        )
-    )
+    title = Text.assemble((f"{finding.shown:4}", STYLES[finding.shown]), f"  {finding.what}")
+    console.print(Padding(title, (0, 0, 0, 2), expand=False))
+    if finding.shown == "pass":
+        return
     more = [Text(f"{finding.where} · {finding.rule}", style="dim")]
     if finding.shown in ("warn", "fail"):
         more.append(Text(finding.why))
-    if finding.hint and finding.shown != "pass":
+    if finding.hint:
         more.append(Text(f"hint: {finding.hint}"))
-    for text in more if finding.shown != "pass" else ():
+    for text in more:
         text.overflow = "fold"
         console.print(Padding(text, (0, 0, 0, 8), expand=False))
