@@ -195,6 +195,11 @@ def test_admission_refuses_what_trainers_webhook_refuses(change: dict[str, Any],
         admit(manifest)
 
 
+def test_a_spec_that_is_not_an_object_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="spec: must be an object, but got 'x'"):
+        admit({**trainjob(), "spec": "x"})
+
+
 def test_a_name_leaves_room_for_its_pods() -> None:
     admit(trainjob(name="a" * 48))
     with pytest.raises(InvalidInput, match="node-0-2-abcde"):

@@ -110,12 +110,15 @@ def _may(api: Api, account: str | None, group: str, plural: str, verb: str, obje
     attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": name}
     attributes |= {"subresource": sub} if sub else {}
     attributes |= {"name": object_name} if object_name else {}
-    body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    body["spec"] = {"resourceAttributes": attributes}
+    spec: dict[str, Any] = {"resourceAttributes": attributes}
+    kind = "SelfSubjectAccessReview"
     if account:
+        kind = "LocalSubjectAccessReview"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{api.namespace}", "system:authenticated"]
-        body |= {"kind": "LocalSubjectAccessReview", "metadata": {"namespace": api.namespace}}
-        body["spec"] |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
+        spec |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
+    body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    if account:
+        body |= {"metadata": {"namespace": api.namespace}}
         answer = ask(api, "ask for rights", review.create_namespaced_local_subject_access_review, api.namespace, body)
     else:
         answer = ask(api, "ask for rights", review.create_self_subject_access_review, body)

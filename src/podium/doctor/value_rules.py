@@ -39,7 +39,7 @@ def printed(log: Log) -> Iterator[Printed]:
                 yield Printed(name, line, match[1], values.pop(0) if taken else None)
 
 
-def _grouped(log: Log, values: Iterator[Printed], what: str, hint: str) -> Iterator[Hit]:
+def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Hit]:
     """Make one hit for each metric; it is not a failure while the objective still comes out as a number."""
     by_metric: dict[str, list[Printed]] = {}
     for value in values:
@@ -52,9 +52,10 @@ def _grouped(log: Log, values: Iterator[Printed], what: str, hint: str) -> Itera
         first = values_of[0]
         shown = COLOR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
         kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
-        text = what.format(shown=shown, kept=kept, metric=metric)
         where = line_numbers(value.line for value in values_of)
-        yield Hit(what=text, where=where, hint=hint.format(metric=metric), level="warn" if mild else None)
+        yield Hit(
+            what=f"`{shown}` {kept}", where=where, hint=hint.format(metric=metric), level="warn" if mild else None
+        )
 
 
 def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
@@ -67,44 +68,44 @@ def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
 @rule("fail", CROWNED)
 def not_finite(log: Log) -> Iterator[Hit]:
     hint = "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit"
-    yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), "`{shown}` {kept}", hint)
+    yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), hint)
 
 
 @rule("fail", CROWNED)
 def tensor_or_array(log: Log) -> Iterator[Hit]:
     values = _unreadable(log, r"(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({]")
-    yield from _grouped(log, values, "`{shown}` {kept}", "print a plain number: float({metric}) or .item()")
+    yield from _grouped(log, values, "print a plain number: float({metric}) or .item()")
 
 
 @rule("fail", CROWNED)
 def color_in_value(log: Log) -> Iterator[Hit]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1)"
-    yield from _grouped(log, _unreadable(log, r"\x1b"), "`{shown}` {kept}", hint)
+    yield from _grouped(log, _unreadable(log, r"\x1b"), hint)
 
 
 @rule("fail", CROWNED)
 def quoted_value(log: Log) -> Iterator[Hit]:
-    yield from _grouped(log, _unreadable(log, r"[\"'`]"), "`{shown}` {kept}", "print the number without quotes")
+    yield from _grouped(log, _unreadable(log, r"[\"'`]"), "print the number without quotes")
 
 
 @rule("fail", CROWNED)
 def no_number(log: Log) -> Iterator[Hit]:
     others = r"(?![+-]?(nan|inf)|(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({\x1b\"'`])"
     values = (value for value in _unreadable(log, others) if value.value is not None)
-    yield from _grouped(log, values, "`{shown}` {kept}", "print a number after {metric}=, on the same line")
+    yield from _grouped(log, values, "print a number after {metric}=, on the same line")
 
 
 @rule("fail", "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.")
 def number_cut_short(log: Log) -> Iterator[Hit]:
     values = (value for value in printed(log) if value.value and _WRONG.match(value.text[len(value.value) :]))
     hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
-    yield from _grouped(log, values, "`{shown}` {kept}", hint)
+    yield from _grouped(log, values, hint)
 
 
 @rule("warn", "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.")
 def percent(log: Log) -> Iterator[Hit]:
     values = (value for value in printed(log) if value.value and value.text[len(value.value) :].startswith("%"))
-    yield from _grouped(log, values, "`{shown}` {kept}", "print a fraction, 0.9659, and set the goal on the same scale")
+    yield from _grouped(log, values, "print a fraction, 0.9659, and set the goal on the same scale")
 
 
 @rule("warn", "What follows the number is dropped.")
@@ -117,7 +118,7 @@ def unit_dropped(log: Log) -> Iterator[Hit]:
         and not _WRONG.match(rest)
         and number(value.value) is not None
     )
-    yield from _grouped(log, values, "`{shown}` {kept}", "print the number alone, always in the same unit")
+    yield from _grouped(log, values, "print the number alone, always in the same unit")
 
 
 @rule("warn", "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.")

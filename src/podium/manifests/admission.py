@@ -9,8 +9,7 @@ from typing import Any
 
 from podium.manifests import trainjob_rules
 from podium.manifests.conditions import Manifest
-from podium.manifests.draft import Draft
-from podium.manifests.fields import integer, text
+from podium.manifests.fields import integer, text, unshared
 from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import POD_TEMPLATE, broken_containers
@@ -93,7 +92,7 @@ def _rules_of(job: Workload) -> tuple[Rule[Workload], ...]:
 
 def _ordered(manifest: Mapping[str, Any]) -> Manifest:
     """Copy a manifest; the operator accepts master and WORKER too. Roles come in the order in which they start."""
-    copy = Draft.of(manifest).manifest
+    copy: Manifest = unshared(manifest)
     spec, operator = copy.get("spec"), OPERATOR_KINDS.get(text(copy.get("kind")))
     if operator and isinstance(spec, dict) and isinstance(given := spec.get(operator.replica_specs), dict):
         replicas = {role_of(str(role), operator): replica or {} for role, replica in given.items()}

@@ -6,7 +6,7 @@ from typing import Any
 
 from podium.errors import require
 from podium.manifests import trainjob
-from podium.manifests.fields import items, mapping, text, unshared
+from podium.manifests.fields import items, mapping, present, text, unshared
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
 
@@ -86,7 +86,7 @@ class Draft:
         policy["activeDeadlineSeconds"] = deadline
         if self.body.get("kind") != TRAINJOB:
             policy["ttlSecondsAfterFinished"] = kept
-            policy |= {} if tries is None else {"backoffLimit": tries}
+            policy |= present(backoffLimit=tries)
 
     def set_workers(self, workers: int) -> None:
         """Set how many pods a PyTorchJob or TrainJob has beside its first one.
@@ -146,10 +146,9 @@ class Draft:
         for _, template in self.templates:
             for part in ("initContainers", "containers"):
                 for container in items(template["spec"].get(part)):
-                    if isinstance(container, dict) and not container.get("command"):
-                        container |= (
-                            {"command": list(words)} if (words := entrypoint(text(container.get("image")))) else {}
-                        )
+                    has_none = isinstance(container, dict) and not container.get("command")
+                    if has_none and (words := entrypoint(text(container.get("image")))):
+                        container["command"] = list(words)
 
     def mount_host_path(self, role: str, container: dict[str, Any], name: str, folder: str, host: str) -> None:
         """Mount a directory of the machine into a container of a replica."""

@@ -96,7 +96,7 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
         return _as_job(job), container
     if kind == "PyTorchJob":
         return as_pytorchjob(job, container), CONTAINER
-    podiums = any(is_podium(one.words) for _, one in job.containers() if one.name == container)
+    podiums = any(is_podium(body.words) for _, body in job.containers() if body.name == container)
     return as_trainjob(job, container, keep_command=podiums)[0], NODE
 
 

@@ -99,7 +99,7 @@ def with_reason(resource: Resource, queue: str, why: Condition) -> Resource:
     """
     shown: dict[str, Any] = {"type": why.type, "status": "True", "reason": why.reason}
     shown |= {"message": f"Queue {queue}: {why.message}", "lastTransitionTime": why.changed}
-    kept = [one for one in objects(resource.status.get("conditions")) if one.get("type") != why.type]
+    kept = [old for old in objects(resource.status.get("conditions")) if old.get("type") != why.type]
     return resource.with_status({**resource.status, "conditions": [*kept, shown]})
 
 

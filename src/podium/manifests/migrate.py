@@ -142,7 +142,7 @@ def _job(job: Workload, runtime: str, name: str = "", *, keep_command: bool = Fa
         words = {"command": list(container.command), "args": list(container.args)}
         command, said = {name: given for name, given in words.items() if given}, []
     notes += said
-    trainer = {"numNodes": nodes} | _processes(job, container, nodes, notes)
+    trainer = {"numNodes": nodes} | _processes(job, container, notes)
     spec = present(
         runtimeRef={"name": runtime},
         trainer=trainer,
@@ -316,7 +316,7 @@ def _variable_notes(container: Container) -> Iterator[Hit]:
             yield Hit(what=what, where=where, hint=hint)
 
 
-def _processes(job: Workload, container: Container, nodes: int, notes: list[Hit]) -> dict[str, int]:
+def _processes(job: Workload, container: Container, notes: list[Hit]) -> dict[str, int]:
     """Return ``numProcPerNode``: 1 unless the job asks for more, or leaves the number to torchrun."""
     given = job.processes_per_replica or (job.elastic.processes if job.elastic else None)
     if given is None and launches(container.words):
@@ -367,13 +367,12 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
 def _trial_notes(experiment: Experiment) -> Iterator[Hit]:
     """Note conditions and labels of the user's own, which the TrainJob's replace."""
     template, path = experiment.template, "spec.trialTemplate"
-    conditions = default_conditions(template.workload.kind) or ("", "")
-    for name, given, usual in zip(
-        ("successCondition", "failureCondition"),
-        (template.success_condition, template.failure_condition),
-        conditions,
-        strict=True,
-    ):
+    success, failure = default_conditions(template.workload.kind) or ("", "")
+    conditions = (
+        ("successCondition", template.success_condition, success),
+        ("failureCondition", template.failure_condition, failure),
+    )
+    for name, given, usual in conditions:
         if given and given != usual:
             yield Hit(what=f"{given} becomes the condition of a TrainJob", where=f"{path}.{name}")
     usual_labels = default_primary_labels(template.workload.kind) or {}

@@ -94,7 +94,7 @@ def with_node_template(spec: Mapping[str, Any], template: Mapping[str, Any]) -> 
     if template == node_template(spec):
         return dict(spec)
     trainer = {name: value for name, value in mapping(spec.get("trainer")).items() if name not in _OWN_NAMES}
-    container = next((one for one in _containers(template, "containers") if one.get("name") == NODE), {})
+    container = next((body for body in _containers(template, "containers") if body.get("name") == NODE), {})
     trainer |= {own: container[field] for field, own in TRAINER_FIELDS.items() if field in container}
     patches = [dict(patch) for patch in objects(spec.get("runtimePatches"))]
     others = [patch for patch in patches if patch.get("manager") != PATCH_MANAGER]
@@ -150,9 +150,11 @@ def _own_part(template: Mapping[str, Any], others: Mapping[str, Any]) -> dict[st
     fields = {name: value for name, value in _differing(spec, theirs) if not name.lower().endswith("containers")}
     _refuse_other(fields, PATCHED_POD, "a pod's")
     for part in ("initContainers", "containers"):
-        before = {text(one.get("name")): one for one in _containers(others, part)}
-        containers = [_own_container(one, before.get(text(one.get("name")), {})) for one in _containers(template, part)]
-        fields |= {part: named} if (named := [one for one in containers if len(one) > 1]) else {}
+        before = {text(body.get("name")): body for body in _containers(others, part)}
+        containers = [
+            _own_container(body, before.get(text(body.get("name")), {})) for body in _containers(template, part)
+        ]
+        fields |= {part: named} if (named := [body for body in containers if len(body) > 1]) else {}
     return {**({"metadata": own} if own else {}), **({"spec": fields} if fields else {})}
 
 

@@ -15,7 +15,7 @@ from podium.manifests.experiment.settings import read_settings
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
-from podium.manifests.fields import Attribute, Part, integer, mapping, objects, strings, text, texts, true
+from podium.manifests.fields import Attribute, Part, integer, mapping, objects, strings, text, texts, true, unshared
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Resource
@@ -272,7 +272,7 @@ class Experiment(Resource):
             BrokenRules: A field has another type than an Experiment's.
         """
         raise_for(well_formed.findings(Resource.parse(manifest).manifest))
-        spec = Draft.of(manifest).manifest.get("spec") or {}
+        spec = unshared(manifest.get("spec")) or {}
         set_defaults(spec)
         return cls(manifest=dict(manifest), defaulted=spec)
 
@@ -391,9 +391,9 @@ class Experiment(Resource):
 
     def changed(self, change: Callable[[dict[str, Any]], None]) -> Self:
         """Return a copy that a function has altered."""
-        draft = Draft.of(self.manifest).manifest
-        change(draft)
-        return type(self).parse(draft)
+        manifest = unshared(self.manifest)
+        change(manifest)
+        return type(self).parse(manifest)
 
     @property
     def started(self) -> datetime | None:
