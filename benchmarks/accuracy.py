@@ -49,17 +49,18 @@ def main() -> None:
     parser.add_argument("flags", nargs="*", help="flags of podium.trainer, after --")
     args = parser.parse_args()
     print("| seed | epochs | kept | validation | test | seconds of training |\n|---|---|---|---|---|---|")
-    found = []
+    accuracies = []
     for seed in args.seeds:
         output = args.output / f"seed-{seed}"
         train(args.data, output, [*args.flags, "--seed", str(seed)])
         metrics = json.loads((output / "metrics.json").read_text())
-        found.append((metrics["accuracy"], test_accuracy(output, args.data)))
+        validation, test = metrics["accuracy"], test_accuracy(output, args.data)
+        accuracies.append((validation, test))
         seconds = sum(epoch["seconds"] for epoch in metrics["epochs"])
-        print(f"| {seed} | {len(metrics['epochs'])} | {metrics['epoch']} | {found[-1][0]:.4f} | {found[-1][1]:.4f} "
+        print(f"| {seed} | {len(metrics['epochs'])} | {metrics['epoch']} | {validation:.4f} | {test:.4f} "
               f"| {seconds:.0f} |", flush=True)  # fmt: skip
-    validation, test = (mean_and_deviation(list(column)) for column in zip(*found, strict=True))
-    print(f"\nvalidation {validation}, test {test} ({len(found)} seeds)")
+    means = [mean_and_deviation(list(column)) for column in zip(*accuracies, strict=True)]
+    print(f"\nvalidation {means[0]}, test {means[1]} ({len(accuracies)} seeds)")
 
 
 if __name__ == "__main__":

@@ -50,15 +50,11 @@ def main() -> None:
         for title, files, size in (("10 files, 40 kB", 10, 4_000), ("500 files, 10 MB", 500, 20_000)):
             packed = pack(project(Path(scratch, title), files, size))
             code = store(packed, str(Path(scratch, "store")))
-            words = [sys.executable, "-m", "podium.code", code.uri, "--digest", code.digest]
-            ways[f"code of {title}"] = [*words, "--", *PLAIN]
+            fetch = [sys.executable, "-m", "podium.code", code.uri, "--digest", code.digest]
+            ways[f"code of {title}"] = [*fetch, "--", *PLAIN]
             if files == 10:
-                ways["the same with --install-requirements, all there"] = [
-                    *words,
-                    "--install-requirements",
-                    "--",
-                    *PLAIN,
-                ]
+                title = "the same with --install-requirements, all there"
+                ways[title] = [*fetch, "--install-requirements", "--", *PLAIN]
         times: dict[str, list[tuple[float, float]]] = {title: [] for title in ways}
         for _ in range(args.rounds):
             for title, command in ways.items():

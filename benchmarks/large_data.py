@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from machine import memory
 
 SIDE = 64
 """Pixels of a color picture."""
@@ -105,24 +106,12 @@ def measure(program: str, directory: Path, limit: int | None = None) -> Figures:
     command = [sys.executable, "-c", program, str(directory)]
     with subprocess.Popen(command, preexec_fn=confine) as process:
         while process.poll() is None:
-            fields = status(process.pid)
-            anonymous, resident = max(anonymous, fields["RssAnon"]), max(resident, fields["VmHWM"])
+            sizes = memory(process.pid)
+            anonymous, resident = max(anonymous, sizes["RssAnon"]), max(resident, sizes["VmHWM"])
             time.sleep(0.01)
     if process.returncode:
         raise SystemExit(f"failed with exit code {process.returncode}: {program}")
     return Figures(seconds=time.perf_counter() - begin, anonymous=anonymous, resident=resident)
-
-
-def status(pid: int) -> dict[str, float]:
-    """Return the sizes in /proc/PID/status in MiB; zeros for a process that is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        lines = []
-    sizes = {
-        name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in lines) if " kB" in rest
-    }
-    return {"RssAnon": 0.0, "VmHWM": 0.0, **sizes}
 
 
 def main() -> None:

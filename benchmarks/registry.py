@@ -1,6 +1,6 @@
 """Measure listings, uploads and downloads of the registry: `python benchmarks/registry.py [URL]`.
 
-For a MinIO server set MINIO_ENDPOINT and keys; its own clients, minio-py and mc if found, run beside podium.
+For a MinIO server set MINIO_ENDPOINT and keys; its own clients, minio-py and mc if ways, run beside podium.
 Prints one JSON object; the figures in docs/benchmarks.md come from here.
 """
 
@@ -43,7 +43,7 @@ def seconds(work: Callable[[], object], repeat: int = 3) -> float:
 def fill(storage: Storage, count: int) -> None:
     """Write metadata as so many uploads would have."""
 
-    def one(number: int) -> None:
+    def write(number: int) -> None:
         metadata, facts = check_metadata(
             {"run_id": f"run-{number:05d}", "metrics": {"accuracy": 0.99}, "dataset": {"digest": "d" * 64}}
         )
@@ -54,7 +54,7 @@ def fill(storage: Storage, count: int) -> None:
         storage.put(f"{version.prefix}/metadata.json", seal(version.document()))
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, range(count)))
+        list(pool.map(write, range(count)))
 
 
 def clients(
@@ -72,15 +72,15 @@ def clients(
         shutil.rmtree(target, ignore_errors=True)
         model.fetch(last[0], target)
 
-    found: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    ways: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "podium.storage": (lambda: storage.put("big", source), lambda: storage.fetch("big", target.with_suffix(".1"))),
         "podium.registry": (upload, fetch),
     }
     if not isinstance(storage, S3Storage):
-        return found
+        return ways
     config, name, key = storage.config, storage.bucket, f"{storage.prefix}/theirs".lstrip("/")
     plain = Minio(endpoint=config.endpoint, secure=config.secure, region=config.region, credentials=config.provider)
-    found["minio-py"] = (
+    ways["minio-py"] = (
         lambda: plain.fput_object(bucket_name=name, object_name=key, file_path=str(source)),
         lambda: plain.fget_object(bucket_name=name, object_name=key, file_path=str(target.with_suffix(".2"))),
     )
@@ -93,8 +93,8 @@ def clients(
             subprocess.run(["mc", "cp", "--quiet", *paths], env=environ, check=True, stdout=subprocess.DEVNULL)
 
         remote = f"here/{name}/{key}-mc"
-        found["mc"] = (lambda: mc(str(source), remote), lambda: mc(remote, str(target.with_suffix(".3"))))
-    return found
+        ways["mc"] = (lambda: mc(str(source), remote), lambda: mc(remote, str(target.with_suffix(".3"))))
+    return ways
 
 
 def transfers(storage: Storage, megabytes: int, repeat: int) -> dict[str, dict[str, int]]:
@@ -139,8 +139,8 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=512, help="of the file that travels; 0 leaves it out")
     parser.add_argument("--repeat", type=int, default=3)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        url = (given.url or f"file://{place}").rstrip("/")
+    with tempfile.TemporaryDirectory() as folder:
+        url = (given.url or f"file://{folder}").rstrip("/")
         storage = connect(f"{url}/bench-{uuid.uuid4().hex[:8]}", create=True)
         result: dict[str, object] = {"storage": url.split("://")[0]}
         if given.versions:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import memory
 
 from podium.scoring import METRICS, paired_bootstrap, score
 
@@ -46,24 +47,19 @@ class Watch:
 
     def __init__(self) -> None:
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-        self.before, self.begun = self._field("VmRSS"), time.perf_counter()
+        self.before, self.begun = memory()["VmRSS"], time.perf_counter()
 
     def stop(self) -> dict[str, Any]:
         """Return seconds and memory; mapped files count too."""
         seconds = time.perf_counter() - self.begun
-        return {"seconds": round(seconds, 1), "more_MB": self._field("VmHWM") - self.before}
-
-    @staticmethod
-    def _field(name: str) -> int:
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        return int(status[name].split()[0]) // 1024
+        return {"seconds": round(seconds, 1), "more_MB": round(memory()["VmHWM"] - self.before)}
 
 
-def scored(place: Path, results: Any) -> None:
+def scored(folder: Path, results: Any) -> None:
     """Score the rows in a fresh process."""
-    rows, target = (np.load(place / f"{name}.npy", mmap_mode="r") for name in ("table", "target"))
+    rows, target = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("table", "target"))
     watch = Watch()
-    score(place / "model.onnx", {"table": rows}, target, classes=CLASSES, predictions=place / "out.npy")
+    score(folder / "model.onnx", {"table": rows}, target, classes=CLASSES, predictions=folder / "out.npy")
     results.put(watch.stop())
 
 
@@ -90,9 +86,9 @@ def apart(work: Any, *arguments: Any) -> dict[str, Any]:
     results = context.Queue()
     process = context.Process(target=work, args=(*arguments, results))
     process.start()
-    found: dict[str, Any] = results.get()
+    reported: dict[str, Any] = results.get()
     process.join()
-    return found
+    return reported
 
 
 def main() -> None:
@@ -101,10 +97,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        write_model(place / "model.onnx")
-        write_rows(place, given.rows)
-        result: dict[str, Any] = {"rows": given.rows, "classes": CLASSES, "score": apart(scored, place)}
+        folder = Path(directory)
+        write_model(folder / "model.onnx")
+        write_rows(folder, given.rows)
+        result: dict[str, Any] = {"rows": given.rows, "classes": CLASSES, "score": apart(scored, folder)}
     result["bootstrap"] = {name: apart(bootstrapped, name, given.rows) for name in METRICS}
     print(json.dumps(result, indent=1))
 

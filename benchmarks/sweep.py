@@ -15,7 +15,6 @@ Ray.
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -28,6 +27,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from machine import describe, memory
 
 PARALLEL = 2
 TRIVIAL = "import sys\nimport {module}\nprint('loss=' + sys.argv[1])\n"
@@ -77,47 +78,40 @@ def experiment(command: list[str], algorithm: str, space: dict[str, Any], trials
 
 
 @contextmanager
-def engine(place: Path, manifest: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
+def engine(folder: Path, manifest: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
     """Run an Experiment as a user would; the body waits for its end."""
-    (place / "sweep.yaml").write_text(json.dumps(manifest))
-    program = [
-        sys.executable,
-        "-c",
-        "from podium.cli import main; main()",
-        "experiment",
-        "run",
-        str(place / "sweep.yaml"),
-    ]
-    command = [*program, "--dir", str(place / "cluster"), "--json"]
-    with (place / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=place, text=True, stdout=log, stderr=subprocess.STDOUT)
+    (folder / "sweep.yaml").write_text(json.dumps(manifest))
+    podium = [sys.executable, "-c", "from podium.cli import main; main()"]
+    command = [*podium, "experiment", "run", str(folder / "sweep.yaml"), "--dir", str(folder / "cluster"), "--json"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, text=True, stdout=log, stderr=subprocess.STDOUT)
         try:
             yield process
         finally:
             process.kill()
             process.wait()
     if process.returncode:
-        sys.exit((place / "log").read_text())
+        sys.exit((folder / "log").read_text())
 
 
-def podium(bench: Bench, place: Path) -> dict[str, float]:
+def podium(bench: Bench, folder: Path) -> dict[str, float]:
     """Run the sweep with this engine."""
     command = ["python", "-m", "podium.trainer"]
-    command += flags(str(bench.data), "${trialParameters.x}", f"{place}/models/${{trialParameters.trial}}")
+    command += flags(str(bench.data), "${trialParameters.x}", f"{folder}/models/${{trialParameters.trial}}")
     begin = time.perf_counter()
     space = {"parameterType": "categorical", "feasibleSpace": {"list": bench.rates}}
-    with engine(place, experiment(command, "grid", space, bench.trials)) as process:
+    with engine(folder, experiment(command, "grid", space, bench.trials)) as process:
         process.wait()
-    return {"wall": time.perf_counter() - begin, **spent(place)}
+    return {"wall": time.perf_counter() - begin, **spent(folder)}
 
 
-def processes(bench: Bench, place: Path) -> dict[str, float]:
+def processes(bench: Bench, folder: Path) -> dict[str, float]:
     """Run each trial in a process of its own, with nothing around them."""
 
     def trial(rate: str) -> float:
         begin = time.perf_counter()
-        command = [sys.executable, "-m", "podium.trainer", *flags(str(bench.data), rate, f"{place}/models/{rate}")]
-        subprocess.run(command, cwd=place, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "podium.trainer", *flags(str(bench.data), rate, f"{folder}/models/{rate}")]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -126,16 +120,16 @@ def processes(bench: Bench, place: Path) -> dict[str, float]:
     return {"wall": time.perf_counter() - begin, "trial": statistics.median(each)}
 
 
-def ray_tune(bench: Bench, place: Path, *, reuse: bool) -> dict[str, float]:
+def ray_tune(bench: Bench, folder: Path, *, reuse: bool) -> dict[str, float]:
     """Run the sweep with Ray Tune."""
-    order = {"data": str(bench.data), "rates": bench.rates, "place": str(place), "reuse": reuse}
+    order = {"data": str(bench.data), "rates": bench.rates, "folder": str(folder), "reuse": reuse}
     begin = time.perf_counter()
-    told = subprocess.run([str(bench.ray), __file__, "--ray", json.dumps(order)], cwd=place, text=True,
+    done = subprocess.run([str(bench.ray), __file__, "--ray", json.dumps(order)], cwd=folder, text=True,
                           capture_output=True, env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"})  # fmt: skip
     wall = time.perf_counter() - begin
-    if told.returncode:
-        sys.exit(f"{told.stdout}\n{told.stderr}")
-    return {"wall": wall, **json.loads(told.stdout.splitlines()[-1])}
+    if done.returncode:
+        sys.exit(f"{done.stdout}\n{done.stderr}")
+    return {"wall": wall, **json.loads(done.stdout.splitlines()[-1])}
 
 
 def run_ray(order: dict[str, Any]) -> None:
@@ -149,7 +143,7 @@ def run_ray(order: dict[str, Any]) -> None:
         from podium.trainer.__main__ import main
 
         signal.signal = lambda *_: None  # type: ignore[assignment]  # Ray calls this from a thread, where it may not
-        output = f"{order['place']}/models/{config['x']}"
+        output = f"{order['folder']}/models/{config['x']}"
         if main(flags(order["data"], config["x"], output)):
             raise RuntimeError("the trainer failed")
         tune.report({"loss": json.loads(Path(output, "metrics.json").read_text())["loss"]})
@@ -162,13 +156,13 @@ def run_ray(order: dict[str, Any]) -> None:
         tune.with_resources(trial, {"cpu": 1}),
         param_space={"x": tune.grid_search(order["rates"])},
         tune_config=config,
-        run_config=tune.RunConfig(storage_path=order["place"], verbose=0),
+        run_config=tune.RunConfig(storage_path=order["folder"], verbose=0),
     )  # fmt: skip
-    found = tuner.fit()
+    results = tuner.fit()
     fitted = time.perf_counter()
     ray.shutdown()
-    if found.num_errors:
-        raise SystemExit(f"Ray Tune: {found.errors[0]}")
+    if results.num_errors:
+        raise SystemExit(f"Ray Tune: {results.errors[0]}")
     print(json.dumps({"init": ready - begin, "fit": fitted - ready}), flush=True)
 
 
@@ -178,16 +172,16 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def models(place: Path) -> set[tuple[float, float]]:
+def models(folder: Path) -> set[tuple[float, float]]:
     """Return learning rate and loss of each model that a way left."""
-    found = set()
-    for path in place.glob("models/*/metrics.json"):
+    seen = set()
+    for path in folder.glob("models/*/metrics.json"):
         rate = json.loads(path.with_name("hyperparameters.json").read_text())["lr"]
-        found.add((rate, round(json.loads(path.read_text())["loss"], 4)))
-    return found
+        seen.add((rate, round(json.loads(path.read_text())["loss"], 4)))
+    return seen
 
 
-def spent(place: Path) -> dict[str, float]:
+def spent(folder: Path) -> dict[str, float]:
     """Return the median seconds of a trial from its start to its result, of its training steps, and of all else in it.
 
     What is beyond the steps is taken trial by trial: reading the data, building the network, validation, checking and
@@ -196,25 +190,25 @@ def spent(place: Path) -> dict[str, float]:
     from datetime import datetime
 
     whole, steps = [], []
-    for path in (place / "cluster" / "trials").glob("*/object.json"):
+    for path in (folder / "cluster" / "trials").glob("*/object.json"):
         status = json.loads(path.read_text())["status"]
         begun, ended = (datetime.fromisoformat(status[name]) for name in ("startTime", "completionTime"))
         whole.append((ended - begun).total_seconds())
-        metrics = json.loads((place / "models" / path.parent.name / "metrics.json").read_text())
+        metrics = json.loads((folder / "models" / path.parent.name / "metrics.json").read_text())
         steps.append(sum(epoch["seconds"] for epoch in metrics["epochs"]))
-    beyond = [one - own for one, own in zip(whole, steps, strict=True)]
+    beyond = [total - own for total, own in zip(whole, steps, strict=True)]
     return {"trial": statistics.median(whole), "steps": statistics.median(steps), "beyond": statistics.median(beyond)}
 
 
 def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]]) -> dict[str, list[dict[str, float]]]:
     """Measure every way in every round; each round begins with another one."""
     ways: dict[str, Callable[[Path], dict[str, float]]] = {
-        "podium": lambda place: podium(bench, place),
-        "a process for each trial": lambda place: processes(bench, place),
+        "podium": lambda folder: podium(bench, folder),
+        "a process for each trial": lambda folder: processes(bench, folder),
     }
     if bench.ray:
-        ways["Ray Tune"] = lambda place: ray_tune(bench, place, reuse=False)
-        ways["Ray Tune, reuse_actors"] = lambda place: ray_tune(bench, place, reuse=True)
+        ways["Ray Tune"] = lambda folder: ray_tune(bench, folder, reuse=False)
+        ways["Ray Tune, reuse_actors"] = lambda folder: ray_tune(bench, folder, reuse=True)
     measured = {name: known.get(name, []) for name in ways}
     done = len(measured["podium"])
     for turn in range(done, done + rounds):
@@ -223,94 +217,76 @@ def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]])
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             with tempfile.TemporaryDirectory() as scratch:
                 before = processor_seconds()
-                found = ways[name](Path(scratch))
-                measured[name].append(found | {"processor": processor_seconds() - before})
+                figures = ways[name](Path(scratch))
+                measured[name].append(figures | {"processor": processor_seconds() - before})
                 seen.append(models(Path(scratch)))
-            told = ", ".join(f"{what} {seconds:.2f}" for what, seconds in measured[name][-1].items())
-            print(f"round {turn + 1}: {name}: {told} s", file=sys.stderr, flush=True)
-        if any(one != seen[0] or len(one) != bench.trials for one in seen):
-            sys.exit(f"the ways did not train the same {bench.trials} models: {[len(one) for one in seen]}")
+            times = ", ".join(f"{what} {seconds:.2f}" for what, seconds in measured[name][-1].items())
+            print(f"round {turn + 1}: {name}: {times} s", file=sys.stderr, flush=True)
+        if any(trained != seen[0] or len(trained) != bench.trials for trained in seen):
+            sys.exit(f"the ways did not train the same {bench.trials} models: {[len(trained) for trained in seen]}")
     return measured
 
 
 def report(bench: Bench, measured: dict[str, list[dict[str, float]]]) -> None:
     """Print the table."""
     images = json.loads((bench.data / "dataset.json").read_text())["parts"]["train"]["count"]
-    print(machine())
+    print(describe())
     print(f"{bench.trials} trials of {images} images, {PARALLEL} at a time, {len(measured['podium'])} rounds\n")
     print("| way | seconds, median | spread | podium is faster by | processor seconds |\n|---|---|---|---|---|")
-    ours = [one["wall"] for one in measured["podium"]]
+    ours = [row["wall"] for row in measured["podium"]]
     for name, rows in measured.items():
-        walls = [one["wall"] for one in rows]
+        walls = [row["wall"] for row in rows]
         ratio = statistics.median(wall / own for wall, own in zip(walls, ours, strict=True))
-        used = "" if "fit" in rows[0] else f"{statistics.median(one['processor'] for one in rows):.1f}"
+        used = "" if "fit" in rows[0] else f"{statistics.median(row['processor'] for row in rows):.1f}"
         spread = f"{min(walls):.1f}–{max(walls):.1f}"
         print(f"| {name} | {statistics.median(walls):.1f} | {spread} | {ratio:.1f}x | {used} |")
     trial, steps, beyond = (
-        statistics.median(one[name] for one in measured["podium"]) for name in ("trial", "steps", "beyond")
+        statistics.median(row[name] for row in measured["podium"]) for name in ("trial", "steps", "beyond")
     )
-    alone = statistics.median(one["trial"] for one in measured["a process for each trial"])
+    alone = statistics.median(row["trial"] for row in measured["a process for each trial"])
     print(f"\na trial takes {trial:.2f} s here, {alone:.2f} s as a process: {alone / trial:.1f} times as long")
     print(f"its steps alone take {steps:.2f} s: here {beyond:.2f} s come on top of them")
     for name in ("Ray Tune", "Ray Tune, reuse_actors"):
         if name in measured:
-            fit = statistics.median(one["fit"] for one in measured[name])
+            fit = statistics.median(row["fit"] for row in measured[name])
             print(f"{name}: of its time {fit:.1f} s between ray.init and ray.shutdown")
 
 
 def many(count: int, module: str) -> None:
     """Run trials that only print a number, and watch the engine's memory."""
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch)
-        (place / "trivial.py").write_text(TRIVIAL.format(module=module))
+        folder = Path(scratch)
+        (folder / "trivial.py").write_text(TRIVIAL.format(module=module))
         os.environ["PYTHONPATH"] = scratch
         command = ["python", "-m", "trivial", "${trialParameters.x}"]
         space = {"parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}
-        begin, rows, latest = time.perf_counter(), [], (0, 0.0, 0)
+        begin, rows, latest = time.perf_counter(), [], (0, 0.0, 0.0)
         marks = [mark for mark in (count // 10, count // 2, count * 9 // 10) if mark]
-        with engine(place, experiment(command, "random", space, count)) as process:
+        with engine(folder, experiment(command, "random", space, count)) as process:
             while process.poll() is None:
                 time.sleep(0.1)
-                latest = (
-                    (ended(place), time.perf_counter() - begin, memory(process.pid)) if memory(process.pid) else latest
-                )
+                if megabytes := memory(process.pid)["VmRSS"]:
+                    latest = (ended(folder), time.perf_counter() - begin, megabytes)
                 if marks and latest[0] >= marks[0]:
                     marks.pop(0)
                     rows.append(latest)
         wall = time.perf_counter() - begin
-        status = json.loads((place / "cluster/experiments/bench/object.json").read_text())["status"]
+        status = json.loads((folder / "cluster/experiments/bench/object.json").read_text())["status"]
     if status.get("trialsSucceeded") != count:
         sys.exit(f"only {status.get('trialsSucceeded')} of {count} trials succeeded")
-    print(f"{machine()}\n{count} trials of `import {module}; print(…)`, {PARALLEL} at a time: {wall:.1f} s\n")
+    print(f"{describe()}\n{count} trials of `import {module}; print(…)`, {PARALLEL} at a time: {wall:.1f} s\n")
     print("| trials ended | seconds | memory of the engine, MB |\n|---|---|---|")
-    for trials, seconds, kilobytes in [*rows, latest]:
-        print(f"| {trials} | {seconds:.1f} | {kilobytes / 1024:.0f} |")
+    for trials, seconds, megabytes in [*rows, latest]:
+        print(f"| {trials} | {seconds:.1f} | {megabytes:.0f} |")
 
 
-def ended(place: Path) -> int:
+def ended(folder: Path) -> int:
     """Return how many trials have succeeded by now."""
     try:
-        status = json.loads((place / "cluster/experiments/bench/object.json").read_text()).get("status") or {}
+        status = json.loads((folder / "cluster/experiments/bench/object.json").read_text()).get("status") or {}
     except FileNotFoundError:
         return 0
     return int(status.get("trialsSucceeded", 0))
-
-
-def memory(pid: int) -> int:
-    """Return the resident memory of a process in kB, 0 if it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except FileNotFoundError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
-
-
-def machine() -> str:
-    """Return what the figures were measured on."""
-    from podium.trainer.output import describe_environment
-
-    environment, system = describe_environment(), platform.platform(terse=True)
-    return f"{environment['processor']}, {os.cpu_count()} cores, torch {environment['torch']}, {system}"
 
 
 def main() -> None:

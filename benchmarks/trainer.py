@@ -10,7 +10,6 @@ baseline to reach 99 %; --only and --figures split the work.
 import argparse
 import json
 import os
-import platform
 import re
 import socket
 import statistics
@@ -28,8 +27,7 @@ from accuracy import mean_and_deviation, test_accuracy, train
 from bare_loop import BLOCK, BLOCKS, WARM
 from baseline import command as baseline_command
 from baseline import epochs_to, lines_of, write_idx
-
-from podium.trainer.output import describe_environment
+from machine import describe
 
 PARTS = ("throughput", "fast", "baseline", "baseline-pace")
 
@@ -72,11 +70,11 @@ def two_processes(bench: Bench, *flags: str) -> float:
     """Images/s of two gloo processes with one thread each at the same global batch."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    ranks = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "podium.trainer", "--data", str(bench.data), "--no-cuda", "--epochs", "1", *flags]
-    other = subprocess.Popen(command, env={**os.environ, **place, "RANK": "1"}, stderr=subprocess.DEVNULL)
+    other = subprocess.Popen(command, env={**os.environ, **ranks, "RANK": "1"}, stderr=subprocess.DEVNULL)
     try:
-        return images_per_second(command, bench.scratch, r"^Train Epoch", **place, RANK="0")
+        return images_per_second(command, bench.scratch, r"^Train Epoch", **ranks, RANK="0")
     finally:
         other.kill()
         other.wait()
@@ -117,18 +115,18 @@ def fast_to_accuracy(bench: Bench, seed: int) -> tuple[float, float]:
     return time.perf_counter() - begin, test_accuracy(output, bench.data)
 
 
-def measure(bench: Bench, only: list[str], repeats: int, seeds: list[int], found: dict[str, Any]) -> None:
-    """Add what is wanted to what was found before."""
+def measure(bench: Bench, only: list[str], repeats: int, seeds: list[int], figures: dict[str, Any]) -> None:
+    """Add what is wanted to the figures of earlier runs."""
     for _ in range(repeats if "throughput" in only else 0):
-        throughput(bench, found.setdefault("throughput", {}))
+        throughput(bench, figures.setdefault("throughput", {}))
     for seed in seeds:
         if "fast" in only:
-            found.setdefault("fast", []).append(fast_to_accuracy(bench, seed))
+            figures.setdefault("fast", []).append(fast_to_accuracy(bench, seed))
         if "baseline" in only and bench.baseline:
             epochs = epochs_to(bench.accuracy, bench.baseline, bench.scratch, seed)
-            found.setdefault("baseline", {})[str(seed)] = epochs
+            figures.setdefault("baseline", {})[str(seed)] = epochs
     if "baseline-pace" in only and bench.baseline:
-        found.setdefault("baseline-pace", []).append(epochs_to(2, bench.baseline, bench.scratch, 1, most=2))
+        figures.setdefault("baseline-pace", []).append(epochs_to(2, bench.baseline, bench.scratch, 1, most=2))
 
 
 def report_throughput(measured: dict[str, list[float]]) -> None:
@@ -169,10 +167,10 @@ def seconds_to(accuracy: float, epochs: list[tuple[float, float]], pace: list[li
     return float(first + count * more)
 
 
-def report_baseline(accuracy: float, found: dict[str, Any]) -> float:
+def report_baseline(accuracy: float, figures: dict[str, Any]) -> float:
     """Print when the baseline reached the accuracy with each seed, and return the median of the seconds."""
-    pace, times = found.get("baseline-pace", []), []
-    for seed, epochs in found["baseline"].items():
+    pace, times = figures.get("baseline-pace", []), []
+    for seed, epochs in figures["baseline"].items():
         times.append(seconds_to(accuracy, epochs, pace))
         print(f"\nbaseline, seed {seed}: {' '.join(f'{reached:.4f}' for _, reached in epochs)}, {times[-1]:.1f} s")
     how = "epochs needed times the time of an epoch measured apart" if pace else "as it ran"
@@ -189,15 +187,13 @@ def report_fast(accuracy: float, rows: list[tuple[float, float]]) -> float:
     return statistics.median(times) if hits == len(rows) else float("inf")
 
 
-def report(accuracy: float, found: dict[str, Any]) -> None:
-    """Print everything that was found."""
-    environment = describe_environment()
-    print(f"{environment['processor']}, {os.cpu_count()} cores, torch {environment['torch']}, "
-          f"{platform.platform(terse=True)}\n")  # fmt: skip
-    if "throughput" in found:
-        report_throughput(found["throughput"])
-    fast = report_fast(accuracy, found["fast"]) if "fast" in found else None
-    baseline = report_baseline(accuracy, found) if "baseline" in found else None
+def report(accuracy: float, figures: dict[str, Any]) -> None:
+    """Print all figures."""
+    print(f"{describe()}\n")
+    if "throughput" in figures:
+        report_throughput(figures["throughput"])
+    fast = report_fast(accuracy, figures["fast"]) if "fast" in figures else None
+    baseline = report_baseline(accuracy, figures) if "baseline" in figures else None
     if fast and baseline:
         print(f"\n--model fast is {baseline / fast:.0f} times sooner")
 
@@ -213,16 +209,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the time to it (default: 1 2 3)")
     parser.add_argument("--figures", type=Path, help="add the figures to this file and print the tables of all of them")
     args = parser.parse_args()
-    found = json.loads(args.figures.read_text()) if args.figures and args.figures.exists() else {}
+    figures = json.loads(args.figures.read_text()) if args.figures and args.figures.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         where = args.baseline.resolve() if args.baseline else None
         bench = Bench(data=args.data.resolve(), baseline=where, scratch=Path(scratch), accuracy=args.to_accuracy)
         if where:
             write_idx(bench.data, bench.scratch)
-        measure(bench, args.only or list(PARTS[:-1]), args.repeats, args.seeds, found)
+        measure(bench, args.only or list(PARTS[:-1]), args.repeats, args.seeds, figures)
     if args.figures:
-        args.figures.write_text(json.dumps(found, indent=1) + "\n")
-    report(args.to_accuracy, found)
+        args.figures.write_text(json.dumps(figures, indent=1) + "\n")
+    report(args.to_accuracy, figures)
 
 
 if __name__ == "__main__":
