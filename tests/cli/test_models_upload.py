@@ -4,7 +4,6 @@ import csv
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from podium.data import artifact
 from podium.registry import open_registry
+from podium.steps import predict
 from podium.steps.predict import Outcome, load_directory
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
@@ -332,7 +332,11 @@ def test_a_directory_predicts_without_being_changed(
 
 
 def test_all_items_are_predicted_in_one_call(
-    command: Callable[..., Path], wine: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: Callable[..., Path],
+    wine: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = (wine / "wine.csv").read_text().splitlines()
     odd = tmp_path / "odd.csv"
@@ -343,7 +347,8 @@ def test_all_items_are_predicted_in_one_call(
     items = [str(wine / "wine.csv"), str(odd), str(wine / "wine.csv")]
     gathered = list(predictor.predict(items))
     assert capfd.readouterr().err.splitlines() == ["predicts 360 rows"]
-    single = list(replace(predictor, at_once=1).predict(items))
+    monkeypatch.setattr(predict, "ONE_CALL", 1)
+    single = list(predictor.predict(items))
     assert capfd.readouterr().err.splitlines() == ["predicts 178 rows", "predicts 4 rows", "predicts 178 rows"]
     assert gathered == single
     assert [at for at, result in enumerate(gathered) if not isinstance(result, Outcome)] == [182]

@@ -131,6 +131,7 @@ def test_a_running_step_is_written_now_and_then(
 
 def test_a_stopped_step_keeps_what_it_printed(in_step: World, tmp_path: Path) -> None:
     keep_in(str(tmp_path))
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a trainer that ran in this process has its own handler
 
     @step
     def run() -> None:
@@ -207,8 +208,8 @@ def test_credentials_of_the_storage_count_as_secrets(
     (tmp_path / "accesskey").write_text("user-1")
     (tmp_path / "secretkey").write_text("from-a-file")
     monkeypatch.setenv("PODIUM_S3_CREDENTIALS_DIR", str(tmp_path))
-    assert "from-a-file" in known_secrets("s3://bucket")
-    assert hide("a from-a-file b", known_secrets("s3://bucket")) == "a ******** b"
+    assert "from-a-file" in known_secrets(connect("s3://bucket"))
+    assert hide("a from-a-file b", known_secrets(connect("s3://bucket"))) == "a ******** b"
 
 
 def test_of_a_long_log_both_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +307,7 @@ def test_jobs_that_the_author_retains_are_left_alone(cluster: KubernetesCluster,
 def test_a_log_that_cannot_be_read_is_a_warning(
     cluster: KubernetesCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keep_replicas(cluster, "PyTorchJob", "gone", KeptLogs(str(tmp_path), RUN), "train", ())
+    keep_replicas(cluster, "PyTorchJob", "gone", KeptLogs(str(tmp_path), RUN), "train")
     assert "warning: the log of PyTorchJob gone is not kept: " in capsys.readouterr().err
 
 

@@ -16,7 +16,8 @@ from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput
 from podium.manifests.resource import Resource
-from podium.steps import sweep, train
+from podium.steps import sweep
+from podium.steps.follow import follow
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "team"}
 QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 50m more needed"
@@ -199,7 +200,7 @@ def test_a_step_says_that_its_job_waits(
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
     thread = later(0.4, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    train.follow(cluster, "PyTorchJob", "mnist")
+    follow(cluster, "PyTorchJob", "mnist")
     thread.join()
     said = capsys.readouterr().out
     assert said.count("waits") == 1

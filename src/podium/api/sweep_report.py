@@ -16,8 +16,8 @@ from podium.metrics import number
 from podium.report import Failure, SweepPage, render_sweep
 from podium.report.page import SHOWN_FAILURES
 from podium.settings import Settings
+from podium.steps.follow import read_metrics
 from podium.steps.sweep import table_of
-from podium.steps.train import read_metrics
 from podium.sweeps.resume import is_stopped
 
 LINES = 12

@@ -20,10 +20,11 @@ from podium.interrupts import signals_interrupt
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
 from podium.settings import Settings
+from podium.steps.follow import read_metrics
 from podium.steps.launch import launch
 from podium.steps.recipe import Recipe
 from podium.steps.target import LaunchTarget
-from podium.steps.train import PlannedTraining, Trained, TrainSettings, plan, read_metrics
+from podium.steps.train import PlannedTraining, Trained, TrainSettings, plan
 from podium.text import figure
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import Damaged, InvalidInput
 from podium.registry import Contest, Model, PromotionRule, Version
 from podium.steps.evaluate import PREDICTIONS, TARGET
-from podium.steps.predict import ONNX
+from podium.steps.predict import open_version
+from podium.steps.predict_command import CommandModel
 from podium.steps.target import Runtime
 
 if TYPE_CHECKING:
@@ -159,17 +160,11 @@ def run_version(
         InvalidInput: It does not fit the dataset.
         Failed: Its predict command failed.
     """
-    from podium.scoring import OnnxModel
-    from podium.steps.predict_command import FILE, CommandModel
-
-    classes, name = len(info.classes) or None, f"{model.name} {version.version}"
-    if ONNX in version.files or FILE not in version.files:
-        return OnnxModel(model.read(version, ONNX), name=name).predict(part.inputs, classes=classes)
-    if jobs:
+    classes, opened = len(info.classes) or None, open_version(model, version)
+    if jobs and isinstance(opened, CommandModel):
         uri = model.storage.join(version.prefix)
-        return jobs.predict(uri, _runtime(version), part.inputs, part="test", classes=classes, name=name)
-    command = CommandModel(name=name, fetch=lambda folder: model.fetch(version.version, folder))
-    return command.predict(part.inputs, classes=classes)
+        return jobs.predict(uri, _runtime(version), part.inputs, part="test", classes=classes, name=opened.name)
+    return opened.predict(part.inputs, classes=classes)
 
 
 def _runtime(version: Version) -> Runtime:

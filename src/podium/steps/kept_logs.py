@@ -3,12 +3,13 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 from podium.cluster.base import Cluster
 from podium.errors import NotFound, PodiumError, suggestion
-from podium.storage import connect
+from podium.storage import Storage, connect
 
 LIMIT = 2**21
 """Characters kept of a log; of a longer one its first half and its last are kept."""
@@ -69,15 +70,9 @@ class KeptLogs:
         """
         return self.storage.get(self._key(name)).decode(errors="replace")
 
-    def keep(self, name: str, text: str, secrets: Iterable[str] = ()) -> None:
-        """Write a log anew.
-
-        Args:
-            name: Of the log.
-            text: Its content.
-            secrets: Values that are replaced by asterisks.
-        """
-        self.storage.put(self._key(name), hide(text, secrets).encode(errors="replace"))
+    def keep(self, name: str, text: str) -> None:
+        """Write a log anew; secret values that this process knows are replaced by asterisks."""
+        self.storage.put(self._key(name), hide(text, self._secrets).encode(errors="replace"))
 
     def delete(self) -> None:
         """Remove all logs of the run."""
@@ -88,6 +83,10 @@ class KeptLogs:
     def size(self) -> int:
         """Bytes of all logs."""
         return sum(entry.size for entry in self.storage.list(f"{self.prefix}/"))
+
+    @cached_property
+    def _secrets(self) -> Sequence[str]:
+        return known_secrets(self.storage)
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}.log"
@@ -128,16 +127,13 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     return _IN_URL.sub(rf"\1{_HIDDEN}", text)
 
 
-def known_secrets(storage: str, environ: Mapping[str, str] | None = None) -> Sequence[str]:
-    """Return the secret values this process knows, which a program that prints its environment would show.
-
-    Args:
-        storage: URL of the storage, whose credentials are among them.
-        environ: The environment; the process's own if None.
-    """
-    env = os.environ if environ is None else environ
-    named = [value for name, value in env.items() if _SECRET_NAME.search(name.upper()) and not _NOT_SECRET.search(name)]
-    return [value for value in (*named, *connect(storage).secrets()) if len(value) >= 6]
+def known_secrets(storage: Storage) -> Sequence[str]:
+    """Return the secret values of the environment, which a program that prints it would show, and of a storage."""
+    named = [
+        value for name, value in os.environ.items()
+        if _SECRET_NAME.search(name.upper()) and not _NOT_SECRET.search(name)
+    ]  # fmt: skip
+    return [value for value in (*named, *storage.secrets()) if len(value) >= 6]
 
 
 @contextmanager
@@ -150,23 +146,20 @@ def only_warned(doing: str) -> Iterator[None]:
         print(f"warning: {doing} is not kept: {text}", file=sys.stderr, flush=True)
 
 
-def keep_replicas(cluster: Cluster, kind: str, name: str, kept: KeptLogs, folder: str, secrets: Iterable[str]) -> None:
+def keep_replicas(cluster: Cluster, kind: str, name: str, kept: KeptLogs, folder: str) -> None:
     """Keep the logs of all replicas of a job that ended; a log that cannot be read is a warning.
 
     Args:
-        cluster: Ran the job; one whose objects stay on this machine has kept the logs already.
+        cluster: Ran the job.
         kind: Of the job.
         name: Of the job.
         kept: Where to.
         folder: ``trials/<trial>`` or ``train/<step>``.
-        secrets: Values that are replaced by asterisks.
     """
-    if not cluster.remote:
-        return
     with only_warned(f"the log of {kind} {name}"):
         for replica in cluster.replicas(kind, name):
             with only_warned(f"the log of {kind} {name} {replica.name}"):
                 excerpt = Excerpt()
                 for line in cluster.logs(kind, name, replica.name):
                     excerpt.add(f"{line}\n")
-                kept.keep(f"{folder}/{replica.name}", str(excerpt), secrets)
+                kept.keep(f"{folder}/{replica.name}", str(excerpt))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podium.data.preprocessing import Preprocessing
     from podium.data.rows import Problem
     from podium.data.schema import DatasetInfo
-    from podium.registry import Model
+    from podium.registry import Model, Version
     from podium.scoring import OnnxModel
 
 PREPROCESSING = "preprocessing.json"
@@ -29,7 +29,7 @@ PREPROCESSING = "preprocessing.json"
 ONNX = "model.onnx"
 
 ONE_CALL = 1 << 28
-"""Bytes of items that a predict command gets at once: its start takes longer than predicting some rows."""
+"""Bytes of items that a predict command gets at once, names included: its start takes longer than some rows."""
 
 NAME = 256
 """Bytes that the name of an item takes, roughly."""
@@ -85,9 +85,6 @@ class Predictor:
     classes: tuple[str, ...] | None
     """None for regression."""
 
-    at_once: int = 0
-    """Bytes of items to gather for one call of the model, names included; 0 predicts what is read at a time."""
-
     def predict(
         self, items: Sequence[str], *, delimiter: str = "", encoding: str = "utf-8"
     ) -> Iterator["Outcome | Problem"]:
@@ -107,7 +104,8 @@ class Predictor:
 
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             batches = read_items(self.preprocessing, items, Path(scratch), delimiter=delimiter, encoding=encoding)
-            for gathered in _gather(batches, self.at_once):
+            size = ONE_CALL if isinstance(self.model, CommandModel) else 0  # a graph predicts what is read at a time
+            for gathered in _gather(batches, size):
                 results, at = self._results(gathered), 0
                 for batch in gathered:
                     yield from map(self._outcome, batch.names, results[at : at + len(batch.names)].tolist())
@@ -162,8 +160,6 @@ def load_version(model: "Model", version: str, data: str = "") -> Predictor:
         NotFound: There is no such version.
         InvalidInput: It has no model, or it is not known how raw data becomes its inputs.
     """
-    from podium.scoring import OnnxModel
-
     stored = model.version(version)
     name = f"{model.name} {stored.version}"
     if not {ONNX, COMMAND} & set(stored.files):
@@ -173,32 +169,25 @@ def load_version(model: "Model", version: str, data: str = "") -> Predictor:
         )
     given = load_json(model.read(stored, PREPROCESSING), PREPROCESSING) if PREPROCESSING in stored.files else {}
     preprocessing, classes = _read(given, name, data)
+    opened = open_version(model, stored)
     classes = classes or stored.facts.dataset.classes
-    if ONNX in stored.files:
-        opened = OnnxModel(model.read(stored, ONNX))
-        return Predictor(name=name, model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))
-    command = CommandModel(name=name, fetch=lambda folder: model.fetch(stored.version, folder))
-    return Predictor(name=name, model=command, preprocessing=preprocessing, classes=classes or None, at_once=ONE_CALL)
+    return Predictor(name=name, model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))
+
+
+def open_version(model: "Model", version: "Version") -> "OnnxModel | CommandModel":
+    """Open the model of a version; a command runs on this machine, in a temporary copy."""
+    from podium.scoring import OnnxModel
+
+    name = f"{model.name} {version.version}"
+    if ONNX in version.files or COMMAND not in version.files:
+        return OnnxModel(model.read(version, ONNX), name=name)
+    return CommandModel(name=name, fetch=lambda folder: model.fetch(version.version, folder))
 
 
 def load_directory(path: Path, data: str = "") -> Predictor:
     """Load a model directory, or the model in it, with its preprocessing.json; raises like load_version."""
-    from podium.scoring import OnnxModel
-
-    folder = path if path.is_dir() else path.parent
-    file = path
-    if path.is_dir():
-        file = next((path / name for name in (ONNX, COMMAND) if (path / name).is_file()), path)
-    if not file.is_file():
-        raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
-    beside = folder / PREPROCESSING
-    given = load_json(beside.read_bytes(), str(beside)) if beside.is_file() else {}
-    preprocessing, classes = _read(given, str(path), data)
-    if file.name == COMMAND:
-        command = command_model(folder, str(path))
-        return Predictor(name=str(path), model=command, preprocessing=preprocessing, classes=classes or None,
-                         at_once=ONE_CALL)  # fmt: skip
-    opened = OnnxModel(file)
+    opened = open_file(path)
+    preprocessing, classes = _read(_beside(path), str(path), data)
     return Predictor(name=str(path), model=opened, preprocessing=preprocessing, classes=_classes(opened, classes))
 
 
@@ -211,17 +200,24 @@ def open_graph(folder: Path) -> tuple[Predicts, tuple[str, ...] | None]:
     Raises:
         NotFound: There is none.
     """
+    opened = open_file(folder)
+    return opened, _classes(opened, _names(_beside(folder)))
+
+
+def open_file(path: Path) -> "OnnxModel | CommandModel":
+    """Open the model in a local directory, or a file of it; each call of a command copies it, without checkpoints.
+
+    Raises:
+        NotFound: There is none.
+    """
     from podium.scoring import OnnxModel
 
-    beside = folder / PREPROCESSING
-    given = load_json(beside.read_bytes(), str(beside)) if beside.is_file() else {}
-    classes = tuple(map(str, given.get("classes", ())))
-    if (folder / ONNX).is_file():
-        opened = OnnxModel(folder / ONNX)
-        return opened, _classes(opened, classes)
-    if (folder / COMMAND).is_file():
-        return command_model(folder, str(folder)), classes or None
-    raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {folder}")
+    file = next((path / name for name in (ONNX, COMMAND) if (path / name).is_file()), path)
+    if not file.is_file():
+        raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
+    if file.name == COMMAND:
+        return command_model(file.parent, str(path))
+    return OnnxModel(file)
 
 
 def command_model(folder: Path, name: str) -> CommandModel:
@@ -240,6 +236,12 @@ def describe_preprocessing(info: "DatasetInfo") -> dict[str, Any]:
     return {**info.preprocessing, "target": info.target.name, "classes": list(info.classes)}
 
 
+def _beside(path: Path) -> Any:
+    """Return the preprocessing.json of a model directory, or beside a model; empty if there is none."""
+    file = (path if path.is_dir() else path.parent) / PREPROCESSING
+    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
+
+
 def _read(given: Any, name: str, data: str) -> tuple["Preprocessing", tuple[str, ...]]:
     """Return the preprocessing and the names of the classes, as far as they are known."""
     from podium.data import artifact, preprocessing
@@ -253,13 +255,17 @@ def _read(given: Any, name: str, data: str) -> tuple["Preprocessing", tuple[str,
     if read is None:
         raise InvalidInput(f"{name} does not say how pictures, rows or sentences become its inputs",
                            f"it needs a {PREPROCESSING}; or name the dataset of its training: --data URI")  # fmt: skip
-    return read, tuple(map(str, given.get("classes", ())))
+    return read, _names(given)
 
 
-def _classes(model: "OnnxModel", known: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the names of the classes; their numbers if they have none, and None for regression."""
-    if known:
-        return known
+def _names(preprocessing: Any) -> tuple[str, ...]:
+    return tuple(map(str, preprocessing.get("classes", ())))
+
+
+def _classes(model: "OnnxModel | CommandModel", known: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the names of the classes; an ONNX graph's numbers if they have none, and None for regression."""
+    if known or isinstance(model, CommandModel):
+        return known or None
     for output in model.outputs:
         if output.name in ("probabilities", "logits") and output.shape[-1]:
             return tuple(map(str, range(output.shape[-1])))

@@ -14,11 +14,11 @@ from podium.identity import current_run, object_name
 from podium.manifests.batch import job_manifest
 from podium.manifests.workload import Workload
 from podium.steps.base import say
+from podium.steps.follow import follow
 from podium.steps.launch import launched
 from podium.steps.predict_command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
 from podium.steps.recipe import DEADLINE, KEPT
 from podium.steps.target import LaunchTarget, Runtime, local_path
-from podium.steps.train import follow
 from podium.storage import connect as open_storage
 
 if TYPE_CHECKING:

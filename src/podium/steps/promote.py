@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,9 @@ def promote(
     model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
     info, part = describe(data), load(data, "test")
     evidence = {"run_id": current_run().id, "dataset": info.digest, **({"tracking": tracking} if tracking else {})}
-    contest = model.challenge(version, parsed, metric, PredictionsOf(model, info, part, jobs), part.target, evidence)
+    contest = model.challenge(
+        version, parsed, metric, partial(_predict, model, info, part, jobs), part.target, evidence
+    )
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     Path(report).write_text(render(measured, result))
@@ -105,25 +108,15 @@ def _named(figure: str, metric: str) -> str:
     return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
 
 
-class PredictionsOf:
-    """Called with a version, returns its predictions for the test part: the stored ones if they are for these items."""
+def _predict(model: "Model", info: "DatasetInfo", part: "Part", jobs: PredictJobs, version: "Version") -> "np.ndarray":
+    """Return a version's predictions for the test part: the stored ones if they are for these items."""
+    from podium.steps.compare import run_version, stored_array
 
-    def __init__(self, model: "Model", info: "DatasetInfo", part: "Part", jobs: PredictJobs) -> None:
-        self.model = model
-        self.jobs = jobs
-        self.info = info
-        self.part = part
-
-    def __call__(self, version: "Version") -> "np.ndarray":
-        """Return probabilities [n, classes], class indices [n], or numbers."""
-        from podium.steps.compare import run_version, stored_array
-
-        same = version.facts.dataset.test_digest == self.info.test_digest
-        if same and PREDICTIONS in version.files:
-            stored = stored_array(self.model, version, PREDICTIONS)
-            if len(stored) == len(self.part):
-                return stored
-        return run_version(self.model, version, self.info, self.part, self.jobs)
+    if version.facts.dataset.test_digest == info.test_digest and PREDICTIONS in version.files:
+        stored = stored_array(model, version, PREDICTIONS)
+        if len(stored) == len(part):
+            return stored
+    return run_version(model, version, info, part, jobs)
 
 
 def _decision(contest: "Contest", model: "Model", version: str) -> dict[str, Any]:

@@ -6,14 +6,14 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from podium.errors import NotFound, PodiumError
 from podium.identity import POD_NAME, RUN_ID, current_run
 from podium.interrupts import Background, Terminated
-from podium.steps.kept_logs import Excerpt, KeptLogs, known_secrets, only_warned
+from podium.steps.kept_logs import Excerpt, KeptLogs, only_warned
 
 INTERVAL = 20.0
 """Seconds between two writes while the step runs: what it printed until then survives a kill."""
@@ -27,7 +27,6 @@ class Recorder(io.TextIOBase):
         self._kept: KeptLogs | None = None
         self._name, self._earlier, self._written = "", "", 0
         self._length = 0
-        self._secrets: Sequence[str] = ()
         self._writer = Background(self._write_now_and_then, "kept-log")
 
     def write(self, text: str) -> int:
@@ -49,11 +48,11 @@ class Recorder(io.TextIOBase):
         if os.environ.get(RUN_ID) or not os.environ.get(POD_NAME):
             return
         with only_warned("what this step prints"):
-            run, url = current_run(), storage()
-            kept, name = KeptLogs(url, run.id), f"steps/{run.step}"
+            run = current_run()
+            kept, name = KeptLogs(storage(), run.id), f"steps/{run.step}"
             with suppress(NotFound):
                 self._earlier = f"{kept.read(name)}[another attempt]\n"
-            self._kept, self._name, self._secrets = kept, name, known_secrets(url)
+            self._kept, self._name = kept, name
             self._writer.start()
 
     def end(self) -> None:
@@ -74,7 +73,7 @@ class Recorder(io.TextIOBase):
             text.add(str(self._text))
         if self._kept and length > self._written:
             with only_warned(f"what step {self._name.removeprefix('steps/')} prints"):
-                self._kept.keep(self._name, str(text), self._secrets)
+                self._kept.keep(self._name, str(text))
                 self._written = length
 
 

@@ -1,7 +1,5 @@
 """Train one model with a PyTorchJob or TrainJob, or with the kind of job that the trials were."""
 
-import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,19 +7,17 @@ from typing import Any
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster
-from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
+from podium.errors import Denied, InvalidInput, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.interrupts import Terminated
-from podium.manifests.conditions import State
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice
 from podium.manifests.kinds import TRAINJOB
-from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
-from podium.metrics import number, parse_line
 from podium.steps.base import require_at_least, require_seed, say
-from podium.steps.kept_logs import KeptLogs, keep_replicas, known_secrets, only_warned
+from podium.steps.follow import follow
+from podium.steps.kept_logs import KeptLogs, keep_replicas, only_warned
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
@@ -206,21 +202,17 @@ def plan(
 @contextmanager
 def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) -> Iterator[None]:
     """Keep the logs of a job's replicas when it has ended, well or not, unless there is no time or cluster to."""
+    reachable = cluster.remote  # on this machine they stay anyway
     try:
         yield
     except (Terminated, Unavailable, Denied):
+        reachable = False
         raise
-    except BaseException:
-        _keep_logs(cluster, job, storage, run)
-        raise
-    _keep_logs(cluster, job, storage, run)
-
-
-def _keep_logs(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) -> None:
-    if cluster.remote:
-        with only_warned("what the training prints"):
-            kept, folder = KeptLogs(storage, run.id), f"train/{run.step or job.name}"
-            keep_replicas(cluster, job.kind, job.name, kept, folder, known_secrets(storage))
+    finally:
+        if reachable:
+            with only_warned("what the training prints"):
+                folder = f"train/{run.step or job.name}"
+                keep_replicas(cluster, job.kind, job.name, KeptLogs(storage, run.id), folder)
 
 
 def _title(job: Workload) -> str:
@@ -229,81 +221,3 @@ def _title(job: Workload) -> str:
     if job.kind == TRAINJOB:
         return f"TrainJob {job.name}: {job.nodes} node{'' if job.nodes == 1 else 's'}"
     return f"PyTorchJob {job.name}: 1 master, {job.workers} worker{'' if job.workers == 1 else 's'}"
-
-
-def follow(
-    cluster: Cluster, kind: str, name: str, metrics: Sequence[str] = (), formats: Sequence[str] = ()
-) -> list[dict[str, float]]:
-    """Show the log of the replica that reports metrics until the job ends.
-
-    Args:
-        cluster: Runs the job.
-        kind: Of the job.
-        name: Of the job.
-        metrics: Whose lines are shown as progress.
-        formats: metricsFormat of the lines; none stands for Katib's default.
-
-    Returns:
-        The metrics of each such line.
-
-    Raises:
-        Failed: The job failed.
-    """
-    # The log may never begin (an image that cannot be pulled), so the job's end is watched separately.
-    epochs: list[dict[str, float]] = []
-    reader = threading.Thread(target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True)
-    reader.start()
-    state = cluster.resource(kind, name).state
-    waited = ""
-    for manifest in cluster.watch(kind, name):
-        state = Resource.parse(manifest).state
-        waited = _say_waiting(f"{kind} {name}", state, waited)
-    reader.join(timeout=10)
-    if not state.finished:
-        raise Failed(f"somebody deleted {kind} {name} while it ran", "run the step again")
-    if not state.succeeded:
-        raise cluster.failure(kind, name)
-    return epochs
-
-
-def _say_waiting(job: str, state: State, said: str) -> str:
-    """Print why a job waits for its queue where that is new, and when it is admitted; return what was said last."""
-    why = state.message if state.phase == "Waiting" else ""
-    if why and why != said:
-        say(f"{job} waits. {why}")
-    elif said and not why:
-        say(f"{job} is admitted")
-    return why
-
-
-def show_log(
-    cluster: Cluster, kind: str, name: str, metrics: Sequence[str], formats: Sequence[str],
-    epochs: list[dict[str, float]],
-) -> None:  # fmt: skip
-    """Print the log of the replica that reports metrics as it comes, each line of metrics as progress.
-
-    Args:
-        cluster: Runs the job.
-        kind: Of the job.
-        name: Of the job.
-        metrics: To look for, the objective first.
-        formats: metricsFormat of the lines; none stands for Katib's default.
-        epochs: Gets the metrics of each line that has some.
-    """
-    try:
-        for line in cluster.logs(kind, name, follow=True):
-            values = read_metrics(line, metrics, formats)
-            if values:
-                epochs.append(values)
-                say(f"epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
-            else:
-                print(line, flush=True)
-    except PodiumError as error:
-        # Only the job's state decides whether the step failed.
-        print(f"the log of {kind} {name} breaks off: {error.message}", file=sys.stderr, flush=True)
-
-
-def read_metrics(line: str, metrics: Sequence[str], formats: Sequence[str]) -> dict[str, float]:
-    """Return the finite metrics in a line, by name."""
-    readings = {reading.name: number(reading.value) for reading in parse_line(line, metrics, formats)}
-    return {name: value for name, value in readings.items() if value is not None}

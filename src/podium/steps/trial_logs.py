@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from podium.cluster.base import Cluster
 from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment, Trial
-from podium.steps.kept_logs import KeptLogs, keep_replicas, known_secrets, only_warned
+from podium.steps.kept_logs import KeptLogs, keep_replicas, only_warned
 
 COMPLETE = ("Succeeded", "EarlyStopped", "Failed")
 """Phases in which Katib does not start a deleted job again (katib: trial_controller.go, reconcileJob)."""
@@ -25,11 +25,10 @@ class TrialLogs:
         cluster: Runs the trials.
         kept: Where to keep them.
         delete_jobs: Whether a trial's job goes once its logs are kept.
-        secrets: Values that are replaced by asterisks.
     """
 
-    def __init__(self, cluster: Cluster, kept: KeptLogs, *, delete_jobs: bool, secrets: Iterable[str]) -> None:
-        self.cluster, self.kept, self.delete_jobs, self.secrets = cluster, kept, delete_jobs, list(secrets)
+    def __init__(self, cluster: Cluster, kept: KeptLogs, *, delete_jobs: bool) -> None:
+        self.cluster, self.kept, self.delete_jobs = cluster, kept, delete_jobs
         self._done: set[str] = set()
         self._failed: list[Trial] = []
 
@@ -39,7 +38,7 @@ class TrialLogs:
             if trial.state.finished and trial.name not in self._done:
                 self._done.add(trial.name)
                 job = trial.workload
-                keep_replicas(self.cluster, job.kind, trial.name, self.kept, f"trials/{trial.name}", self.secrets)
+                keep_replicas(self.cluster, job.kind, trial.name, self.kept, f"trials/{trial.name}")
                 if trial.phase == "Failed":
                     self._failed.append(trial)
                 elif trial.phase in COMPLETE:
@@ -72,8 +71,7 @@ def trial_logs(cluster: Cluster, storage: str, run: str, experiment: Experiment)
     logs: TrialLogs | None = None
     if cluster.remote:
         with only_warned("what the trials print"):
-            secrets, kept = known_secrets(storage), KeptLogs(storage, run)
-            logs = TrialLogs(cluster, kept, delete_jobs=not experiment.template.retain, secrets=secrets)
+            logs = TrialLogs(cluster, KeptLogs(storage, run), delete_jobs=not experiment.template.retain)
     try:
         yield logs
     finally:

@@ -1,0 +1,90 @@
+"""Follow a job: its log as it comes, the metrics in it, and how it ends."""
+
+import sys
+import threading
+from collections.abc import Sequence
+
+from podium.cluster.base import Cluster
+from podium.errors import Failed, PodiumError
+from podium.manifests.conditions import State
+from podium.manifests.resource import Resource
+from podium.metrics import number, parse_line
+from podium.steps.base import say
+
+
+def follow(
+    cluster: Cluster, kind: str, name: str, metrics: Sequence[str] = (), formats: Sequence[str] = ()
+) -> list[dict[str, float]]:
+    """Show the log of the replica that reports metrics until the job ends.
+
+    Args:
+        cluster: Runs the job.
+        kind: Of the job.
+        name: Of the job.
+        metrics: Whose lines are shown as progress.
+        formats: metricsFormat of the lines; none stands for Katib's default.
+
+    Returns:
+        The metrics of each such line.
+
+    Raises:
+        Failed: The job failed.
+    """
+    # The log may never begin (an image that cannot be pulled), so the job's end is watched separately.
+    epochs: list[dict[str, float]] = []
+    reader = threading.Thread(target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True)
+    reader.start()
+    state = cluster.resource(kind, name).state
+    waited = ""
+    for manifest in cluster.watch(kind, name):
+        state = Resource.parse(manifest).state
+        waited = _say_waiting(f"{kind} {name}", state, waited)
+    reader.join(timeout=10)
+    if not state.finished:
+        raise Failed(f"somebody deleted {kind} {name} while it ran", "run the step again")
+    if not state.succeeded:
+        raise cluster.failure(kind, name)
+    return epochs
+
+
+def _say_waiting(job: str, state: State, said: str) -> str:
+    """Print why a job waits for its queue where that is new, and when it is admitted; return what was said last."""
+    why = state.message if state.phase == "Waiting" else ""
+    if why and why != said:
+        say(f"{job} waits. {why}")
+    elif said and not why:
+        say(f"{job} is admitted")
+    return why
+
+
+def show_log(
+    cluster: Cluster, kind: str, name: str, metrics: Sequence[str], formats: Sequence[str],
+    epochs: list[dict[str, float]],
+) -> None:  # fmt: skip
+    """Print the log of the replica that reports metrics as it comes, each line of metrics as progress.
+
+    Args:
+        cluster: Runs the job.
+        kind: Of the job.
+        name: Of the job.
+        metrics: To look for, the objective first.
+        formats: metricsFormat of the lines; none stands for Katib's default.
+        epochs: Gets the metrics of each line that has some.
+    """
+    try:
+        for line in cluster.logs(kind, name, follow=True):
+            values = read_metrics(line, metrics, formats)
+            if values:
+                epochs.append(values)
+                say(f"epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
+            else:
+                print(line, flush=True)
+    except PodiumError as error:
+        # Only the job's state decides whether the step failed.
+        print(f"the log of {kind} {name} breaks off: {error.message}", file=sys.stderr, flush=True)
+
+
+def read_metrics(line: str, metrics: Sequence[str], formats: Sequence[str]) -> dict[str, float]:
+    """Return the finite metrics in a line, by name."""
+    readings = {reading.name: number(reading.value) for reading in parse_line(line, metrics, formats)}
+    return {name: value for name, value in readings.items() if value is not None}
