@@ -32,7 +32,7 @@ def test_every_accepted_mutation_ends_or_can_be_stopped(tmp_path: Path) -> None:
             ran += 1
             ended = cluster.join("Experiment", created, SECONDS)
             if not ended:  # maxTrialCount was lost: it would go on for ever, as in Katib
-                cluster.halt("Experiment", created)
+                cluster.abandon("Experiment", created)
                 assert cluster.join("Experiment", created, 60), what
             found = cluster.get("Experiment", created)
             trials = cluster.list("Trial")

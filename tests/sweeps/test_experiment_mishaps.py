@@ -60,7 +60,7 @@ def test_a_trial_ended_by_a_stop_counts_for_the_search(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment(script, maxTrialCount=2))
         until(lambda: cluster.get("Experiment", "e").get("status", {}).get("trialsRunning") == 1)
-        controller = cluster._supervisors["Experiment", "e"]._controller  # type: ignore[attr-defined]
+        controller = cluster._supervisors["Experiment", "e"]  # type: ignore[attr-defined]
         suggesting = threading.Event()
 
         def slow() -> None:

@@ -8,12 +8,12 @@ message instead: docs/katib-differences.md.
 import copy
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.store import LOST
+from podium.cluster.local.store import LOST, POLL
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import State, status_of
@@ -70,7 +70,6 @@ class ExperimentController:
         self._active: dict[str, threading.Thread] = {}
         self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
         self._stopping, self._why = threading.Event(), ""
-        self.at_end: Callable[[], None] = lambda: None  # called when nothing of it is running
         self._search: Search | None = None
         self._median: MedianStop | None = None
         self._likely_job = check_trials(cluster, self.experiment, directory)
@@ -87,6 +86,10 @@ class ExperimentController:
         self._stopping.set()
         self._events.put(None)
 
+    def wake(self) -> None:
+        """Ask for a look at the Experiment: it may have to be deleted."""
+        self._events.put(None)
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no trial is running; return whether that is so."""
         return self._thread.join(timeout)
@@ -94,7 +97,7 @@ class ExperimentController:
     def _run(self) -> None:
         try:
             self._begin()
-            while not self._stopping.is_set():
+            while not self._is_stopping():
                 self._reconcile()
                 if self._completed and not self._active:
                     return self._file.write(self._status)
@@ -117,7 +120,15 @@ class ExperimentController:
                     message = f"Experiment was stopped{self._why}; resume it with: {command}"
                     mark(self._status, "Stopped", "ExperimentStopped", message)
             self._file.close(self._status)
-            self.at_end()
+            if self._cluster.store.is_deletion_asked("Experiment", self.name):
+                self._cluster.remove("Experiment", self.name)
+
+    def _is_stopping(self) -> bool:
+        """Look whether somebody, maybe another process, wants the Experiment stopped or deleted."""
+        store = self._cluster.store
+        if store.is_stop_asked("Experiment", self.name) or store.is_deletion_asked("Experiment", self.name):
+            self._stopping.set()
+        return self._stopping.is_set()
 
     def _begin(self) -> None:
         stored = self._cluster.experiment(self.name)  # uid and labels of the stored object go into its trials
@@ -244,8 +255,9 @@ class ExperimentController:
 
     def _take_events(self) -> None:
         """Wait until something happened or is due, and take in all that did."""
+        due = self._file.pause(self._status)
         with suppress(queue.Empty):
-            self._take(self._events.get(timeout=self._file.pause(self._status)))
+            self._take(self._events.get(timeout=POLL if due is None else min(POLL, due)))
             while True:
                 self._take(self._events.get_nowait())
 
@@ -273,7 +285,7 @@ class ExperimentController:
     def _stop_trials(self) -> None:
         for name in list(self._active):
             with suppress(PodiumError):
-                self._cluster.halt(self._trials[name].workload.kind, name)
+                self._cluster.abandon(self._trials[name].workload.kind, name)
         for thread in list(self._active.values()):
             thread.join(timeout=60)
 

@@ -6,7 +6,6 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.supervisor import Supervisor
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.resource import Resource
-from podium.sweeps.supervisor import ExperimentSupervisor, remove_experiment
 
 
 class LocalSweeps(LocalCluster):
@@ -31,16 +30,11 @@ class LocalSweeps(LocalCluster):
         # Its constructor checks the Experiment; nothing is stored if that fails.
         controller = ExperimentController(self, experiment, self.store.path("Experiment", experiment.name))
         stored = Resource.parse(self.store.create(resource.manifest))
-        return stored, ExperimentSupervisor(self, controller)
+        return stored, controller
 
-    def _remove(self, kind: str, name: str) -> None:
-        if kind == "Experiment":
-            remove_experiment(self, name)
-        else:
-            super()._remove(kind, name)
-
-    def _before_closing(self, supervisors: Mapping[tuple[str, str], Supervisor]) -> None:
-        # They would take it for a failure that further trials are refused.
-        for (kind, _), supervisor in supervisors.items():
-            if kind == "Experiment":
-                supervisor.stop()
+    def remove(self, kind: str, name: str) -> None:
+        """Remove an object that no process runs; an Experiment with its trials and their jobs."""
+        for trial in self.trials(name) if kind == "Experiment" else ():
+            self.delete(trial.workload.kind, trial.name)
+            self.store.remove("Trial", trial.name)
+        super().remove(kind, name)

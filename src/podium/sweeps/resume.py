@@ -12,7 +12,6 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, restart, unmark
 from podium.manifests.experiment.trial import Trial
 from podium.sweeps.controller import ExperimentController
-from podium.sweeps.supervisor import ExperimentSupervisor
 
 
 def has_ended(trial: Trial) -> bool:
@@ -79,7 +78,7 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         cluster.store.claim("Experiment", name)
         spec: dict[str, Any] = dict(edited.spec)
         resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(status=status, spec=spec))
-    cluster.supervise("Experiment", name, ExperimentSupervisor(cluster, controller))
+    cluster.supervise("Experiment", name, controller)
     return Experiment.parse(resumed)
 
 

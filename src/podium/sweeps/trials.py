@@ -205,7 +205,7 @@ class TrialRun:
             self._broken = error
         except NotFound:
             return
-        self._cluster.halt(self._kind, self._name)
+        self._cluster.abandon(self._kind, self._name)
 
     def _tail(self, path: Path) -> Iterator[str]:
         """Yield a metrics file's lines as it grows, until the job has ended."""

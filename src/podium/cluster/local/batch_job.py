@@ -3,11 +3,10 @@
 import time
 from collections.abc import Mapping
 
-from podium.cluster.local.controller import Controller, Runtime, past
-from podium.cluster.local.environment import PodIdentity
+from podium.cluster.local.controller import Controller, Runtime
 from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
-from podium.cluster.local.running_pod import PodSetting, RunningPod, backoff
+from podium.cluster.local.running_pod import backoff
 from podium.errors import InvalidInput
 from podium.manifests.conditions import add_condition
 from podium.manifests.labels import COMPLETION_INDEX
@@ -38,9 +37,20 @@ class JobController(Controller):
     @property
     def next_look(self) -> float | None:
         """The deadline, or the time of the next pod."""
-        seconds = self.job.active_deadline_seconds
-        due = [self.started + seconds] if seconds is not None else []
-        return min(due + ([self._not_before] if self._not_before > time.monotonic() else []), default=None)
+        deadline, pod = super().next_look, self._not_before
+        due = [pod] if pod > time.monotonic() else []
+        return min(due if deadline is None else [*due, deadline], default=None)
+
+    @staticmethod
+    def check(job: Workload) -> None:
+        """Refuse what this machine cannot honor.
+
+        Raises:
+            InvalidInput: A field of the spec means something else than these controllers do.
+        """
+        fields = {name for name, value in job.spec.items() if value is not None}
+        for name in sorted(fields - _KNOWN):
+            raise InvalidInput(f"spec.{name}: this machine cannot honor it", "remove it, or run the Job on a cluster")
 
     def reconcile(self, now: float) -> None:
         """Go once through the Job controller's loop."""
@@ -56,7 +66,7 @@ class JobController(Controller):
         limit, failed = self.job.backoff_limit or 0, self.status.get("failed", 0)
         if failed > limit or (restarts > 0 and restarts >= limit):
             self.fail("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-        elif past(self.started, self.job.active_deadline_seconds):
+        elif self.past_deadline:
             self.fail("DeadlineExceeded", "Job was active longer than specified deadline")
         elif self._is_complete():
             self._complete()
@@ -121,40 +131,18 @@ class JobController(Controller):
             index for pod, index in zip(self.pods, self._indexes, strict=True) if pod.active or pod.phase == "Succeeded"
         }
         index = next(number for number in range(len(taken) + 1) if number not in taken)
-        template, job, indexed = self.replica.pod, self.job, self.job.is_indexed
-        name = f"pod-{len(self.pods)}"
-        names = {"batch.kubernetes.io/job-name": job.name, "job-name": job.name}
-        numbers = {COMPLETION_INDEX: str(index)} if indexed else {}
-        setting = PodSetting(
-            replica=name,
-            identity=PodIdentity(
-                name=f"{job.name}-{name}",
-                namespace=job.namespace,
-                uid=f"{job.uid}-{name}",
-                labels=template.labels | names | numbers,
-                annotations=template.annotations | numbers,
-            ),
-            directory=self.directory,
-            forced={"JOB_COMPLETION_INDEX": str(index)} if indexed else {},
-            threads=self.threads,
-            restart=self.replica.restart_policy,
+        template = self.replica.pod
+        labels = template.labels | {"batch.kubernetes.io/job-name": self.name, "job-name": self.name}
+        numbers = {COMPLETION_INDEX: str(index)} if self.job.is_indexed else {}
+        pod = self.start_pod(
+            self.replica,
+            f"pod-{len(self.pods)}",
+            labels=labels | numbers,
+            annotations=template.annotations | numbers,
+            environment={"JOB_COMPLETION_INDEX": str(index)} if numbers else {},
         )
-        pod = RunningPod(self.plans[""], setting, self.runtime.launchers, self.wake)
         self.pods.append(pod)
         self._indexes.append(index)
-        pod.advance(time.monotonic())
-        self.wake()
 
     def _add(self, kind: str, reason: str, message: str) -> None:
         add_condition(self.status, kind, reason, message, timestamp())
-
-
-def check_job(job: Workload) -> None:
-    """Refuse what this machine cannot honor.
-
-    Raises:
-        InvalidInput: A field of the spec means something else than these controllers do.
-    """
-    fields = {name for name, value in job.spec.items() if value is not None}
-    for name in sorted(fields - _KNOWN):
-        raise InvalidInput(f"spec.{name}: this machine cannot honor it", "remove it, or run the Job on a cluster")

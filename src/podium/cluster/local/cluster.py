@@ -3,25 +3,25 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Cluster, Manifest, ReplicaStatus
-from podium.cluster.local.batch_job import JobController, check_job
-from podium.cluster.local.controller import Runtime
+from podium.cluster.local.batch_job import JobController
+from podium.cluster.local.controller import Controller, Runtime
 from podium.cluster.local.environment import PodIdentity, container_environment, expand, threads_per_process
 from podium.cluster.local.images import check_images
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.logs import read_log
 from podium.cluster.local.metadata import timestamp
-from podium.cluster.local.operator_job import OperatorJobController, check_operator_job
+from podium.cluster.local.operator_job import OperatorJobController
 from podium.cluster.local.pods import PodPlan, plan_pod
 from podium.cluster.local.processes.client import Command
 from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.cluster.local.store import POLL, Store
 from podium.cluster.local.supervisor import Supervisor
-from podium.cluster.local.train_job import TrainJobController, check_train_job
+from podium.cluster.local.train_job import TrainJobController
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition, status_of
@@ -100,13 +100,6 @@ class LocalCluster(Cluster):
             supervisor = self._supervisors.get((kind, name))
         return supervisor is None or supervisor.join(timeout)
 
-    def halt(self, kind: str, name: str) -> None:
-        """Ask for the end of an object's processes without waiting; it stays, and becomes Failed if unfinished."""
-        with self._lock:
-            supervisor = self._supervisors.get((kind, name))
-        if supervisor:
-            supervisor.stop()
-
     def get(self, kind: str, name: str) -> Manifest:
         """Return the object with its present status."""
         return self.store.read(kind, name)
@@ -163,22 +156,28 @@ class LocalCluster(Cluster):
         ended = supervisor is None or supervisor.join(DELETE_TIMEOUT)
         while self.store.exists(kind, name) and time.monotonic() < deadline:
             if ended and not self.store.is_supervised_elsewhere(kind, name):
-                self._remove(kind, name)
+                self.remove(kind, name)
             else:
                 time.sleep(POLL / 4)
 
+    def remove(self, kind: str, name: str) -> None:
+        """Remove an object that no process runs."""
+        self.store.remove(kind, name)
+
     def abandon(self, kind: str, name: str) -> None:
-        """Ask for the end of its processes; the object stays, so that an Experiment can be resumed."""
-        self.halt(kind, name)
+        """Ask for the end of its processes; the object stays, as Failed or as an Experiment that can be resumed."""
+        with self._lock:
+            supervisor = self._supervisors.get((kind, name))
+        if supervisor:
+            supervisor.stop()
 
     def close(self) -> None:
         """Stop everything that this process supervises; returns when no process is left."""
         with self._lock:
             supervisors, self._supervisors = self._supervisors, {}
-            self._before_closing(supervisors)
+            for supervisor in supervisors.values():  # an Experiment before its trials: it would count them as failed
+                supervisor.stop()
             self._closed = True
-        for supervisor in supervisors.values():
-            supervisor.stop()
         self._runtime.launchers.give_up()
         for supervisor in supervisors.values():
             supervisor.join(DELETE_TIMEOUT)
@@ -192,7 +191,7 @@ class LocalCluster(Cluster):
             InvalidInput: It breaks a rule, or a field cannot be honored on this machine.
         """
         job = self.with_entrypoints(admit(manifest))
-        _check_kind(job)
+        _controller_of(job).check(job)
         plans = {replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas}
         threads_per_process(job)
         _check_environment(plans)
@@ -224,13 +223,6 @@ class LocalCluster(Cluster):
         job = job.with_metadata(stored.metadata).with_status(stored.status)
         return stored, _controller_of(job)(self._runtime, job, plans)
 
-    def _remove(self, kind: str, name: str) -> None:
-        """Remove an object that no process runs."""
-        self.store.remove(kind, name)
-
-    def _before_closing(self, supervisors: Mapping[tuple[str, str], Supervisor]) -> None:
-        """Stop what would start more, while it still may."""
-
 
 def directory_of(url: str) -> Path:
     """Return the directory that a ``local:///dir`` URL names.
@@ -248,17 +240,7 @@ def directory_of(url: str) -> Path:
     return directory
 
 
-def _check_kind(job: Workload) -> None:
-    """Refuse what the controller of a kind of job cannot honor."""
-    if job.kind == TRAINJOB:
-        check_train_job(job)
-    elif job.operator:
-        check_operator_job(job)
-    else:
-        check_job(job)
-
-
-def _controller_of(job: Workload) -> Callable[[Runtime, Workload, Mapping[str, PodPlan]], Supervisor]:
+def _controller_of(job: Workload) -> type[Controller]:
     """Return what runs a kind of job."""
     if job.kind == TRAINJOB:
         return TrainJobController

@@ -9,17 +9,17 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from podium.cluster.local.environment import threads_per_process
+from podium.cluster.local.environment import PodIdentity, threads_per_process
 from podium.cluster.local.images import Images
 from podium.cluster.local.jsonfile import write_json
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.processes.launcher_pool import LauncherPool
-from podium.cluster.local.running_pod import RunningPod
+from podium.cluster.local.running_pod import PodSetting, RunningPod
 from podium.cluster.local.store import POLL, Store
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import State, status_of
-from podium.manifests.workload import Workload
+from podium.manifests.workload import Replica, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,6 @@ class Controller(ABC):
         self.runtime, self.job, self.plans = runtime, job, plans
         self.kind, self.name = job.kind, job.name
         self.directory = runtime.store.path(self.kind, self.name)
-        self.threads = threads_per_process(job)
         self.pods: list[RunningPod] = []
         self.status: dict[str, Any] = deepcopy(dict(job.status))
         self._written = deepcopy(self.status)
@@ -76,6 +75,15 @@ class Controller(ABC):
         """Wait until nothing is running; return whether that is so."""
         return self._thread.join(timeout)
 
+    @staticmethod
+    @abstractmethod
+    def check(job: Workload) -> None:
+        """Refuse an admitted job that this machine cannot honor.
+
+        Raises:
+            InvalidInput: A field of its spec means something else than this controller does.
+        """
+
     @abstractmethod
     def reconcile(self, now: float) -> None:
         """Compare what is with what should be: start and stop pods, update self.status."""
@@ -96,8 +104,57 @@ class Controller(ABC):
 
     @property
     def next_look(self) -> float | None:
-        """When reconcile has something to do even if nothing happens."""
-        return None
+        """When reconcile has something to do even if nothing happens: at the deadline."""
+        seconds = self.job.active_deadline_seconds
+        return None if seconds is None else self.started + seconds
+
+    @property
+    def past_deadline(self) -> bool:
+        """Whether the job was active for longer than it may."""
+        seconds = self.job.active_deadline_seconds
+        return seconds is not None and time.monotonic() >= self.started + seconds
+
+    def start_pod(
+        self,
+        replica: Replica,
+        name: str,
+        *,
+        labels: Mapping[str, str],
+        environment: Mapping[str, str],
+        annotations: Mapping[str, str] | None = None,
+        delay: float = 0.0,
+    ) -> RunningPod:
+        """Make a pod of a role and start it.
+
+        Args:
+            replica: The role.
+            name: master-0, worker-1, pod-0 …
+            labels: What the pod reads as its labels.
+            environment: What the controller sets.
+            annotations: What the pod reads as its annotations; those of the template if None.
+            delay: Seconds to wait before the start.
+        """
+        job, policy = self.job, replica.restart_policy
+        identity = PodIdentity(
+            name=f"{job.name}-{name}",
+            namespace=job.namespace,
+            uid=f"{job.uid}-{name}",
+            labels=labels,
+            annotations=replica.pod.annotations if annotations is None else annotations,
+        )
+        setting = PodSetting(
+            replica=name,
+            identity=identity,
+            directory=self.directory,
+            forced=environment,
+            threads=threads_per_process(job),
+            restart="Never" if policy == "ExitCode" else policy,  # after an exit code the operator makes a new pod
+        )
+        pod = RunningPod(self.plans[replica.role], setting, self.runtime.launchers, self.wake, delay)
+        # The first pods start one after the other in this thread: together they would only wait for each other.
+        pod.advance(time.monotonic())
+        self.wake()
+        return pod
 
     def _write(self) -> None:
         # Outside the store's lock until here: a reconciliation may wait for processes to start.
@@ -180,8 +237,3 @@ class Controller(ABC):
         if records != self._recorded:
             self._recorded = records
             write_json(self.directory / "pods.json", records)
-
-
-def past(start: float, seconds: float | None) -> bool:
-    """Return whether a number of seconds, if any, has passed."""
-    return seconds is not None and time.monotonic() >= start + seconds

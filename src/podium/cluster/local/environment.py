@@ -70,7 +70,7 @@ def threads_per_process(job: Workload) -> int:
 
 
 def container_environment(
-    plan: ContainerPlan, pod: PodIdentity, forced: dict[str, str], threads: int, translate: Callable[[str], str]
+    plan: ContainerPlan, pod: PodIdentity, forced: Mapping[str, str], threads: int, translate: Callable[[str], str]
 ) -> dict[str, str]:
     """Return the whole environment of a container.
 
@@ -100,7 +100,7 @@ def container_environment(
             value = _from_source(variable, f"{plan.path}.env[{number}].valueFrom", pod)
         if value is not None:
             declared[variable.name] = value
-    return env | declared | forced
+    return {**env, **declared, **forced}
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:

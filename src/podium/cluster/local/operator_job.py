@@ -4,16 +4,14 @@ Source of the rules: kubeflow/trainer release-1.9, pkg/controller.v1/common/{job
 controller of each kind under pkg/controller.v1; of restarts in place: the kubelet.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from podium.cluster.local.controller import Controller, Runtime, past
-from podium.cluster.local.environment import PodIdentity
+from podium.cluster.local.controller import Controller, Runtime
 from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
-from podium.cluster.local.running_pod import PodSetting, RunningPod, backoff
+from podium.cluster.local.running_pod import RunningPod, backoff
 from podium.errors import require
 from podium.manifests.conditions import set_condition
 from podium.manifests.labels import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE
@@ -34,11 +32,15 @@ class OperatorJobController(Controller):
         """Seconds from the end after which the job is removed."""
         return None if self.job.suspended else super().ttl
 
-    @property
-    def next_look(self) -> float | None:
-        """The deadline."""
-        seconds = self.job.active_deadline_seconds
-        return None if seconds is None else self.started + seconds
+    @staticmethod
+    def check(job: Workload) -> None:
+        """Refuse what this machine cannot honor.
+
+        Raises:
+            InvalidInput: Another controller is to run the job.
+        """
+        rule = "spec.runPolicy.managedBy is the training operator, which this cluster stands for"
+        require(job.managed_by in ("", "kubeflow.org/training-operator"), rule, managedBy=job.managed_by)
 
     def reconcile(self, now: float) -> None:
         """Go once through the operator's loop."""
@@ -49,7 +51,7 @@ class OperatorJobController(Controller):
                 self._set("Suspended", f"{self.kind} {self.name} is suspended.")
         elif self._past_backoff_limit():
             self.fail("Failed", f"Job {self.name} has failed because it has reached the specified backoff limit")
-        elif "startTime" in self.status and past(self.started, self.job.active_deadline_seconds):
+        elif "startTime" in self.status and self.past_deadline:
             text = f"Job {self.name} has failed because it was active longer than specified deadline"
             self.fail("Failed", text)
         else:
@@ -103,30 +105,17 @@ class OperatorJobController(Controller):
         return operator | {REPLICA_TYPE: replica.role.lower()}
 
     def _create_pod(self, replica: Replica, index: int) -> None:
-        job, kind, policy = self.job, replica.role, replica.restart_policy
-        name, again = f"{kind.lower()}-{index}", self._recreated.get((kind, index), -1) + 1
-        self._recreated[kind, index] = again
-        setting = PodSetting(
-            replica=name,
-            identity=PodIdentity(
-                name=f"{job.name}-{name}",
-                namespace=job.namespace,
-                uid=f"{job.uid}-{name}",
-                labels=replica.labels_of(index) | self._labels(replica),
-                annotations=replica.pod.annotations,
-            ),
-            directory=self.directory,
-            forced=operator_environment(Member(job=job, replica=replica, index=index, ports=self._ports)),
-            threads=self.threads,
-            restart="Never" if policy == "ExitCode" else policy,
+        key, member = (replica.role, index), Member(job=self.job, replica=replica, index=index, ports=self._ports)
+        again = self._recreated.get(key, -1) + 1
+        self._recreated[key] = again
+        self._pods[key] = self.start_pod(
+            replica,
+            f"{replica.role.lower()}-{index}",
+            labels=replica.labels_of(index) | self._labels(replica),
+            environment=operator_environment(member),
+            delay=backoff(again - 1) if again else 0.0,
         )
-        delay = backoff(again - 1) if again else 0.0
-        pod = RunningPod(self.plans[kind], setting, self.runtime.launchers, self.wake, delay)
-        self._pods[kind, index] = pod
         self.pods = list(self._pods.values())
-        # The first pods start one after the other in this thread: together they would only wait for each other.
-        pod.advance(time.monotonic())
-        self.wake()
 
     def _update_status(self) -> None:
         self.status.setdefault("startTime", timestamp())
@@ -170,13 +159,3 @@ class OperatorJobController(Controller):
             for counts in self.status.get("replicaStatuses", {}).values():
                 if active := counts.pop("active", 0):
                     counts["succeeded"] = counts.get("succeeded", 0) + active
-
-
-def check_operator_job(job: Workload) -> None:
-    """Refuse what this machine cannot honor.
-
-    Raises:
-        InvalidInput: Another controller is to run the job.
-    """
-    rule = "spec.runPolicy.managedBy is the training operator, which this cluster stands for"
-    require(job.managed_by in ("", "kubeflow.org/training-operator"), rule, managedBy=job.managed_by)

@@ -1,7 +1,7 @@
 """One pod as processes: init containers, the container, restarts in place as a kubelet does them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class PodSetting:
     directory: Path
     """Directory of the job: logs, working directories and volumes go below."""
 
-    forced: dict[str, str]
+    forced: Mapping[str, str]
     """Environment set by the controller."""
 
     threads: int

@@ -6,15 +6,12 @@ manifests/base/runtimes/torch_distributed.yaml; jobset v0.12.0, pkg/webhooks/job
 pkg/controllers/{jobset_controller,failure_policy}.go; kubernetes, pkg/controller/job/job_controller.go.
 """
 
-import time
 from collections.abc import Mapping
 
-from podium.cluster.local.controller import Controller, Runtime, past
-from podium.cluster.local.environment import PodIdentity
+from podium.cluster.local.controller import Controller, Runtime
 from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
-from podium.cluster.local.running_pod import PodSetting, RunningPod
 from podium.errors import InvalidInput, require
 from podium.manifests.conditions import put_condition
 from podium.manifests.labels import JOBSET_NAME, TRAINJOB_MANAGERS
@@ -30,11 +27,21 @@ class TrainJobController(Controller):
         (self.nodes,) = job.replicas
         self._ports = free_ports(job)
 
-    @property
-    def next_look(self) -> float | None:
-        """The deadline."""
-        seconds = self.job.active_deadline_seconds
-        return None if seconds is None else self.started + seconds
+    @staticmethod
+    def check(job: Workload) -> None:
+        """Refuse what this machine cannot honor.
+
+        Raises:
+            InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or it has initializers.
+        """
+        rule = "spec.managedBy is Trainer, which this cluster stands for"
+        require(job.managed_by in ("", TRAINJOB_MANAGERS[0]), rule, managedBy=job.managed_by)
+        if job.runtime in OTHER_RUNTIMES:
+            hint = "run it on a cluster, or use torch-distributed, which sets PET_NNODES, PET_NODE_RANK and so on"
+            raise InvalidInput(f"spec.runtimeRef: this machine has no runtime {job.runtime}", hint)
+        if job.has_initializer:
+            hint = "let the program load its data, or run the TrainJob on a cluster"
+            raise InvalidInput("spec.initializer: this machine cannot honor it", hint)
 
     def reconcile(self, now: float) -> None:
         """Do what the three controllers do together."""
@@ -49,7 +56,7 @@ class TrainJobController(Controller):
         if self._past_backoff_limit():
             first = f"{self.name}-{NODE}-0"
             self.fail("FailedJobs", f"jobset failed due to one or more job failures (first failed job: {first})")
-        elif past(self.started, self.job.active_deadline_seconds):
+        elif self.past_deadline:
             self.fail("DeadlineExceeded", "TrainJob exceeded its active deadline")
         elif all(pod.phase == "Succeeded" for pod in self.pods):
             self._count(succeeded=1)
@@ -77,38 +84,7 @@ class TrainJobController(Controller):
         put_condition(self.status, kind, reason, message, timestamp())
 
     def _create_pod(self, index: int) -> None:
+        member = Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
+        labels = self.nodes.labels_of(index) | {JOBSET_NAME: self.name}
         name = f"{ROLE.lower()}-{index}"
-        setting = PodSetting(
-            replica=name,
-            identity=PodIdentity(
-                name=f"{self.name}-{name}",
-                namespace=self.job.namespace,
-                uid=f"{self.job.uid}-{name}",
-                labels=self.nodes.labels_of(index) | {JOBSET_NAME: self.name},
-                annotations=self.nodes.pod.annotations,
-            ),
-            directory=self.directory,
-            forced=operator_environment(Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)),
-            threads=self.threads,
-            restart=self.nodes.restart_policy,
-        )
-        pod = RunningPod(self.plans[ROLE], setting, self.runtime.launchers, self.wake)
-        self.pods.append(pod)
-        pod.advance(time.monotonic())
-        self.wake()
-
-
-def check_train_job(job: Workload) -> None:
-    """Refuse what this machine cannot honor.
-
-    Raises:
-        InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or it has initializers.
-    """
-    rule = "spec.managedBy is Trainer, which this cluster stands for"
-    require(job.managed_by in ("", TRAINJOB_MANAGERS[0]), rule, managedBy=job.managed_by)
-    if job.runtime in OTHER_RUNTIMES:
-        hint = "run it on a cluster, or use torch-distributed, which sets PET_NNODES, PET_NODE_RANK and so on"
-        raise InvalidInput(f"spec.runtimeRef: this machine has no runtime {job.runtime}", hint)
-    if job.has_initializer:
-        hint = "let the program load its data, or run the TrainJob on a cluster"
-        raise InvalidInput("spec.initializer: this machine cannot honor it", hint)
+        self.pods.append(self.start_pod(self.nodes, name, labels=labels, environment=operator_environment(member)))
