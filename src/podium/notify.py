@@ -76,8 +76,8 @@ class Notice:
         if self.model:
             champion = "the new champion" if self.event == "champion" else "not promoted"
             facts = [f"{self.model} {self.version} is {champion}", *facts]
-        told = self.reason or ", ".join(facts)
-        return f"podium: {name} {self.status}" + (f": {told}" if told else "")
+        detail = self.reason or ", ".join(facts)
+        return f"podium: {name} {self.status}" + (f": {detail}" if detail else "")
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,9 @@ class Dataset:
         return f"<dataset {self.name}: {self.kind}, {counts}>"
 
     def _repr_html_(self) -> str:
-        inputs = [(name, one.meaning, one.dtype, str(list(one.shape))) for name, one in self.info.inputs.items()]
+        inputs = [
+            (name, array.meaning, array.dtype, str(list(array.shape))) for name, array in self.info.inputs.items()
+        ]
         target = self.info.target
         what = f"{len(self.classes)} classes" if self.classes else "numbers"
         heads = ("ARRAY", "WHAT", "TYPE", "SHAPE OF AN ITEM")

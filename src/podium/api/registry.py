@@ -260,8 +260,8 @@ class RegisteredModel:
         return self._moved(Promotion(record=self._model.rollback(to, reason)), tracking)
 
     def _moved(self, promotion: Promotion, tracking: str) -> Promotion:
-        if told := champion_in_mlflow(self._model, promotion.record, tracking):
-            echo(told, err=True)
+        if notice := champion_in_mlflow(self._model, promotion.record, tracking):
+            echo(notice, err=True)
         return promotion
 
     def alias(self, alias: str, version: str | ModelVersion) -> ModelVersion:

@@ -182,7 +182,7 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
     if not isinstance(space, Mapping):
         raise InvalidInput(f"a space has ranges and choices by name, but got {space!r:.60}", hint)
-    searched = {name: found for name, given in space.items() if (found := dimension(name, given))}
+    searched = {name: dim for name, given in space.items() if (dim := dimension(name, given))}
     if not searched:
         raise InvalidInput(
             f"there is nothing to search in {dict(space)!r:.80}", f"{hint}, in the shell --lr 1e-4..1e-1"

@@ -378,6 +378,6 @@ def open_sweep(name: str, *, cluster: str | Path | Place | None = None) -> Sweep
         >>> podium.open_sweep("again").best.name == begun.best.name
         True
     """
-    found = Sweep(Place.of(cluster), name)
-    found.experiment  # noqa: B018  raises NotFound
-    return found
+    opened = Sweep(Place.of(cluster), name)
+    opened.experiment  # noqa: B018  raises NotFound
+    return opened

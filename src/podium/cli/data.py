@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -38,15 +39,7 @@ def data() -> None:
 )
 @json_option
 def prepare(
-    dataset: str,
-    output: str | None,
-    source: str,
-    target: str,
-    validation: float | None,
-    limit: int,
-    seed: int,
-    words: dict[str, str],
-    as_json: bool,
+    output: str | None, validation: float | None, words: dict[str, str], as_json: bool, **settings: Any
 ) -> None:
     """Read, verify, split and write data as one checksummed artifact.
 
@@ -67,8 +60,7 @@ def prepare(
     _talk()
     options = {name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()}
     options |= {} if validation is None else {"validation": validation}
-    settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=options)
-    data = write(settings, output)
+    data = write(DataSettings(**settings, data_options=options), output)
     info, where = data.info, output or data.uri
     if as_json:
         echo_json({"uri": where, **info.to_json()})
@@ -100,14 +92,14 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
 
     uri = uri or str(Settings.from_environment().home / "data" / "mnist")
     with doing(f"verifying and measuring {uri}"):
-        found = look.statistics(uri)
+        statistics = look.statistics(uri)
     if picture:
         draw.save_picture(uri, part, picture)
         echo(f"picture written to {picture}", err=True)
     if as_json:
-        echo_json(found)
+        echo_json(statistics)
         return
-    echo(data_view.summary(found, part))
+    echo(data_view.summary(statistics, part))
     info = artifact.describe(uri)
     if draw.image_input(info):
         echo("\n" + draw.terminal_view(artifact.load(uri, part), info))

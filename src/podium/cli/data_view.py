@@ -14,20 +14,20 @@ MOST_CATEGORIES = 4
 """Named in a row of a table."""
 
 
-def summary(found: dict[str, Any], part: str) -> str:
+def summary(dataset: dict[str, Any], part: str) -> str:
     """Draw what `podium.data.look.statistics` measured.
 
     Args:
-        found: Its result.
+        dataset: Its result.
         part: Whose columns and distributions are shown.
     """
-    sections = [_head(found), _parts(found)]
-    measured = found["parts"][part]
-    for name, described in found["inputs"].items():
+    sections = [_head(dataset), _parts(dataset)]
+    measured = dataset["parts"][part]
+    for name, described in dataset["inputs"].items():
         shape = "×".join(map(str, described["shape"])) or "number"
         head = f"input {name}: {described['meaning']}, {described['dtype']} {shape}"
         sections.append(_input(head, described, measured["inputs"][name]))
-    sections.append(_classes(found, part) if found["classes"] else _numbers(found, measured["target"]))
+    sections.append(_classes(dataset, part) if dataset["classes"] else _numbers(dataset, measured["target"]))
     return "\n\n".join(section for section in sections if section)
 
 
@@ -37,20 +37,20 @@ def spark(counts: Sequence[int]) -> str:
     return "".join(BLOCKS[-(-count * 8 // most)] for count in counts)
 
 
-def _head(found: dict[str, Any]) -> str:
+def _head(dataset: dict[str, Any]) -> str:
     return (
-        f"{found['name']} · {found['kind']} · digest {found['digest'][:12]} · from {found['source']}"
-        f" · split {found['split']} · seed {found['seed']} · limit {found['limit'] or 'none'}"
+        f"{dataset['name']} · {dataset['kind']} · digest {dataset['digest'][:12]} · from {dataset['source']}"
+        f" · split {dataset['split']} · seed {dataset['seed']} · limit {dataset['limit'] or 'none'}"
     )
 
 
-def _parts(found: dict[str, Any]) -> str:
-    rows = [[name, str(part["count"]), f"{part['bytes'] / 2**20:.1f}"] for name, part in found["parts"].items()]
+def _parts(dataset: dict[str, Any]) -> str:
+    rows = [[name, str(part["count"]), f"{part['bytes'] / 2**20:.1f}"] for name, part in dataset["parts"].items()]
     heads = ["part", ">items", ">MiB"]
-    for name, described in found["inputs"].items():
+    for name, described in dataset["inputs"].items():
         if described["meaning"] == "image":
             heads += [f">{name} min", ">max", ">mean", ">std"]
-            for row, part in zip(rows, found["parts"].values(), strict=True):
+            for row, part in zip(rows, dataset["parts"].values(), strict=True):
                 image = part["inputs"][name]
                 row += [_figure(min(image["min"])), _figure(max(image["max"])), _means(image["mean"])]
                 row.append(_means(image["std"]))
@@ -86,10 +86,10 @@ def _shares(categories: Sequence[str], counts: Sequence[int]) -> str:
     return ", ".join(named) + (f" … {more} more" if more > 0 else "")
 
 
-def _numbers(found: dict[str, Any], target: dict[str, Any]) -> str:
+def _numbers(dataset: dict[str, Any], target: dict[str, Any]) -> str:
     count = len(target["mean"])
-    names = [found["target"]["name"] + (f" {at}" if count > 1 else "") for at in range(count)]
-    return f"target {found['target']['name']}: {found['target']['dtype']}\n" + _lines(names, target)
+    names = [dataset["target"]["name"] + (f" {at}" if count > 1 else "") for at in range(count)]
+    return f"target {dataset['target']['name']}: {dataset['target']['dtype']}\n" + _lines(names, target)
 
 
 def _lines(names: Sequence[str], measured: dict[str, Any]) -> str:
@@ -100,16 +100,16 @@ def _lines(names: Sequence[str], measured: dict[str, Any]) -> str:
     return table(["", ">min", ">max", ">mean", ">std", "distribution"], rows)
 
 
-def _classes(found: dict[str, Any], part: str) -> str:
-    parts = {name: measured["class_counts"] for name, measured in found["parts"].items() if "+" not in name}
+def _classes(dataset: dict[str, Any], part: str) -> str:
+    parts = {name: measured["class_counts"] for name, measured in dataset["parts"].items() if "+" not in name}
     most = max(parts[part]) or 1
     bars = ["█" * max(count > 0, round(BAR * count / most)) for count in parts[part]]
     rows = [
         [name, *(str(counts[at]) for counts in parts.values()), bars[at]]
-        for at, name in enumerate(found["classes"][:MOST_CLASSES])
+        for at, name in enumerate(dataset["classes"][:MOST_CLASSES])
     ]
-    more = len(found["classes"]) - MOST_CLASSES
-    text = table([f"class of {found['target']['name']}", *(f">{name}" for name in parts), f"of {part}"], rows)
+    more = len(dataset["classes"]) - MOST_CLASSES
+    text = table([f"class of {dataset['target']['name']}", *(f">{name}" for name in parts), f"of {part}"], rows)
     return text + (f"\n… and {more} more classes" if more > 0 else "")
 
 

@@ -118,20 +118,13 @@ def run(source: str, place: "Place", notifier: Notifier, as_json: bool, **option
 
 @experiment.command()
 @click.argument("name")
-@click.option("--max-trials", type=int, help="Trials in all, more than there are (spec.maxTrialCount).")
-@click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount).")
-@click.option("--max-failed-trials", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
+@click.option("--max-trials", "trials", type=int, help="Trials in all, more than there are (spec.maxTrialCount).")
+@click.option("--parallel-trials", "parallel", type=int, help="Trials at a time (spec.parallelTrialCount).")
+@click.option("--max-failed-trials", "failures", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
 @cluster_options
 @process_options()
 @json_option
-def resume(
-    name: str,
-    max_trials: int | None,
-    parallel_trials: int | None,
-    max_failed_trials: int | None,
-    place: "Place",
-    as_json: bool,
-) -> None:
+def resume(name: str, place: "Place", as_json: bool, **counts: int | None) -> None:
     """Resume an Experiment that was stopped or killed, or with more trials than it had.
 
     A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in Katib.
@@ -144,7 +137,7 @@ def resume(
     known = podium.open_sweep(name, cluster=place)
     with closing(known):
         reported = known.finished
-        known.resume(max_trials, parallel=parallel_trials, failures=max_failed_trials, wait=False)
+        known.resume(**counts, wait=False)
         follow_to_end(known, as_json, reported)
 
 

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,15 +35,13 @@ def _show(record: "Record", as_json: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@click.argument("directory")
+@click.argument("uri", metavar="DIRECTORY")
 @click.option("--version", default="", help="Id of the version; follows from the content of the files if missing.")
 @click.option("--data", default="", help="Prepared dataset, directory or URI: score the model on its test part.")
 @click.option("--metric", default="", help="What to score it by, with --data; accuracy or rmse if missing.")
 @click.option("--image", default="", help="Container image that its predict command needs on a cluster.")
 @registry_options
-def upload(
-    name: str, directory: str, version: str, data: str, metric: str, image: str, storage: str | None, as_json: bool
-) -> None:
+def upload(name: str, version: str, storage: str | None, as_json: bool, **source: str) -> None:
     """Upload a model directory made anywhere as a version.
 
     DIRECTORY, or its URI, holds model.onnx, or model.json with a predict command. With --data the version can be
@@ -57,9 +55,8 @@ def upload(
     """
     from podium.steps.import_model import Source, import_model
 
-    source = Source(uri=directory, data=data, metric=metric, image=image)
-    with doing(f"uploading {directory}"):
-        stored = import_model(source, open_registry(storage)[name], version)
+    with doing(f"uploading {source['uri']}"):
+        stored = import_model(Source(**source), open_registry(storage)[name], version)
     if "preprocessing.json" not in stored.files:
         echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
     text = f"{name} {stored.version}: {counted(len(stored.files), 'file')}, {size(stored.size)}"
@@ -76,16 +73,7 @@ def upload(
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @tracking_option
 @registry_options
-def promote(
-    name: str,
-    version: str,
-    rule: str | None,
-    data: str | None,
-    reason: str,
-    tracking: str,
-    storage: str | None,
-    as_json: bool,
-) -> None:
+def promote(name: str, version: str, rule: str | None, storage: str | None, as_json: bool, **options: Any) -> None:
     """Make a version champion: unconditionally, or if it beats the present champion by a rule.
 
     VERSION may be an alias, for what it points at.
@@ -100,7 +88,7 @@ def promote(
     model = RegisteredModel(open_registry(storage)[name])
     with doing(f"comparing {version} with the champion" if rule else f"verifying {version}"):
         try:
-            promoted = model.promote(version, rule=rule, data=data, reason=reason, tracking=tracking)
+            promoted = model.promote(version, rule=rule, **options)
         except NotPromoted as refused:
             echo(str(refused.decision), err=True)
             raise Failed(refused.message) from None

@@ -190,28 +190,40 @@ def open_registry(storage: str | None) -> "Registry":
     return open_(storage or Settings.from_environment().storage)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Which Kubeflow Pipelines server, and who asks."""
+
+    host: str | None
+    namespace: str | None
+    token_file: Path | None
+
+    def open(self) -> "Server":
+        """Connect to it."""
+        from podium.documents import read_text
+        from podium.kfp.client import Server
+
+        token = read_text(self.token_file).strip() if self.token_file else None
+        is_token = token is None or (token.isascii() and token.isprintable())
+        require(is_token, "a token is one line of ASCII", token_file=str(self.token_file))
+        return Server(self.host, self.namespace, token)
+
+
 def server_options(command: F) -> F:
-    """Add --host, --namespace and --token-file of a Kubeflow Pipelines server."""
-    command = click.option(
+    """Add --host, --namespace and --token-file; the command gets ``server``."""
+
+    @click.option("--host", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True, help="Address of the server.")
+    @click.option("--namespace", help="Namespace on a multi-user server.")
+    @click.option(
         "--token-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="File with a bearer token; else what the kfp client finds.",
-    )(command)
-    command = click.option("--namespace", help="Namespace on a multi-user server.")(command)
-    return click.option("--host", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True, help="Address of the server.")(
-        command
     )
+    @functools.wraps(command)
+    def with_server(*args: Any, host: str | None, namespace: str | None, token_file: Path | None, **given: Any) -> Any:
+        return command(*args, server=ServerOptions(host=host, namespace=namespace, token_file=token_file), **given)
 
-
-def open_server(host: str | None, namespace: str | None, token_file: Path | None) -> "Server":
-    """Connect as the options say."""
-    from podium.documents import read_text
-    from podium.kfp.client import Server
-
-    token = read_text(token_file).strip() if token_file else None
-    is_token = token is None or (token.isascii() and token.isprintable())
-    require(is_token, "a token is one line of ASCII", token_file=str(token_file))
-    return Server(host, namespace, token)
+    return with_server  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)

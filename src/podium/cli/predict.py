@@ -42,12 +42,10 @@ def predict(
     name: str | None,
     alias: str,
     file: Path | None,
-    data: str,
-    delimiter: str,
-    encoding: str,
     output: Path | None,
     storage: str | None,
     as_json: bool,
+    **reading: str,
 ) -> None:
     """Predict new pictures, rows or sentences with the champion.
 
@@ -74,25 +72,25 @@ def predict(
     else:
         version = _version(open_registry(storage), name, alias)
         title, model = f"{version.name} {version.version}", version.opened
-    results = model.stream(items, data=data, delimiter=delimiter, encoding=encoding)
-    told = _Told()
-    outcomes = told.good(results)
-    with doing(lambda: f"predicting: {told.count:,} items so far"):
+    results = model.stream(items, **reading)
+    tally = _Tally()
+    outcomes = tally.good(results)
+    with doing(lambda: f"predicting: {tally.count:,} items so far"):
         if output:
             _write_csv(outcomes, output)
         elif as_json:
-            _print_json(outcomes, title, told.problems)
+            _print_json(outcomes, title, tally.problems)
         else:
             for outcome in outcomes:
                 echo(_line(outcome))
-    if told.problems:
-        raise Failed(f"{len(told.problems):,} of {told.count + len(told.problems):,} items could not be predicted")
+    if tally.problems:
+        raise Failed(f"{len(tally.problems):,} of {tally.count + len(tally.problems):,} items could not be predicted")
     if output:
-        echo(f"{told.count:,} predictions in {output}", err=True)
+        echo(f"{tally.count:,} predictions in {output}", err=True)
 
 
 @dataclass
-class _Told:
+class _Tally:
     """How many items were predicted, and which could not be."""
 
     count: int = 0

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -110,14 +110,7 @@ def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> 
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training, and of the step that prepares the data.")
 @click.option("--platform", multiple=True, metavar="NAME=VALUE", help="A setting for newer servers, see above.")
-def compile_(
-    pipeline: str,
-    parameters: tuple[str, ...],
-    output: str,
-    steps_image: str | None,
-    trainer_image: str | None,
-    platform: tuple[str, ...],
-) -> None:
+def compile_(pipeline: str, parameters: tuple[str, ...], output: str, **settings: Any) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.
 
     PIPELINE is a name or FILE.py, as for podium run; without one podium.yaml counts, as there. PARAMETERS (name=value)
@@ -135,8 +128,7 @@ def compile_(
     from podium.kfp.project import choose
 
     pipeline, words, project = choose(pipeline, parameters)
-    text = compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, platform=platform,
-                            project=project)  # fmt: skip
+    text = compile_pipeline(pipeline, words, project=project, **settings)
     if output == "-":
         echo(text, nl=False)
         return

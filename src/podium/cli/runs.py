@@ -10,7 +10,7 @@ import click
 
 import podium
 from podium.cli.completion import run_names
-from podium.cli.options import Commands, Notifier, json_option, notify_option, open_server, server_options
+from podium.cli.options import Commands, Notifier, ServerOptions, json_option, notify_option, server_options
 from podium.cli.run import FROM, carry_out
 from podium.errors import NotFound, PodiumError
 from podium.settings import STORAGE
@@ -114,7 +114,7 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
 @click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
 @click.option("--storage", help="Storage of a run's models: where a run on a cluster keeps its logs.")
 @server_options
-def logs(name: str, what: str | None, storage: str | None, **server: Any) -> None:
+def logs(name: str, what: str | None, storage: str | None, server: ServerOptions) -> None:
     """Print what a step, a trial or a job of a run has printed; without a name, what every step has.
 
     A run on this machine is read from its directory. A run on a cluster keeps its logs in the storage of its models,
@@ -228,14 +228,14 @@ def _text(run: "Run", name: str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _known_storage(name: str, server: dict[str, Any]) -> str | None:
+def _known_storage(name: str, server: ServerOptions) -> str | None:
     """Return where the server says that a run keeps its logs; None without a server."""
     from podium.kfp.runs import storage_of
 
-    if not server["host"]:
+    if not server.host:
         return None
     try:
-        return storage_of(open_server(**server), name)
+        return storage_of(server.open(), name)
     except NotFound as error:
         raise NotFound(error.message, "the server takes whole ids only; with --storage the beginning will do") from None
 

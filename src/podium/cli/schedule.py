@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.options import GROUP, Commands, json_option, open_server, server_options
+from podium.cli.options import GROUP, Commands, ServerOptions, json_option, server_options
 from podium.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def schedule() -> None:
 @click.argument("paths", nargs=-1, type=PATHS)
 @json_option
 @server_options
-def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
+def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
     """Show what apply would do, and when each schedule fires next; nothing is changed.
 
     PATHS are YAML files or directories of them, also a podium.yaml with a schedule; if missing, schedules/ or else
@@ -44,7 +44,7 @@ def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
     from podium.kfp.schedules import plan as compare
 
     wanted = load(paths or [default_path()])
-    _show(compare(open_server(**server), wanted), as_json)
+    _show(compare(server.open(), wanted), as_json)
 
 
 @schedule.command()
@@ -52,7 +52,7 @@ def plan(paths: tuple[Path, ...], as_json: bool, **server: Any) -> None:
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under.")
 @json_option
 @server_options
-def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> None:
+def apply(paths: tuple[Path, ...], group: str, as_json: bool, server: ServerOptions) -> None:
     """Make the server's schedules those of the files; doing it twice changes nothing.
 
     Schedules that are in no file are left alone.
@@ -64,7 +64,7 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> 
     from podium.kfp import schedules
 
     wanted = schedules.load(paths or [schedules.default_path()])
-    kfp_server = open_server(**server)
+    kfp_server = server.open()
     changes = schedules.plan(kfp_server, wanted)
     for change in changes:
         schedules.apply(kfp_server, change, group)
@@ -74,7 +74,7 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, **server: Any) -> 
 @schedule.command("list")
 @json_option
 @server_options
-def list_(as_json: bool, **server: Any) -> None:
+def list_(as_json: bool, server: ServerOptions) -> None:
     """List the server's schedules, including those not made by podium.
 
     \b
@@ -83,7 +83,7 @@ def list_(as_json: bool, **server: Any) -> None:
     """
     from podium.kfp.schedules import present, settings_of
 
-    rows = [{"name": str(run.display_name), **settings_of(run)} for run in present(open_server(**server))]
+    rows = [{"name": str(run.display_name), **settings_of(run)} for run in present(server.open())]
     if as_json:
         echo_json(rows)
         return
@@ -95,7 +95,7 @@ def list_(as_json: bool, **server: Any) -> None:
 @schedule.command()
 @click.argument("name")
 @server_options
-def pause(name: str, **server: Any) -> None:
+def pause(name: str, server: ServerOptions) -> None:
     """Stop a schedule from firing; running runs are not affected.
 
     `podium schedule apply` resumes it unless its file says `enabled: false`.
@@ -106,7 +106,7 @@ def pause(name: str, **server: Any) -> None:
     """
     from podium.kfp.schedules import find, switch
 
-    kfp_server = open_server(**server)
+    kfp_server = server.open()
     for recurring_run in find(kfp_server, name):
         switch(kfp_server, recurring_run, on=False)
     echo(f"{name} paused", err=True)
@@ -115,7 +115,7 @@ def pause(name: str, **server: Any) -> None:
 @schedule.command()
 @click.argument("name")
 @server_options
-def delete(name: str, **server: Any) -> None:
+def delete(name: str, server: ServerOptions) -> None:
     """Delete a schedule from the server; its runs stay listed.
 
     \b
@@ -124,7 +124,7 @@ def delete(name: str, **server: Any) -> None:
     """
     from podium.kfp.schedules import find, remove
 
-    kfp_server = open_server(**server)
+    kfp_server = server.open()
     for recurring_run in find(kfp_server, name):
         remove(kfp_server, recurring_run)
     echo(f"{name} deleted", err=True)

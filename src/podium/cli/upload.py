@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.completion import pipelines
-from podium.cli.options import GROUP, Notifier, json_option, notify_option, open_server, server_options
+from podium.cli.options import GROUP, Notifier, ServerOptions, json_option, notify_option, server_options
 from podium.heartbeat import doing
 from podium.terminal import echo, echo_json
 
@@ -33,10 +33,9 @@ def upload(
     parameters: tuple[str, ...],
     name: str | None,
     description: str,
-    steps_image: str | None,
-    trainer_image: str | None,
     as_json: bool,
-    **server: Any,
+    server: ServerOptions,
+    **images: Any,
 ) -> None:
     """Upload a pipeline to Kubeflow Pipelines; a new version only if the content changed.
 
@@ -54,8 +53,8 @@ def upload(
     from podium.kfp.versions import upload as upload_text
 
     pipeline, words, project = choose(pipeline, parameters)
-    text = _text(pipeline, words, steps_image, trainer_image, project)
-    kfp_server = open_server(**server)
+    text = _text(pipeline, words, project, **images)
+    kfp_server = server.open()
     version = upload_text(kfp_server, text, name, description)
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
     if as_json:
@@ -66,13 +65,7 @@ def upload(
     echo(link)
 
 
-def _text(
-    pipeline: str,
-    words: Sequence[str] = (),
-    steps_image: str | None = None,
-    trainer_image: str | None = None,
-    project: "Project | None" = None,
-) -> str:
+def _text(pipeline: str, words: Sequence[str] = (), project: "Project | None" = None, **images: Any) -> str:
     from podium.documents import read_text
     from podium.errors import InvalidInput, require
     from podium.kfp.versions import read_spec
@@ -81,9 +74,9 @@ def _text(
     if file.suffix not in (".yaml", ".yml"):
         from podium.kfp.compiling import compile_pipeline
 
-        return compile_pipeline(pipeline, words, steps_image=steps_image, trainer_image=trainer_image, project=project)
+        return compile_pipeline(pipeline, words, project=project, **images)
     hint = "give them to `podium compile`"
-    given = bool(steps_image or trainer_image or words)
+    given = bool(words or any(images.values()))
     require(not given, "a compiled file keeps its images and parameters", hint, file=pipeline)
     try:
         text = read_text(file)
@@ -109,14 +102,12 @@ def submit(
     pipeline: str,
     parameters: tuple[str, ...],
     version: str | None,
-    group: str,
-    name: str | None,
-    service_account: str | None,
     wait: bool,
     timeout: float | None,
     notifier: Notifier,
     as_json: bool,
-    **server: Any,
+    server: ServerOptions,
+    **options: Any,
 ) -> None:
     """Run an uploaded pipeline on Kubeflow Pipelines.
 
@@ -143,9 +134,9 @@ def submit(
     from_file = is_file(pipeline)
     require(not (from_file and version), "a file is its own version", "name the pipeline instead", version=version)
     text = _text(pipeline) if from_file else ""
-    kfp_server = open_server(**server)
+    kfp_server = server.open()
     chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, pipeline, version)
-    run = start(kfp_server, chosen, words, group=group, name=name, service_account=service_account, project=project)
+    run = start(kfp_server, chosen, words, project=project, **options)
     echo(f"{run.run_id}  {run.link}", err=as_json)
     tasks: dict[str, str] = {}
     if wait:

@@ -74,10 +74,10 @@ def _command(words: tuple[str, ...], notifier: Notifier) -> list[str]:
     if not words or words[0] not in COMMANDS or words[0] == "watch":
         first = words[0] if words else "podium"
         raise InvalidInput(f"{first!r} is not a command of podium to run", suggestion(first, COMMANDS))
-    context, found, rest = click.Context(app), app.get_command(click.Context(app), words[0]), words[1:]
-    while isinstance(found, click.Group) and rest:
-        found, rest = found.get_command(context, rest[0]), rest[1:]
-    if notifier.texts and not (found and any(option.name == "targets" for option in found.params)):
+    context, named, rest = click.Context(app), app.get_command(click.Context(app), words[0]), words[1:]
+    while isinstance(named, click.Group) and rest:
+        named, rest = named.get_command(context, rest[0]), rest[1:]
+    if notifier.texts and not (named and any(option.name == "targets" for option in named.params)):
         raise InvalidInput(f"podium {shlex.join(words)} notifies nobody", "leave --notify out")
     notify = [word for text in notifier.texts for word in ("--notify", text)]
     return [sys.executable, "-P", "-c", "from podium.cli import main; main()", *words, *notify]
