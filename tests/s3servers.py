@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.error
@@ -19,13 +20,13 @@ Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 @pytest.fixture(scope="session")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+def endpoint() -> Iterator[Callable[[str], str]]:
     """Give the URL of a server of a kind; started at its first use, stopped at the end."""
     running: dict[str, str] = {}
     start: dict[str, Callable[[], AbstractContextManager[str]]] = {
         "moto": moto,
         "moto-without-conditions": lambda: moto(around=ignoring_conditions),
-        "minio": lambda: minio(tmp_path_factory.mktemp("minio")),
+        "minio": minio,
     }
     with ExitStack() as stack:
 
@@ -92,8 +93,15 @@ def minio_program() -> str | None:
 
 
 @contextmanager
-def minio(directory: Path) -> Iterator[str]:
-    """Run a MinIO server with its data in a directory, on a free port; yields its URL."""
+def minio() -> Iterator[str]:
+    """Run a MinIO server on a free port; yields its URL. Its data are in memory where there is room: each write syncs."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 30
+    with tempfile.TemporaryDirectory(prefix="minio-", dir=memory if roomy else None) as directory:
+        yield from _minio(Path(directory))
+
+
+def _minio(directory: Path) -> Iterator[str]:
     program = minio_program()
     assert program
     port, console = _free_port(), _free_port()

@@ -8,21 +8,13 @@ from pathlib import Path
 import pytest
 
 
-def make_clone(folder: Path) -> None:
-    (folder / "podium/src/podium").mkdir(parents=True)
-    (folder / "podium/README.md").write_text("# podium\n")
-    (folder / "podium/trainer").mkdir()
-    (folder / "podium/trainer/__init__.py").write_text("raise SystemExit('not this one')\n")
-
-
-def make_empty(folder: Path) -> None:
-    (folder / "podium").mkdir()
-
-
-@pytest.fixture(params=[make_empty, make_clone], ids=["empty", "clone"])
-def beside(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A directory that holds one called podium."""
-    request.param(tmp_path)
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """A directory that holds a clone called podium, with a trainer that must not run."""
+    (tmp_path / "podium/src/podium").mkdir(parents=True)
+    (tmp_path / "podium/README.md").write_text("# podium\n")
+    (tmp_path / "podium/trainer").mkdir()
+    (tmp_path / "podium/trainer/__init__.py").write_text("raise SystemExit('not this one')\n")
     return tmp_path
 
 

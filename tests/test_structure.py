@@ -1,6 +1,7 @@
 """The rules of docs/architecture.md, held against the code."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -94,9 +95,15 @@ def sources() -> Iterator[tuple[str, Path]]:
         yield file.relative_to(ROOT / "src" / "podium").with_suffix("").parts[0], file
 
 
-def imported_rooms(tree: ast.AST) -> set[str]:
+@functools.cache
+def nodes(file: Path) -> list[ast.AST]:
+    """Return the syntax tree of a file, flat."""
+    return list(ast.walk(ast.parse(file.read_text())))
+
+
+def imported_rooms(file: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -121,7 +128,7 @@ def test_imports_go_one_way() -> None:
     wrong = [
         f"{file.relative_to(ROOT)}: {room} imports podium.{other}"
         for room, file in sources()
-        for other in imported_rooms(ast.parse(file.read_text()))
+        for other in imported_rooms(file)
         if other not in (BASE if room in BASE else ALLOWED.get(room, {"api"}) | {room} | BASE)  # podium itself: api
     ]
     assert not wrong, "\n".join(wrong)
@@ -141,7 +148,7 @@ def test_labels_of_kubernetes_are_written_in_one_place() -> None:
     for _, file in sources():
         if file.name == "labels.py" or ("manifests" in file.parts and file.name in ("admission.py", "schema.py")):
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and LABELS.fullmatch(node.value):
                 wrong.append(f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}")
     versions = {"kubeflow.org/v1", "kubeflow.org/v1beta1", "kubeflow.org/training-operator"}
@@ -165,7 +172,7 @@ def test_manifests_are_read_as_typed_objects() -> None:
         f"{file.relative_to(ROOT)}:{node.lineno}: {raw_field(node)}"
         for room, file in sources()
         if room != "manifests" and not file.as_posix().endswith(tuple(WIRE))
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in nodes(file)
         if isinstance(node, ast.expr) and raw_field(node)
     ]
     assert not wrong, "\n".join(["read them through podium.manifests", *wrong])

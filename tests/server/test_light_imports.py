@@ -27,6 +27,7 @@ def loaded_by(*words: str) -> str:
     return re.findall(r"(?m)^loaded: ?(.*)$", python(LOADED.format(words=list(words))))[0].strip()
 
 
+@pytest.mark.parametrize("kfp", ["2.16.1"], indirect=True)
 def test_compile_upload_and_submit_load_no_kubernetes(kfp: KfpServer, tmp_path: Path) -> None:
     assert loaded_by("compile", "tune_and_promote", "-o", str(tmp_path / "p.yaml")) == ""
     assert loaded_by("upload", "train_and_promote", "--host", kfp.host) == ""
