@@ -15,7 +15,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from podium.errors import InvalidInput, PodiumError
 
@@ -30,6 +30,7 @@ MAX_JSON_DEPTH = 100
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+T = TypeVar("T")
 _MAX_DIRECTIVES = 100  # libyaml compares each with all before it
 
 
@@ -95,14 +96,14 @@ def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
         raise InvalidInput(f"{name} is not readable as YAML{where}: {what}") from None
 
 
-def read_json(path: Path, *, nan: bool = True, limit: int = MAX_JSON) -> Any:
+def read_json(path: Path) -> Any:
     """Parse the JSON document in a file, see load_json.
 
     Raises:
         InvalidInput: It is not JSON or exceeds a limit.
         OSError: It cannot be read.
     """
-    return load_json(read_text(path, limit), str(path), nan=nan, limit=limit)
+    return load_json(read_text(path, MAX_JSON), str(path))
 
 
 def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, limit: int = MAX_JSON) -> Any:
@@ -132,7 +133,7 @@ def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, 
     return value
 
 
-def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
+def parse(kind: type[T], value: Any, name: str) -> T:
     """Convert a value to a dataclass, a plain type, a time, or a ``list``, ``dict``, ``tuple`` or union of these.
 
     Whole numbers become floats where the type says so, and text a time, in UTC; nothing else is converted. Unknown
@@ -142,24 +143,28 @@ def parse(kind: Any, value: Any, name: str, field: str = "") -> Any:
         kind: The type.
         value: Result of load_json or load_yaml.
         name: Name of the file, for errors.
-        field: Path of the value in the file.
 
     Raises:
         InvalidInput: The value has another type; the message names the file and the field.
     """
+    return cast(T, parse_member(kind, value, name, ""))
+
+
+def parse_member(kind: Any, value: Any, name: str, field: str) -> Any:
+    """Convert a member of a document as parse does; field is its path in the file."""
     origin, args = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
     if origin in (Union, types.UnionType):  # the type the value has, else the first
-        return parse(type(value) if type(value) in args else args[0], value, name, field)
+        return parse_member(type(value) if type(value) in args else args[0], value, name, field)
     if is_dataclass(kind):
         return _parse_dataclass(kind, value, name, field)
     if origin in (list, tuple):
         items = _expect(list, value, name, field)
-        return origin(parse(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items))
+        return origin(parse_member(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items))
     if origin in (dict, Mapping):
         members = _expect(dict, value, name, field)
-        return {key: parse(args[1], item, name, _join(field, key)) for key, item in members.items()}
+        return {key: parse_member(args[1], item, name, _join(field, key)) for key, item in members.items()}
     if kind is datetime:
         return _parse_time(value, name, field)
     if kind is float and type(value) is int and abs(value) < 2**1000:
@@ -172,7 +177,7 @@ def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
     members: dict[str, Any] = {}
     for member, hint in _members(kind):
         if member.name in given:
-            members[member.name] = parse(hint, given[member.name], name, _join(field, member.name))
+            members[member.name] = parse_member(hint, given[member.name], name, _join(field, member.name))
         elif member.default is MISSING and member.default_factory is MISSING:
             raise InvalidInput(f"{name} has no {_join(field, member.name)}", "was it written by another program?")
     try:

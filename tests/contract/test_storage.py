@@ -283,8 +283,8 @@ def _uploads(storage: Storage, key: str) -> list[str]:
     """Return the ids of the unfinished uploads that the server itself knows of; minio-py lists them only so."""
     if not isinstance(storage, S3Storage):
         return []
-    name = f"{storage.prefix}/{key}".lstrip("/")
-    listed = storage.client._list_multipart_uploads(bucket_name=storage.bucket, prefix=name)
+    name = f"{storage.bucket.prefix}/{key}".lstrip("/")
+    listed = storage.bucket.client._list_multipart_uploads(bucket_name=storage.bucket.name, prefix=name)
     return [upload.upload_id for upload in listed.uploads if upload.upload_id]
 
 

@@ -140,7 +140,7 @@ def own_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_function_of_ones_own_is_a_metric(own_metric: str) -> None:
     metric = find_metric(f"min:{own_metric}")
-    assert (metric.name, metric.maximize, metric.notation) == (own_metric, False, f"min:{own_metric}")
+    assert (metric.name, metric.maximize) == (own_metric, False)
     assert metric.value(np.array([1.0, 3.0]), np.array([2.0, 3.0])) == 0.25
     assert find_metric(own_metric, maximize=True).maximize
     with pytest.raises(InvalidInput, match=f"not known for {own_metric}\nhint: write max:{own_metric}"):

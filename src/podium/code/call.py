@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from podium.documents import parse, read_json
 from podium.errors import InvalidInput, PodiumError
@@ -50,7 +50,7 @@ class Call:
     @classmethod
     def read(cls, file: Path) -> "Call":
         """Read FILE."""
-        return cast(Call, parse(cls, read_json(file), str(file)))
+        return parse(cls, read_json(file), str(file))
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the arguments for the words ``--name=value``.

@@ -167,7 +167,7 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def terminal_view(part: Part, info: DatasetInfo, *, across: int = 5) -> str:
+def terminal_view(part: Part, info: DatasetInfo) -> str:
     """Draw one image of each of the first ten classes in braille characters, at most 14 columns and 7 lines each; of a
     regression, the first ten images."""
     name = image_input(info)
@@ -176,7 +176,7 @@ def terminal_view(part: Part, info: DatasetInfo, *, across: int = 5) -> str:
     if info.kind == "regression":
         chosen = list(range(min(10, len(part))))
     pictures = [braille(_dots(part.inputs[name][item], info)) for item in chosen]
-    rows = [pictures[at : at + across] for at in range(0, len(pictures), across)]
+    rows = [pictures[:5], pictures[5:]]
     return "\n".join("  ".join(lines) for row in rows for lines in zip(*row, strict=True))
 
 

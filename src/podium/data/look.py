@@ -136,13 +136,6 @@ def measure_numbers(read: Read, categories: Sequence[int] = ()) -> dict[str, Any
 
 def _extremes(read: Read, columns: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the smallest and the largest value of each column or channel, the last axis."""
-    low: NDArray[Any] | None = None
-    high: NDArray[Any] | None = None
-    for block in read():
-        rows = block.reshape(-1, columns)
-        lowest, highest = rows.min(0), rows.max(0)
-        low = lowest if low is None else np.minimum(low, lowest)
-        high = highest if high is None else np.maximum(high, highest)
-    assert low is not None
-    assert high is not None
-    return low, high
+    rows = (block.reshape(-1, columns) for block in read())
+    low, high = zip(*((row.min(0), row.max(0)) for row in rows), strict=True)
+    return np.min(low, axis=0), np.max(high, axis=0)

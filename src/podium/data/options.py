@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any
 
 from podium.data.schema import KINDS
 from podium.documents import parse
@@ -132,7 +132,7 @@ class DataOptions:
             if name not in known:
                 raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
         values = {name: _as_list(name, _whole(value)) for name, value in options.items()}
-        return cast(DataOptions, parse(cls, {**values, "target": target}, "data_options"))
+        return parse(cls, {**values, "target": target}, "data_options")
 
 
 def _as_list(name: str, value: Any) -> Any:

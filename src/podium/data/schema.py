@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,7 +236,7 @@ class DatasetInfo:
         Raises:
             InvalidInput: A field is missing or of another type, or contradicts another.
         """
-        return cast(DatasetInfo, parse(cls, value, name))
+        return parse(cls, value, name)
 
 
 def digest_of(*parts: PartInfo) -> str:

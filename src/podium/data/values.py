@@ -147,13 +147,9 @@ def _parse_time(value: str | None) -> int | None:
     return None
 
 
-def _has_zone(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is not None
-
-
 def _without_zone(stamps: pa.Array) -> pa.Array:
     """Return the same moments in UTC."""
-    if not _has_zone(stamps.type):
+    if not pa.types.is_timestamp(stamps.type) or stamps.type.tz is None:
         return stamps
     return stamps.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64()).cast(pa.timestamp("us"))
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from podium.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse
+from podium.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse_member
 from podium.errors import Damaged, InvalidInput, PodiumError
 
 MAX_BYTES = MAX_JSON
@@ -144,7 +144,7 @@ def warn_once(message: str) -> None:
 
 
 def read_as(kind: Any, value: Any, where: str, field: str = "", *, error: type[PodiumError] = Damaged) -> Any:
-    """Convert plain values to a dataclass or another type, see podium.documents.parse.
+    """Convert plain values to a dataclass or another type, see podium.documents.parse_member.
 
     Args:
         kind: The type.
@@ -154,7 +154,7 @@ def read_as(kind: Any, value: Any, where: str, field: str = "", *, error: type[P
         error: What is raised if it does not fit.
     """
     try:
-        return parse(kind, value, where, field)
+        return parse_member(kind, value, where, field)
     except InvalidInput as problem:
         raise error(problem.message, problem.hint) from None
 

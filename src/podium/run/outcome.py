@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
@@ -79,7 +79,7 @@ def step_outputs(run: Run) -> dict[str, dict[str, Any]]:
         files = sorted(run.directory.glob(f"artifacts/*/{step}/executor_output.json"))
         if not record.is_done or not files:  # it put out nothing, or another run did and its result was cached
             continue
-        written = cast(_StepOutput, parse(_StepOutput, read_json(files[-1]), str(files[-1])))
+        written = parse(_StepOutput, read_json(files[-1]), str(files[-1]))
         outputs[step] = dict(written.parameterValues)
         for name, held in written.artifacts.items():
             listed = [artifact.metadata or artifact.uri for artifact in held.artifacts]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, TypeVar
 
 from podium.documents import parse, read_json
 from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
@@ -227,7 +227,7 @@ def read_run(directory: Path) -> Run:
         InvalidInput: It is damaged.
     """
     path = directory / "run.json"
-    recorded = cast(_Recorded, parse(_Recorded, read_json(path), str(path)))
+    recorded = parse(_Recorded, read_json(path), str(path))
     run = Run(directory=directory, **vars(recorded))
     if run.state == "running" and not is_locked(directory):
         run.close("killed")

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import cast
 
 from podium.documents import parse, read_json
 from podium.errors import Conflict, InvalidInput, PodiumError
@@ -170,7 +169,7 @@ class Trigger:
 
     def _read(self) -> _State | None:
         with suppress(InvalidInput, FileNotFoundError):  # missing or damaged: as at the first look
-            return cast(_State, parse(_State, read_json(self.file), str(self.file)))
+            return parse(_State, read_json(self.file), str(self.file))
         return None
 
     def _write(self, state: _State) -> None:

@@ -9,6 +9,12 @@ import numpy as np
 from podium.scoring.bootstrap import paired_bootstrap
 from podium.scoring.families import Array, Metric, class_indices, only_right
 
+MOST_ERRORS = 20
+"""Items whose error grew, and as many whose error shrank, that are listed."""
+
+MOST_PAIRS = 5
+"""Pairs of classes that are listed as confused."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
@@ -171,14 +177,13 @@ def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) ->
     return Changes(gained=changes(gained), lost=changes(lost))
 
 
-def moved_errors(target: Array, before: Array, after: Array, most: int = 20) -> Changes:
+def moved_errors(target: Array, before: Array, after: Array) -> Changes:
     """List the items whose absolute error changed most, the largest change first.
 
     Args:
         target: Floats ``[n]`` or ``[n, k]``; with several numbers their mean error counts.
         before: Predictions of the first model.
         after: Predictions of the second.
-        most: How many to list each way.
     """
     errors = [np.abs(target - array).reshape(len(target), -1).mean(1) for array in (before, after)]
     growth = errors[1] - errors[0]
@@ -190,7 +195,7 @@ def moved_errors(target: Array, before: Array, after: Array, most: int = 20) -> 
             for at in indices
         )
 
-    shrunk, grown = order[:most], order[::-1][:most]
+    shrunk, grown = order[:MOST_ERRORS], order[::-1][:MOST_ERRORS]
     return Changes(gained=changes(shrunk[growth[shrunk] < 0]), lost=changes(grown[growth[grown] > 0]))
 
 
@@ -198,13 +203,12 @@ def _number(value: Any) -> str:
     return ", ".join(f"{number:.6g}" for number in np.atleast_1d(value))
 
 
-def confused_pairs(confusion: Sequence[Sequence[int]], classes: Sequence[str], most: int = 5) -> list[dict[str, Any]]:
+def confused_pairs(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the most frequent confusions: label, taken_for, items and their share of the label's items.
 
     Args:
         confusion: [classes, classes]: rows are the true class, columns the predicted one.
         classes: Their names.
-        most: How many.
     """
     pairs: list[dict[str, Any]] = [
         {"label": classes[row], "taken_for": classes[column], "items": count, "share": count / sum(counts)}
@@ -212,4 +216,4 @@ def confused_pairs(confusion: Sequence[Sequence[int]], classes: Sequence[str], m
         for column, count in enumerate(counts)
         if row != column and count
     ]
-    return sorted(pairs, key=lambda pair: -pair["items"])[:most]
+    return sorted(pairs, key=lambda pair: -pair["items"])[:MOST_PAIRS]

@@ -62,11 +62,6 @@ class Metric(ABC):
         """Return whether the first value is better than the second."""
         return first > second if self.maximize else first < second
 
-    @property
-    def notation(self) -> str:
-        """What find_metric reads."""
-        return f"{'max' if self.maximize else 'min'}:{self.name}" if self.kind is None else self.name
-
     def to_json(self) -> dict[str, Any]:
         """Return name and maximize."""
         return {"name": self.name, "maximize": self.maximize}

@@ -31,14 +31,6 @@ class Scores:
     confusion: "NDArray[np.int64] | None"
     """[classes, classes]: rows are the true class, columns the predicted one; None for regression."""
 
-    @property
-    def per_class(self) -> tuple[float | None, ...]:
-        """Accuracy among the items of each class; None for a class without items. Empty for regression."""
-        if self.confusion is None:
-            return ()
-        pairs = zip(self.confusion.diagonal().tolist(), self.confusion.sum(1).tolist(), strict=True)
-        return tuple(hits / items if items else None for hits, items in pairs)
-
     def value(self, metric: Metric) -> float:
         """Return one metric.
 
@@ -61,8 +53,6 @@ def score(
     *,
     classes: int | None,
     metric: Metric | None = None,
-    batch: int | None = None,
-    threads: int | None = None,
     predictions: Path | None = None,
 ) -> Scores:
     """Measure a model.
@@ -73,15 +63,13 @@ def score(
         target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
         classes: How many classes the dataset has; None for regression.
         metric: One to compute besides those podium knows; it must be defined.
-        batch: Rows at a time; None for about a megabyte of inputs.
-        threads: CPU threads; None for all this process may use.
         predictions: An ``.npy`` file to write the predictions to instead of memory.
 
     Raises:
         NotFound, Damaged, InvalidInput, Failed: As OnnxModel and OnnxModel.predict.
     """
-    opened = OnnxModel(model, threads=threads)
-    result = opened.predict(inputs, classes=classes, batch=batch, target=predictions)
+    opened = OnnxModel(model)
+    result = opened.predict(inputs, classes=classes, target=predictions)
     return score_predictions(result, target, classes=classes, metric=metric, name=opened.name)
 
 

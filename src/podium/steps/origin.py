@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import NotFound
@@ -67,6 +67,6 @@ class Origin:
         """
         name = f"{uri}/{FILE}"
         try:
-            return cast(Self, parse(cls, load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name), name))
+            return parse(cls, load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name), name)
         except NotFound:
             raise NotFound(f"there is no {name}", "a candidate is what a sweep or a training of podium left") from None

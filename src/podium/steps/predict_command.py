@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import Failed, InvalidInput, PodiumError, require
@@ -45,7 +45,7 @@ class PredictCommand:
         Raises:
             InvalidInput: It is not JSON, or a field is missing or of another type.
         """
-        command = cast(PredictCommand, parse(cls, load_json(content, name), name))
+        command = parse(cls, load_json(content, name), name)
         require(bool(command.predict), f"predict in {name} is a command", '["python", "predict.py"]', predict=[])
         return command
 

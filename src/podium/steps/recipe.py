@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from podium.documents import load_json, parse
 from podium.identity import RunIdentity
@@ -104,7 +104,7 @@ class Recipe:
         Raises:
             InvalidInput: It is not JSON, or a field is missing or of another type.
         """
-        document = cast(_Document, parse(_Document, load_json(text, "the recipe"), "the recipe"))
+        document = parse(_Document, load_json(text, "the recipe"), "the recipe")
         return cls(
             workload=Workload.parse(document.workload), container=document.container,
             hyperparameters=document.hyperparameters, metrics=tuple(document.metrics),

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import NotFound
@@ -41,7 +41,7 @@ class TrainedMetrics:
             document = load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name)
         except NotFound:
             return cls()
-        known = cast(_Document, parse(_Document, document, name))
+        known = parse(_Document, document, name)
         numbers = {key: float(value) for key, value in document.items() if key != "epoch" and _is_number(value)}
         return cls(metrics=numbers, epoch=known.epoch, dataset=known.dataset, epochs=known.epochs)
 

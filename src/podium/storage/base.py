@@ -128,7 +128,7 @@ class Storage(ABC):
         return iter(())
 
     def get_many(
-        self, keys: Iterable[str], *, limit: int | None = None, workers: int = 8
+        self, keys: Iterable[str], *, limit: int | None = None
     ) -> Iterator[tuple[str, bytes | NotFound | Damaged | InvalidInput]]:
         """Read many small objects in parallel, in the order given.
 
@@ -142,7 +142,7 @@ class Storage(ABC):
             except (NotFound, Damaged, InvalidInput) as error:
                 return key, error
 
-        with ThreadPoolExecutor(workers) as pool:
+        with ThreadPoolExecutor(8) as pool:
             yield from pool.map(read, keys)
 
     def secrets(self) -> Sequence[str]:

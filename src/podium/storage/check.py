@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -51,7 +52,8 @@ def check(storage: Storage) -> Iterator[Check]:
                 if name in ("reach and list", "write and read"):
                     return
     finally:
-        _sweep(storage, key)
+        with suppress(PodiumError):  # reported already
+            _clear(storage, key)
 
 
 def _list(storage: Storage, key: str) -> str:
@@ -114,16 +116,12 @@ def _unfinished(storage: Storage, key: str) -> str:
 
 
 def _delete(storage: Storage, key: str) -> str:
-    for entry in list(storage.list(key)):
-        storage.delete(entry.key)
+    _clear(storage, key)
     if list(storage.list(key)):
         raise Failed("a deleted key is still listed", "does the bucket have an object lock?")
     return "gone"
 
 
-def _sweep(storage: Storage, key: str) -> None:
-    try:
-        for entry in list(storage.list(key)):
-            storage.delete(entry.key)
-    except PodiumError:
-        return  # reported already
+def _clear(storage: Storage, key: str) -> None:
+    for entry in list(storage.list(key)):
+        storage.delete(entry.key)

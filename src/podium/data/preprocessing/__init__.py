@@ -41,5 +41,4 @@ def read(value: Any, name: str) -> Preprocessing | None:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind not in KINDS:
         raise InvalidInput(f"{name}: preprocessing of kind {kind!r} is not known", f"one of {', '.join(KINDS)}")
-    read_as: Preprocessing = parse(KINDS[kind], value, name)
-    return read_as
+    return parse(KINDS[kind], value, name)

@@ -1,42 +1,38 @@
-"""A bucket of MinIO or any other S3 server as a storage."""
+"""A bucket of MinIO or any other S3 server as a storage: what minio-py has no call for.
+
+That is conditions on writes, with locks where a server ignores them; downloads that resume; and the parts that killed
+uploads left.
+"""
 
 import hashlib
 import io
 import json
 import os
-import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
-from podium.errors import Conflict, NotFound, PodiumError, require
+from podium.documents import load_json, parse
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
 from podium.storage.files import scratch
+from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
-from podium.storage.s3.errors import Interrupted, Unsupported, retried, translated
-from podium.storage.s3.http import Pool
+from podium.storage.s3.errors import Interrupted, Unsupported, retried
 from podium.storage.s3.lock import locked
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from urllib3 import BaseHTTPResponse
 
 PART = 8 << 20
 """Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000 parts."""
 
 SMALLEST_PART = 5 << 20
 
-PARALLEL = 4
-"""Parts uploaded at once; each is held in memory."""
-
 _ATTEMPTS = 3
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _CHUNK = 1 << 20
 _UPLOADS = ".podium/uploads/"
 """Notes of uploads in parts while they last; a note of a killed writer tells sweep which parts to drop."""
@@ -47,32 +43,25 @@ _conditions: dict[tuple[str, str, bool], bool] = {}
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Upload:
+    """An upload in parts, as it is noted."""
+
+    key: str
+
+    id: str
+    """The server's."""
+
+    size: int
+    """Bytes of the whole object."""
+
+
 class S3Storage(Storage):
     """Objects under a prefix of a bucket. Safe to share between threads, not between processes, as minio-py is."""
 
     def __init__(self, url: str, config: S3Config) -> None:
-        from minio import Minio
-
-        parts = urlsplit(url)
-        self.bucket, self.prefix = parts.netloc, parts.path.strip("/")
-        require(
-            bool(_BUCKET.fullmatch(self.bucket)) and not parts.query,
-            "an S3 URL is s3://bucket/prefix",
-            "a bucket is 3 to 63 of a-z, 0-9, '-' and '.'; the server is named by AWS_ENDPOINT_URL",
-            url=url,
-        )
-        if self.prefix:
-            check_key(self.prefix)
-        self.config = config
-        self.url = f"{parts.scheme}://{self.bucket}/{self.prefix}".rstrip("/")
-        self.pool = Pool(config.ca_file, connections=2 * PARALLEL)
-        self.client = Minio(
-            endpoint=config.endpoint,
-            secure=config.secure,
-            region=config.region,
-            credentials=config.provider,
-            http_client=self.pool,
-        )
+        self.bucket = Bucket(url, config)
+        self.url = self.bucket.url
 
     @classmethod
     def open(cls, url: str, *, create: bool = False) -> "S3Storage":
@@ -84,19 +73,8 @@ class S3Storage(Storage):
         """
         storage = cls(url, read_config(urlsplit(url).scheme))
         if create:
-            storage.create_bucket()
+            storage.bucket.create()
         return storage
-
-    def create_bucket(self) -> None:
-        """Make the bucket if it does not exist."""
-        from minio.error import S3Error
-
-        with self._translated("create", "the bucket"):
-            try:
-                self.client.make_bucket(bucket_name=self.bucket, location=self.config.region)
-            except S3Error as error:
-                if error.code not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
-                    raise
 
     def put(
         self,
@@ -111,10 +89,10 @@ class S3Storage(Storage):
         if not if_absent and if_match is None:
             return self._put(key, source, progress)
         if self._conditional(in_parts=_size_of(source) > PART):
-            with self.pool.condition(if_absent, if_match):
+            with self.bucket.pool.condition(if_absent, if_match):
                 return self._put(key, source, progress)
         self._check(key, if_absent, if_match)  # do not queue for the lock if the condition fails already
-        with locked(key, self._put_plain, self._times, self._delete) as renew:
+        with locked(key, self._put_plain, self._times, self.bucket.delete) as renew:
             self._check(key, if_absent, if_match)
 
             def moved(count: int) -> None:
@@ -131,35 +109,31 @@ class S3Storage(Storage):
         return _again(lambda: self._fetch(check_key(key), target, progress), Conflict)  # it was replaced meanwhile
 
     def head(self, key: str) -> Entry | None:
-        try:
-            return self._stat(check_key(key))
-        except NotFound:
-            return None
+        return self.bucket.head(check_key(key))
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
-        for entry in self._objects(check_prefix(prefix)):
+        for entry in self.bucket.objects(check_prefix(prefix)):
             if "/.podium" not in f"/{entry.key}":
                 yield entry
 
     def children(self, prefix: str) -> Iterator[str]:
-        for item in self._items(f"{check_prefix(prefix)}/" if prefix else "", recursive=False):
-            name = item.object_name.removesuffix("/").rpartition("/")[2]
-            if item.is_dir and not name.startswith(".podium"):
+        for name in self.bucket.folders(f"{check_prefix(prefix)}/" if prefix else ""):
+            if not name.startswith(".podium"):
                 yield name
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         check_key(key)
         if if_match is None:
-            self._delete(key)
+            self.bucket.delete(key)
         elif self.head(key) is not None and self._conditional():
             self._check(key, False, if_match)
             # Many servers check If-Match on a DELETE as well, which closes the gap between this check and the deletion.
-            with suppress(NotFound), self.pool.condition(False, if_match):
-                self._delete(key)
+            with suppress(NotFound), self.bucket.pool.condition(False, if_match):
+                self.bucket.delete(key)
         elif self.head(key) is not None:
-            with locked(key, self._put_plain, self._times, self._delete):
+            with locked(key, self._put_plain, self._times, self.bucket.delete):
                 self._check(key, False, if_match)
-                self._delete(key)
+                self.bucket.delete(key)
 
     def conditions(self) -> str:
         if not self._conditional():
@@ -169,20 +143,20 @@ class S3Storage(Storage):
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         check_prefix(prefix)
-        for entry in self._objects(".podium/"):
+        for entry in self.bucket.objects(".podium/"):
             if entry.modified >= before:
                 continue
             if entry.key.startswith(_UPLOADS):
                 upload = self._noted(entry.key)
-                if upload is None or not upload["key"].startswith(prefix):
+                if upload is None or not upload.key.startswith(prefix):
                     continue
                 if delete:
-                    self._abort(upload["key"], upload["id"])
-                yield Entry(key=upload["key"], size=upload["size"], etag="", modified=entry.modified)
+                    self.bucket.abort(upload.key, upload.id)
+                yield Entry(key=upload.key, size=upload.size, etag="", modified=entry.modified)
             else:
                 yield entry
             if delete:
-                self._delete(entry.key)
+                self.bucket.delete(entry.key)
 
     def _conditional(self, *, in_parts: bool = False) -> bool:
         """Return whether the server honors conditions on writes, which is tried once.
@@ -190,7 +164,7 @@ class S3Storage(Storage):
         Args:
             in_parts: On the completion of uploads in parts, which some servers do not check.
         """
-        server = (self.config.url, self.bucket, in_parts)
+        server = (self.bucket.config.url, self.bucket.name, in_parts)
         if server not in _conditions:
             _conditions[server] = self._honors_conditions(bytes(SMALLEST_PART + 1) if in_parts else b"2")
         return _conditions[server]
@@ -201,7 +175,7 @@ class S3Storage(Storage):
             for if_absent, if_match in ((True, None), (False, "0" * 32)):
                 self._put_plain(key, b"1")
                 try:
-                    with self.pool.condition(if_absent, if_match):
+                    with self.bucket.pool.condition(if_absent, if_match):
                         self._put(key, content, part=SMALLEST_PART)
                     return False  # the condition was ignored
                 except Unsupported:
@@ -210,7 +184,7 @@ class S3Storage(Storage):
                     continue
             return True
         finally:
-            self._delete(key)
+            self.bucket.delete(key)
 
     def _check(self, key: str, if_absent: bool, if_match: str | None) -> None:
         present = self.head(key)
@@ -222,17 +196,9 @@ class S3Storage(Storage):
 
         size = _size_of(source)
         opened = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-        with opened as file, self._note_of_parts(key, size), self._translated("write", key):
+        with opened as file, self._note_of_parts(key, size), self.bucket.translated("write", key):
             try:
-                result = self.client.put_object(
-                    bucket_name=self.bucket,
-                    object_name=self._full(key),
-                    data=file,
-                    length=size,
-                    part_size=part,
-                    num_parallel_uploads=PARALLEL,
-                    progress=_Reporter(progress) if progress else None,
-                )
+                etag = self.bucket.put(key, file, size, part, progress)
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
@@ -240,11 +206,11 @@ class S3Storage(Storage):
                 if present is None:
                     raise
                 return present
-        return Entry(key=key, size=size, etag=_bare(result.etag), modified=datetime.now(UTC))
+        return Entry(key=key, size=size, etag=etag, modified=datetime.now(UTC))
 
     def _put_plain(self, key: str, content: bytes) -> None:
         """Write a helper object without the condition that this thread's writes may have."""
-        with self.pool.condition(False, None):
+        with self.bucket.pool.condition(False, None):
             self._put(key, content)
 
     def _own(self, key: str, source: bytes | Path) -> Entry | None:
@@ -262,79 +228,36 @@ class S3Storage(Storage):
 
         def started(upload: str) -> None:
             nonlocal written
-            self._put_plain(note, json.dumps({"key": key, "id": upload, "size": size}).encode())
+            self._put_plain(note, json.dumps(asdict(_Upload(key=key, id=upload, size=size))).encode())
             written = True
 
-        with self.pool.reporting_uploads(started):
+        with self.bucket.pool.reporting_uploads(started):
             try:
                 yield
             finally:
                 if written:
-                    with self.pool.condition(False, None):
-                        self._delete(note)
+                    with self.bucket.pool.condition(False, None):
+                        self.bucket.delete(note)
 
-    def _noted(self, note: str) -> dict[str, Any] | None:
+    def _noted(self, note: str) -> _Upload | None:
         try:
-            upload = json.loads(self._read(note)[0])
-        except (NotFound, ValueError):  # finished meanwhile, or not ours
+            return parse(_Upload, load_json(self._read(note)[0], note), note)
+        except (NotFound, InvalidInput):  # finished meanwhile, or not ours
             return None
-        return upload if isinstance(upload, dict) and {"key", "id", "size"} <= upload.keys() else None
-
-    def _abort(self, key: str, upload: str) -> None:
-        """Drop the parts of an unfinished upload."""
-        with self._translated("abort the upload of", key):
-            url = self.client.get_presigned_url(
-                method="DELETE",
-                bucket_name=self.bucket,
-                object_name=self._full(key),
-                expires=timedelta(minutes=10),
-                extra_query_params={"uploadId": upload},
-            )
-            status = self.pool.request("DELETE", url).status
-        if status not in (200, 204, 404):
-            raise PodiumError(f"cannot abort the upload of {key} in {self.url}: {self.config.url} answered {status}")
-
-    def _delete(self, key: str) -> None:
-        with self._translated("delete", key):
-            self.client.remove_object(bucket_name=self.bucket, object_name=self._full(key))
-
-    def _stat(self, key: str) -> Entry:
-        with self._translated("look at", key):
-            return self._entry(self.client.stat_object(bucket_name=self.bucket, object_name=self._full(key)))
-
-    def _objects(self, prefix: str) -> Iterator[Entry]:
-        for item in self._items(prefix, recursive=True):
-            if not item.is_dir and not item.object_name.endswith("/"):
-                yield self._entry(item)
-
-    def _items(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
-        with self._translated("list", prefix or "everything"):
-            yield from self.client.list_objects(bucket_name=self.bucket, prefix=self._full(prefix), recursive=recursive)
 
     def _times(self, prefix: str) -> dict[str, datetime]:
-        return {entry.key: entry.modified for entry in self._objects(prefix)}
-
-    @contextmanager
-    def _response(self, key: str, **options: Any) -> "Iterator[BaseHTTPResponse]":
-        """Open an object, or the end of it, for reading."""
-        with self._translated("read", key):
-            response = self.client.get_object(bucket_name=self.bucket, object_name=self._full(key), **options)
-            try:
-                yield response
-            finally:
-                response.close()
-                response.release_conn()
+        return {entry.key: entry.modified for entry in self.bucket.objects(prefix)}
 
     def _read(self, key: str, limit: int | None = None) -> tuple[bytes, Entry]:
-        with self._response(key) as response:
+        with self.bucket.opened(key) as response:
             content = response.read(limit)
         headers = response.headers
         size = len(content) if limit is None else int(headers["content-length"])
         modified = parsedate_to_datetime(headers["last-modified"])
-        return content, Entry(key=key, size=size, etag=_bare(headers.get("etag")), modified=modified)
+        return content, Entry(key=key, size=size, etag=bare(headers.get("etag")), modified=modified)
 
     def _fetch(self, key: str, target: Path, progress: Progress | None) -> Entry:
-        entry = self._stat(key)
+        entry = self.bucket.stat(key)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with scratch(target) as temporary:
@@ -350,7 +273,7 @@ class S3Storage(Storage):
         condition, failures = {"If-Match": f'"{entry.etag}"'}, 0
         while (start := sink.tell()) < entry.size:
             try:
-                with self._response(entry.key, offset=start, request_headers=condition) as response:
+                with self.bucket.opened(entry.key, offset=start, request_headers=condition) as response:
                     for chunk in response.stream(amt=_CHUNK):
                         sink.write(chunk)
                         if progress:
@@ -363,36 +286,10 @@ class S3Storage(Storage):
     def secrets(self) -> Sequence[str]:
         """Return the secret key, and the session token if there is one."""
         try:
-            credentials = self.config.provider.retrieve()
+            credentials = self.bucket.config.provider.retrieve()
         except ValueError:  # minio's, where a role gives none; any access fails then
             return ()
         return [value for value in (credentials.secret_key, credentials.session_token) if value]
-
-    def _translated(self, what: str, key: str) -> "AbstractContextManager[None]":
-        return translated(what, key, self.url, self.config)
-
-    def _full(self, key: str) -> str:
-        """Return the object's name in the bucket."""
-        return f"{self.prefix}/{key}" if self.prefix else key
-
-    def _entry(self, item: Any) -> Entry:
-        key = item.object_name.removeprefix(f"{self.prefix}/" if self.prefix else "")
-        return Entry(key=key, size=item.size, etag=_bare(item.etag), modified=item.last_modified)
-
-
-class _Reporter:
-    """Passes minio-py's progress on."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.update = progress
-
-    def set_meta(self, object_name: str, total_length: int) -> None:
-        """Ignore what the caller knows."""
-
-
-def _bare(etag: str | None) -> str:
-    """Return an etag without quotes."""
-    return (etag or "").strip('"')
 
 
 def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:

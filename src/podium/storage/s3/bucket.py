@@ -1,0 +1,171 @@
+"""The objects below a prefix of a bucket, through minio-py: keys relative to the prefix, errors as sentences."""
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
+
+from podium.errors import NotFound, PodiumError, require
+from podium.storage.base import Entry, Progress, check_key
+from podium.storage.s3.config import S3Config
+from podium.storage.s3.errors import translated
+from podium.storage.s3.http import Pool
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+PARALLEL = 4
+"""Parts of an object uploaded at once; each is held in memory."""
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+class Bucket:
+    """A bucket, or the objects below a prefix of it.
+
+    Args:
+        url: ``s3://bucket/prefix`` or ``minio://bucket/prefix``; nothing in it is percent-encoded.
+        config: The server.
+
+    Raises:
+        InvalidInput: The URL names no bucket.
+    """
+
+    def __init__(self, url: str, config: S3Config) -> None:
+        from minio import Minio
+
+        parts = urlsplit(url)
+        self.name, self.prefix = parts.netloc, parts.path.strip("/")
+        require(
+            bool(_BUCKET.fullmatch(self.name)) and not parts.query,
+            "an S3 URL is s3://bucket/prefix",
+            "a bucket is 3 to 63 of a-z, 0-9, '-' and '.'; the server is named by AWS_ENDPOINT_URL",
+            url=url,
+        )
+        if self.prefix:
+            check_key(self.prefix)
+        self.config = config
+        self.url = f"{parts.scheme}://{self.name}/{self.prefix}".rstrip("/")
+        self.pool = Pool(config.ca_file, connections=2 * PARALLEL)
+        self.client = Minio(
+            endpoint=config.endpoint,
+            secure=config.secure,
+            region=config.region,
+            credentials=config.provider,
+            http_client=self.pool,
+        )
+
+    def create(self) -> None:
+        """Make the bucket if it does not exist."""
+        from minio.error import S3Error
+
+        with self.translated("create", "the bucket"):
+            try:
+                self.client.make_bucket(bucket_name=self.name, location=self.config.region)
+            except S3Error as error:
+                if error.code not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
+                    raise
+
+    def put(self, key: str, data: BinaryIO, size: int, part: int, progress: Progress | None) -> str:
+        """Write an object, in parts of so many bytes if it is larger, and return its etag; raises what minio does."""
+        result = self.client.put_object(
+            bucket_name=self.name,
+            object_name=self._full(key),
+            data=data,
+            length=size,
+            part_size=part,
+            num_parallel_uploads=PARALLEL,
+            progress=_Reporter(progress) if progress else None,
+        )
+        return bare(result.etag)
+
+    def head(self, key: str) -> Entry | None:
+        """Describe an object, or return None if there is none."""
+        try:
+            return self.stat(key)
+        except NotFound:
+            return None
+
+    def stat(self, key: str) -> Entry:
+        """Describe an object.
+
+        Raises:
+            NotFound: There is none.
+        """
+        with self.translated("look at", key):
+            return self._entry(self.client.stat_object(bucket_name=self.name, object_name=self._full(key)))
+
+    @contextmanager
+    def opened(self, key: str, **options: Any) -> "Iterator[BaseHTTPResponse]":
+        """Open an object, or the end of it, for reading."""
+        with self.translated("read", key):
+            response = self.client.get_object(bucket_name=self.name, object_name=self._full(key), **options)
+            try:
+                yield response
+            finally:
+                response.close()
+                response.release_conn()
+
+    def delete(self, key: str) -> None:
+        """Remove an object; a missing one is not an error."""
+        with self.translated("delete", key):
+            self.client.remove_object(bucket_name=self.name, object_name=self._full(key))
+
+    def objects(self, prefix: str) -> Iterator[Entry]:
+        """Yield all objects whose key starts with prefix."""
+        for item in self._items(prefix, recursive=True):
+            if not item.is_dir and not item.object_name.endswith("/"):
+                yield self._entry(item)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield the names directly below prefix that keys continue with a slash."""
+        for item in self._items(prefix, recursive=False):
+            if item.is_dir:
+                yield item.object_name.removesuffix("/").rpartition("/")[2]
+
+    def abort(self, key: str, upload: str) -> None:
+        """Drop the parts of an unfinished upload."""
+        with self.translated("abort the upload of", key):
+            url = self.client.get_presigned_url(
+                method="DELETE",
+                bucket_name=self.name,
+                object_name=self._full(key),
+                expires=timedelta(minutes=10),
+                extra_query_params={"uploadId": upload},
+            )
+            status = self.pool.request("DELETE", url).status
+        if status not in (200, 204, 404):
+            raise PodiumError(f"cannot abort the upload of {key} in {self.url}: {self.config.url} answered {status}")
+
+    def translated(self, what: str, key: str) -> AbstractContextManager[None]:
+        """Turn the errors of minio-py into podium's."""
+        return translated(what, key, self.url, self.config)
+
+    def _items(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
+        with self.translated("list", prefix or "everything"):
+            yield from self.client.list_objects(bucket_name=self.name, prefix=self._full(prefix), recursive=recursive)
+
+    def _full(self, key: str) -> str:
+        """Return the object's name in the bucket."""
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+    def _entry(self, item: Any) -> Entry:
+        key = item.object_name.removeprefix(f"{self.prefix}/" if self.prefix else "")
+        return Entry(key=key, size=item.size, etag=bare(item.etag), modified=item.last_modified)
+
+
+class _Reporter:
+    """Passes minio-py's progress on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.update = progress
+
+    def set_meta(self, object_name: str, total_length: int) -> None:
+        """Ignore what the caller knows."""
+
+
+def bare(etag: str | None) -> str:
+    """Return an etag without quotes."""
+    return (etag or "").strip('"')
