@@ -9,7 +9,7 @@ from test_experiment_files import default_of
 from podium.cli import app
 from podium.errors import InvalidInput
 from podium.kfp.project import Project, choose, find_project, read_given
-from podium.kfp.schedules import default_path, load
+from podium.kfp.schedule_files import default_path, load
 
 ROOT = Path(__file__).parents[2]
 TEXT = """\

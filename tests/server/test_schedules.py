@@ -10,9 +10,9 @@ from test_versions import HELLO
 
 from podium.cli import app
 from podium.errors import InvalidInput, NotFound
-from podium.kfp import schedules
+from podium.kfp import schedule_files, schedules
 from podium.kfp.client import Server
-from podium.kfp.schedules import Schedule
+from podium.kfp.schedule_files import Schedule
 from podium.kfp.versions import upload
 
 NIGHTLY = "name: nightly\npipeline: hello-world\ncron: 0 0 3 * * *\nparameters: {rounds: 5}\n"
@@ -99,7 +99,7 @@ def test_a_paused_schedule_is_resumed_not_made_anew(server: Server, world: KfpWo
 
 def test_two_of_one_name_become_one(server: Server, world: KfpWorld, nightly: Schedule) -> None:
     version = upload(server, HELLO)
-    change = schedules.Change(schedule=nightly, version=version, action="create")
+    change = schedules.Change(schedule=nightly, version=version, parameters=nightly.parameters, action="create")
     schedules.apply(server, change, "podium")
     schedules.apply(server, change, "podium")
     assert len(world.recurring) == 2
@@ -135,12 +135,12 @@ def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, text: str, said: 
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
     with pytest.raises(InvalidInput, match=said) as caught:
-        schedules.load([file])
+        schedule_files.load([file])
     assert "wrong.yaml" in caught.value.message
 
 
 def test_the_projects_own_schedules_can_be_read() -> None:
-    found = schedules.load([Path(__file__).parents[2] / "schedules"])
+    found = schedule_files.load([Path(__file__).parents[2] / "schedules"])
     assert {one.pipeline for one in found} == {"tune-and-promote", "train-and-promote"}
     assert not any(one.enabled for one in found)
 

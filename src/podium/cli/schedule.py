@@ -40,7 +40,7 @@ def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
     Example:
       podium schedule plan
     """
-    from podium.kfp.schedules import default_path, load
+    from podium.kfp.schedule_files import default_path, load
     from podium.kfp.schedules import plan as compare
 
     wanted = load(paths or [default_path()])
@@ -62,8 +62,9 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, server: ServerOpti
       podium schedule apply
     """
     from podium.kfp import schedules
+    from podium.kfp.schedule_files import default_path, load
 
-    wanted = schedules.load(paths or [schedules.default_path()])
+    wanted = load(paths or [default_path()])
     kfp_server = server.open()
     changes = schedules.plan(kfp_server, wanted)
     for change in changes:

@@ -8,7 +8,6 @@ from typing import Any
 from podium.code.bundle import Bundle, pack, store
 from podium.code.reference import FOLDER, SUFFIX, Code
 from podium.errors import InvalidInput
-from podium.kfp.parameters import Parameter, with_defaults
 from podium.settings import STORAGE
 from podium.storage import connect
 
@@ -39,14 +38,6 @@ def with_code(
             changed[name] = Code(storage=storage.url, digest=bundle.digest).uri
             bundles[changed[name]] = bundle
     return changed, bundles
-
-
-def packed(
-    given: Mapping[str, Any], known: Iterable[Parameter], names: Iterable[str], folder: Path = Path()
-) -> tuple[dict[str, Any], dict[str, Bundle]]:
-    """Replace code among the values that were given, as with_code; the storage may be a default of the pipeline."""
-    whole, bundles = with_code(with_defaults(given, known), [name for name in names if name in given], folder)
-    return {name: whole[name] for name in given}, bundles
 
 
 def store_code(bundles: Mapping[str, Bundle]) -> None:

@@ -8,12 +8,9 @@ from urllib.parse import urlsplit
 
 from podium.errors import Failed, PodiumError
 from podium.kfp.client import Server
-from podium.kfp.code import packed, store_code
-from podium.kfp.definition import reaching
-from podium.kfp.parameters import require_all, with_defaults
-from podium.kfp.project import Project, check_reachable, read_given
-from podium.kfp.values import check_values, with_experiment_text
-from podium.kfp.versions import Version, pipeline_spec
+from podium.kfp.code import store_code
+from podium.kfp.project import Project, read_given
+from podium.kfp.versions import Version
 
 POLL = 2.0
 """Seconds between polls: the server has no watch."""
@@ -66,15 +63,7 @@ def submit(
     Raises:
         InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline; nothing was started.
     """
-    known = version.parameters()
-    values = read_given(words, known, project)
-    require_all(values, known)
-    spec = pipeline_spec(version.spec)
-    values = with_experiment_text(values, names=reaching(spec, "experiment"))
-    values, code = packed(values, known, reaching(spec, "code"))
-    if version.ours:
-        check_reachable(values)
-        check_values(with_defaults(values, known))
+    values, code = version.sendable(read_given(words, version.parameters(), project))
     store_code(code)
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(

@@ -9,12 +9,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from podium.code.bundle import Bundle
 from podium.documents import load_yaml
 from podium.errors import Conflict, NotFound, require, suggestion
 from podium.kfp.client import Server
-from podium.kfp.parameters import Parameter, parameters_in
+from podium.kfp.code import with_code
+from podium.kfp.definition import reaching
+from podium.kfp.parameters import Parameter, parameters_in, require_all, with_defaults
+from podium.kfp.project import check_reachable
 from podium.kfp.services import named
-from podium.kfp.values import PIPELINES, with_experiment_text
+from podium.kfp.values import PIPELINES, check_values, with_experiment_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,28 @@ class Version:
     def parameters(self) -> list[Parameter]:
         """Return the pipeline's parameters."""
         return parameters_in(pipeline_spec(self.spec))
+
+    def sendable(self, given: Mapping[str, Any], folder: Path = Path()) -> tuple[dict[str, Any], dict[str, Bundle]]:
+        """Check values of parameters, and return them as pods can read them.
+
+        Args:
+            given: Values by name, each of its parameter's type.
+            folder: Folder that relative paths start from.
+
+        Returns:
+            The values, with Experiments as text and code as URIs, and the code for store_code.
+
+        Raises:
+            InvalidInput: A parameter without a default is missing, or a value breaks a rule of its pipeline.
+        """
+        known, spec = self.parameters(), pipeline_spec(self.spec)
+        require_all(given, known)
+        values = with_defaults(with_experiment_text(given, folder, reaching(spec, "experiment")), known)
+        values, code = with_code(values, reaching(spec, "code") & given.keys(), folder)
+        if self.ours:
+            check_reachable(values)
+            check_values(values)
+        return {name: values[name] for name in given}, code
 
 
 def pipeline_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
