@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from api_server import ApiServer
 from click.testing import CliRunner, Result
+from pytorchjobs import write_pytorchjob
 
 from podium.api.experiments import with_store
 from podium.cli import app
 from podium.errors import InvalidInput
 from podium.manifests.experiment import load
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 
@@ -84,7 +84,7 @@ def test_a_job_launched_on_a_namespace_gets_its_storage_keys(server: ApiServer, 
     server.world.plurals.add("configmaps")
     data = {"endpoint": "http://store:9000", "secret": "keys"}
     server.world.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
-    job = Workload.parse(build(PyTorchJobSpec(name="train", image="i", command=("train", "--data=s3://b/mnist"))))
+    job = Workload.parse(write_pytorchjob(name="train", image="i", command=("train", "--data=s3://b/mnist")))
     granted = with_store(job, "kubernetes://team", print)
     ((_, container),) = granted.containers()
     assert container.env["AWS_ENDPOINT_URL"].value == "http://store:9000"
@@ -94,6 +94,6 @@ def test_a_job_launched_on_a_namespace_gets_its_storage_keys(server: ApiServer, 
 def test_a_namespace_without_a_store_is_reported(server: ApiServer) -> None:
     said: list[str] = []
     server.world.plurals.add("configmaps")
-    job = Workload.parse(build(PyTorchJobSpec(name="train", image="i", command=("train", "--data=s3://b/mnist"))))
+    job = Workload.parse(write_pytorchjob(name="train", image="i", command=("train", "--data=s3://b/mnist")))
     assert with_store(job, "kubernetes://team", said.append).manifest == job.manifest
     assert "no ConfigMap podium-storage" in said[0]

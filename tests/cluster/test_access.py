@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from api_server import World
+from pytorchjobs import write_pytorchjob
 
 from podium import pod
 from podium.cluster.kubernetes import store_access as access
@@ -20,7 +21,6 @@ from podium.cluster.kubernetes.store_access import (
 from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 from podium.steps.launch import launched
 
@@ -55,7 +55,7 @@ def test_a_step_takes_the_stores_address_and_the_secrets_name(in_pod: World) -> 
 def test_jobs_in_another_namespace_use_its_own_store(in_pod: World) -> None:
     data = {"endpoint": "http://store.team:9000", "secret": "theirs"}
     in_pod.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
-    job = Workload.parse(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",))))
+    job = Workload.parse(write_pytorchjob(name="mnist", image="trainer", command=("python",)))
     with KubernetesCluster("kubernetes://fenced") as fenced, launched(fenced, job):
         asked = [path for path in in_pod.requests if "configmaps" in path]
     assert asked == ["GET /api/v1/namespaces/fenced/configmaps/podium-storage"]
@@ -70,7 +70,7 @@ def test_jobs_launched_from_a_laptop_reach_the_namespaces_store(world: World) ->
     data = {"endpoint": "http://store.team:9000", "secret": "theirs"}
     world.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
     for words, reaches in ((("train", "--data=s3://bucket/mnist"), True), (("train", "--data=/data"), False)):
-        job = Workload.parse(build(PyTorchJobSpec(name="mnist", image="trainer", command=words)))
+        job = Workload.parse(write_pytorchjob(name="mnist", image="trainer", command=words))
         with KubernetesCluster("kubernetes://team") as team, launched(team, job):
             master = world.objects["pytorchjobs", "mnist"]["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
             env = master["spec"]["containers"][0].get("env", [])
@@ -80,7 +80,7 @@ def test_jobs_launched_from_a_laptop_reach_the_namespaces_store(world: World) ->
 
 def test_jobs_in_another_namespace_have_no_owner_there(in_pod: World) -> None:
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "run", "uid": "1"}
-    job = Workload.parse(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), owner=owner)))
+    job = Workload.parse(write_pytorchjob(name="mnist", image="trainer", command=("python",), owner=owner))
     for url in ("kubernetes://fenced", "kubernetes://team"):
         with KubernetesCluster(url) as namespace, launched(namespace, job):
             made = in_pod.objects["pytorchjobs", "mnist"]["metadata"]
@@ -128,7 +128,7 @@ def test_outside_of_a_pod_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_every_replica_gets_references_and_no_value() -> None:
-    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2))
+    job = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=2)
     granted = grant_access(Workload.parse(job), STORE).manifest
     for replica in granted["spec"]["pytorchReplicaSpecs"].values():
         env = {one["name"]: one for one in replica["template"]["spec"]["containers"][0]["env"]}
@@ -162,5 +162,5 @@ def test_pods_with_a_workload_identity_get_no_keys() -> None:
 
 def test_only_commands_that_name_a_bucket_open_the_store() -> None:
     assert opens_store(Experiment.load("random"))
-    local = PyTorchJobSpec(name="a", image="i", command=("python", "train.py"), args=("--data=/data",))
-    assert not opens_store(Workload.parse(build(local)))
+    local = write_pytorchjob(name="a", image="i", command=("python", "train.py"), args=("--data=/data",))
+    assert not opens_store(Workload.parse(local))

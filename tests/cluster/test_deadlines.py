@@ -1,8 +1,9 @@
 """The deadline of a job is also its pods'."""
 
+from pytorchjobs import write_pytorchjob
+
 from podium.manifests.experiment import Experiment, load
 from podium.manifests.pod_defaults import MARGIN, with_pod_deadlines
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 
@@ -12,13 +13,13 @@ def deadlines(job: dict) -> list[int | None]:
 
 
 def test_every_replica_ends_a_little_after_its_job() -> None:
-    job = build(PyTorchJobSpec(name="x", image="i", command=("c",), workers=2, active_deadline_seconds=60))
+    job = write_pytorchjob(name="x", image="i", command=("c",), workers=2, active_deadline_seconds=60)
     assert deadlines(with_pod_deadlines(Workload.parse(job)).manifest) == [60 + MARGIN, 60 + MARGIN]
     assert deadlines(job) == [None, None]
 
 
 def test_a_deadline_of_the_pods_own_stays() -> None:
-    job = build(PyTorchJobSpec(name="x", image="i", command=("c",), active_deadline_seconds=60))
+    job = write_pytorchjob(name="x", image="i", command=("c",), active_deadline_seconds=60)
     job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["activeDeadlineSeconds"] = 10
     assert deadlines(with_pod_deadlines(Workload.parse(job)).manifest) == [10]
 
@@ -28,6 +29,6 @@ def test_trials_that_are_pytorchjobs_get_a_deadline_on_pods() -> None:
     seconds = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["runPolicy"]["activeDeadlineSeconds"]
     changed = with_pod_deadlines(Experiment.parse(experiment)).manifest["spec"]["trialTemplate"]["trialSpec"]
     assert set(deadlines(changed)) == {seconds + MARGIN}
-    job = Workload.parse(build(PyTorchJobSpec(name="x", image="i", command=("c",))))
+    job = Workload.parse(write_pytorchjob(name="x", image="i", command=("c",)))
     for other in (Experiment.load("random-job"), job):
         assert with_pod_deadlines(other).manifest == other.manifest

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 from api_server import World
+from pytorchjobs import write_pytorchjob
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.experiment import Experiment, customize
 from podium.manifests.pod_defaults import with_pod_defaults
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -18,14 +18,14 @@ DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 
 def pod(**changes: Any) -> dict[str, Any]:
     """Build a job of one pod and return its spec with the defaults."""
-    spec = PyTorchJobSpec(name="mnist", image="trainer", command=("python",), **changes)
-    job = with_pod_defaults(Workload.parse(build(spec)))
+    spec = write_pytorchjob(name="mnist", image="trainer", command=("python",), **changes)
+    job = with_pod_defaults(Workload.parse(spec))
     pod_spec: dict[str, Any] = job.manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     return pod_spec
 
 
 def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=1)))
+    cluster.create(write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1))
     for replica in world.objects["pytorchjobs", "mnist"]["spec"]["pytorchReplicaSpecs"].values():
         spec = replica["template"]["spec"]
         assert spec["automountServiceAccountToken"] is False

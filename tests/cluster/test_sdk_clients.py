@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 from api_server import ApiServer
+from pytorchjobs import write_pytorchjob
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.source import load
-from podium.manifests.pytorchjob import PyTorchJobSpec, SecretKey, build
 from podium.manifests.sdk import from_sdk, to_sdk
 
 EXPERIMENTS = sorted(
@@ -23,23 +23,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 
 
 def pytorchjob() -> dict[str, Any]:
-    return build(
-        PyTorchJobSpec(
-            name="train",
-            image="podium-trainer",
-            command=("python", "-m", "podium.trainer"),
-            args=("--epochs", "1"),
-            workers=2,
-            processes_per_worker=2,
-            env={"PLAIN": "1"},
-            secret_env={"KEY": SecretKey("minio", "secretkey")},
-            resources={"cpu": "2"},
-            gpus_per_worker=1,
-            owner={"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "run", "uid": "u-1"},
-            active_deadline_seconds=60,
-            service_account="trainer",
-            image_pull_policy="Always",
-        )
+    return write_pytorchjob(
+        name="train",
+        image="podium-trainer",
+        command=("python", "-m", "podium.trainer"),
+        args=("--epochs", "1"),
+        workers=2,
+        processes_per_worker=2,
+        env={"PLAIN": "1"},
+        secret_env={"KEY": ("minio", "secretkey")},
+        resources={"cpu": "2"},
+        gpus_per_worker=1,
+        owner={"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "run", "uid": "u-1"},
+        active_deadline_seconds=60,
+        service_account="trainer",
+        image_pull_policy="Always",
     )
 
 

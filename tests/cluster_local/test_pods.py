@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytorchjobs import write_pytorchjob
 
 from podium.cluster.base import Manifest
 from podium.cluster.local.scripts import script_of
 from podium.errors import InvalidInput, PodiumError
-from podium.manifests.pytorchjob import PyTorchJobSpec, SecretKey, build
 from podium.sweeps.local import LocalSweeps
 
 PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
 
 def manifest(pod: dict[str, Any] | None = None, container: dict[str, Any] | None = None, **changes: Any) -> Manifest:
     given = {"name": "job", "image": "any", "command": ("sh", "-c"), "restart_policy": "Never"}
-    job = build(PyTorchJobSpec(**(given | changes)))
+    job = write_pytorchjob(**(given | changes))
     spec = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     spec |= pod or {}
     spec["containers"][0] |= container or {}
@@ -84,7 +84,7 @@ def test_the_pod_knows_its_name_and_labels(cluster: LocalSweeps) -> None:
 
 
 def test_a_secret_comes_from_the_callers_environment(cluster: LocalSweeps, monkeypatch: Any) -> None:
-    job = manifest(container={"args": ["echo $KEY"]}, secret_env={"KEY": SecretKey("minio", "secretkey")})
+    job = manifest(container={"args": ["echo $KEY"]}, secret_env={"KEY": ("minio", "secretkey")})
     monkeypatch.delenv("KEY", raising=False)
     with pytest.raises(InvalidInput, match=r"env\[0\].valueFrom: minio/secretkey .* KEY is not set"):
         cluster.create(job)

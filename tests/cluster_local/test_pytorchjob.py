@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytorchjobs import write_pytorchjob
 
 from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
 from podium.manifests.conditions import State, status_of
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.sweeps.local import LocalSweeps
 
 COUNT = "import os, sys, time; n = len(os.listdir('.')); open(f'run-{n}', 'w'); rank = os.environ['RANK']\n"
@@ -24,7 +24,7 @@ COUNT = "import os, sys, time; n = len(os.listdir('.')); open(f'run-{n}', 'w'); 
 
 def manifest(script: str, **changes: Any) -> Manifest:
     given = {"name": "job", "image": "any", "command": ("python", "-S", "-c", script)}
-    return build(PyTorchJobSpec(**(given | changes)))
+    return write_pytorchjob(**(given | changes))
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from api_server import ApiServer
 from job_operator import JobOperator
+from pytorchjobs import write_pytorchjob
 from trainjobs import program
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster, Manifest
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, UnknownKind
 from podium.manifests.conditions import status_of
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
 IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
 RUN = uuid.uuid4().hex[:8]
@@ -75,7 +75,7 @@ def training(script: str, **changes: Any) -> Manifest:
     """Write a PyTorchJob that runs a line of Python."""
     given = {"name": name(), "image": IMAGE, "command": ("python3", "-u", "-c", script), "restart_policy": "Never"}
     labels = {"podium.dev/test": RUN}
-    return build(PyTorchJobSpec(**({"labels": labels, "active_deadline_seconds": 300} | given | changes)))
+    return write_pytorchjob(**({"labels": labels, "active_deadline_seconds": 300} | given | changes))
 
 
 def job(script: str, **changes: Any) -> Manifest:

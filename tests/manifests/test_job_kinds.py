@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pytorchjobs import write_pytorchjob
 from trainjobs import trainjob
 
 from podium.errors import InvalidInput
@@ -11,7 +12,6 @@ from podium.manifests.batch import job_manifest
 from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.source import bundled
 from podium.manifests.job_kinds import CHOICES, as_kind, choose_kind, trials_as, with_workers
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 COMMAND = ("python", "-m", "podium.trainer", "--lr=0.1")
@@ -23,7 +23,7 @@ def a_job(kind: str) -> tuple[Workload, str]:
         spec: Any = {"name": "a", "numNodes": 1, "image": "i", "command": list(COMMAND), "args": []}
         return Workload.parse(trainjob(**spec)), "node"
     if kind == "PyTorchJob":
-        return Workload.parse(build(PyTorchJobSpec(name="a", image="i", command=COMMAND))), "pytorch"
+        return Workload.parse(write_pytorchjob(name="a", image="i", command=COMMAND)), "pytorch"
     named: Any = {"labels": {}, "owner": None, "active_deadline_seconds": 60, "ttl_seconds_after_finished": 60}
     return Workload.parse(job_manifest("a", image="i", command=COMMAND, **named)), "main"
 
@@ -48,7 +48,7 @@ def test_workers_stay_with_the_kind(own: str, kind: str) -> None:
 
 def test_podiums_trainer_needs_no_torchrun_and_others_do() -> None:
     def words(command: tuple[str, ...]) -> tuple[str, ...]:
-        job = Workload.parse(build(PyTorchJobSpec(name="a", image="i", command=command, workers=1)))
+        job = Workload.parse(write_pytorchjob(name="a", image="i", command=command, workers=1))
         rewritten, _ = as_kind(job, "pytorch", "TrainJob")
         assert rewritten.processes_per_replica == 1
         return next(container.words for _, container in rewritten.containers())

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from pytorchjobs import write_pytorchjob
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment import check as check_experiment
 from podium.manifests.placement import Pods, place
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 GIVEN: dict[str, Any] = {
@@ -50,7 +50,7 @@ def check(template: dict[str, Any]) -> None:
 
 
 def test_every_replica_gets_all_settings_and_keeps_its_gpus() -> None:
-    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1))
+    job = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1)
     placed = place(Workload.parse(job), Pods.read(GIVEN)).manifest
     assert placed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     assert placed["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
@@ -84,14 +84,14 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
     ],
 )
 def test_a_pod_has_as_many_threads_as_requested_cores(given: dict[str, Any], threads: str | None) -> None:
-    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=1))
+    job = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1)
     for replica in place(Workload.parse(job), Pods.read(given)).manifest["spec"]["pytorchReplicaSpecs"].values():
         env = {one["name"]: one["value"] for one in replica["template"]["spec"]["containers"][0].get("env", [])}
         assert env.get("OMP_NUM_THREADS") == threads
 
 
 def test_nothing_said_changes_nothing() -> None:
-    job = build(PyTorchJobSpec(name="mnist", image="trainer", command=("python",)))
+    job = write_pytorchjob(name="mnist", image="trainer", command=("python",))
     assert place(Workload.parse(job), Pods.read({})).manifest == job
 
 

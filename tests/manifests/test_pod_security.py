@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from pytorchjobs import write_pytorchjob
 
 from podium.manifests.placement import Pods, place
 from podium.manifests.pod_defaults import with_pod_defaults
 from podium.manifests.pod_security import violations
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 
@@ -41,8 +41,8 @@ def test_a_bare_pod_is_refused_and_a_launched_one_fits() -> None:
 
 def test_init_containers_and_every_replica_fit_too() -> None:
     assert refused(with_pod_defaults(job(initContainers=[{"name": "fetch", "image": "i"}]))) == []
-    spec = PyTorchJobSpec(name="mnist", image="trainer", command=("python",), workers=2)
-    assert refused(with_pod_defaults(Workload.parse(build(spec)))) == []
+    spec = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=2)
+    assert refused(with_pod_defaults(Workload.parse(spec))) == []
 
 
 def test_containers_others_add_may_run_as_root() -> None:

@@ -1,4 +1,4 @@
-"""A PyTorchJob from a dataclass: one template, references instead of secrets, rules of the operator."""
+"""A PyTorchJob from a command: one template for Master and Workers, and the operator's rules kept."""
 
 import json
 from typing import Any
@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
-from podium.manifests.pytorchjob import PyTorchJobSpec, SecretKey, build
+from podium.manifests.admission import admit
+from podium.manifests.pytorchjob import build
 
-OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "run", "uid": "u-1"}
 
-
-def spec(**changes: Any) -> PyTorchJobSpec:
-    given: dict[str, Any] = {"name": "train", "image": "podium", "command": ("python", "-m", "podium.trainer")}
-    return PyTorchJobSpec(**given | changes)
+def job(name: str | None = "train", workers: int = 0, **changes: Any) -> dict[str, Any]:
+    return build(**({"image": "podium", "command": ("python", "-m", "podium.trainer")} | changes), name=name,
+                 workers=workers)  # fmt: skip
 
 
 def replicas(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -22,72 +21,60 @@ def replicas(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_master_and_workers_differ_in_nothing_but_their_number() -> None:
-    both = replicas(build(spec(workers=2)))
+    both = replicas(job(workers=2))
     assert both["Master"].pop("replicas") == 1
     assert both["Worker"].pop("replicas") == 2
     assert both["Master"] == both["Worker"]
+    assert both["Master"]["template"] is not both["Worker"]["template"]
 
 
 def test_a_job_without_workers_is_a_master_alone() -> None:
-    assert list(replicas(build(spec()))) == ["Master"]
+    assert list(replicas(job())) == ["Master"]
 
 
 def test_a_trial_template_has_neither_name_nor_namespace() -> None:
-    assert "metadata" not in build(spec(name=None))
+    assert "metadata" not in job(name=None)
 
 
 def test_sidecar_injection_is_switched_off_by_a_pod_label() -> None:
-    template = replicas(build(spec(labels={"app": "x"})))["Master"]["template"]
-    assert template["metadata"]["labels"] == {"app": "x", "sidecar.istio.io/inject": "false"}
+    template = replicas(job())["Master"]["template"]
+    assert template["metadata"]["labels"] == {"sidecar.istio.io/inject": "false"}
 
 
-def test_gpus_are_requested_and_limited_alike() -> None:
-    template = replicas(build(spec(gpus_per_worker=2, resources={"cpu": "4"})))["Master"]["template"]
-    assert template["spec"]["containers"][0]["resources"] == {
-        "requests": {"cpu": "4", "nvidia.com/gpu": "2"},
-        "limits": {"nvidia.com/gpu": "2"},
-    }
+def test_every_replica_may_restart_three_times() -> None:
+    assert job(workers=1)["spec"]["runPolicy"] == {"backoffLimit": 7, "cleanPodPolicy": "Running"}
 
 
-def test_a_secret_is_a_reference() -> None:
-    job = build(spec(env={"PLAIN": "1"}, secret_env={"KEY": SecretKey("minio", "secretkey")}))
-    assert replicas(job)["Master"]["template"]["spec"]["containers"][0]["env"] == [
-        {"name": "PLAIN", "value": "1"},
-        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "minio", "key": "secretkey"}}},
-    ]
-
-
-def test_deadline_owner_and_policies_stand_where_the_operator_reads() -> None:
-    job = build(spec(owner=OWNER, active_deadline_seconds=60, ttl_seconds_after_finished=9, processes_per_worker=2))
-    assert job["metadata"]["ownerReferences"] == [OWNER]
-    assert job["spec"]["nprocPerNode"] == "2"
-    assert job["spec"]["runPolicy"] == {
-        "activeDeadlineSeconds": 60,
-        "backoffLimit": 4,
-        "cleanPodPolicy": "Running",
-        "ttlSecondsAfterFinished": 9,
-    }
-
-
-def test_the_manifest_is_plain_json() -> None:
-    job = build(spec(workers=1))
-    assert json.loads(json.dumps(job)) == job
+def test_the_manifest_is_plain_json_that_the_operator_admits() -> None:
+    manifest = job(workers=1)
+    assert json.loads(json.dumps(manifest)) == manifest
+    assert admit(manifest).workers == 1
 
 
 @pytest.mark.parametrize(
-    ("change", "law"),
+    ("change", "rule"),
     [
         ({"name": "Train"}, "a letter first"),
         ({"name": "x" * 60}, "choose a shorter name"),
-        ({"command": ()}, "command is not empty"),
-        ({"image": ""}, "image is not empty"),
-        ({"workers": -1}, "workers >= 0"),
-        ({"gpus_per_worker": -1}, "gpus_per_worker >= 0"),
-        ({"processes_per_worker": 0}, "processes_per_worker >= 1"),
-        ({"restart_policy": "Sometimes"}, "restart_policy is one of"),
-        ({"clean_pod_policy": "Never"}, "clean_pod_policy is one of"),
+        ({"image": ""}, "image: must be given"),
+        ({"workers": -1}, "replicas >= 1"),
     ],
 )
-def test_a_broken_rule_is_named(change: dict[str, Any], law: str) -> None:
-    with pytest.raises(InvalidInput, match=law):
-        spec(**change)
+def test_admission_names_the_rule_that_is_broken(change: dict[str, Any], rule: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        admit(job(**change))
+    assert rule in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_admission_names_the_policies_there_are() -> None:
+    manifest = job()
+    replicas(manifest)["Master"]["restartPolicy"] = "Sometimes"
+    manifest["spec"] |= {"runPolicy": {"cleanPodPolicy": "Never"}, "nprocPerNode": "0"}
+    with pytest.raises(InvalidInput) as refused:
+        admit(manifest)
+    for rule in (
+        "one of Always, OnFailure, Never, ExitCode",
+        "one of Running, All, None",
+        "auto, cpu, gpu or a number",
+    ):
+        assert rule in refused.value.message

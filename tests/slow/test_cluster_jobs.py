@@ -16,13 +16,13 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from kubernetes.client import ApiException
+from pytorchjobs import write_pytorchjob
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster, Manifest
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import status_of
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
@@ -50,7 +50,7 @@ def job(script: str, **changes: object) -> Manifest:
         "active_deadline_seconds": 300,
         "ttl_seconds_after_finished": 600,
     }
-    return build(PyTorchJobSpec(**(settings | changes)))
+    return write_pytorchjob(**(settings | changes))
 
 
 def launch(cluster: Cluster, manifest: Manifest) -> str:

@@ -103,12 +103,12 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
 
 
 def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluster) -> None:
-    from podium.manifests.pytorchjob import PyTorchJobSpec, build
+    from podium.manifests.pytorchjob import build
 
     labels = {RUN_LABEL: "a-run-that-never-was"}
     image = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
-    manifest = build(PyTorchJobSpec(name="orphan", image=image, command=("sleep", "600"), labels=labels))
-    manifest["metadata"]["annotations"] = {RUN_NAMESPACE: NAMESPACE}
+    manifest = build(name="orphan", image=image, command=("sleep", "600"))
+    manifest["metadata"] |= {"labels": labels, "annotations": {RUN_NAMESPACE: NAMESPACE}}
     cluster.create(manifest)
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
 
@@ -178,14 +178,14 @@ DEAF = """if True:
     import os, signal, time
     from podium.cluster import connect
     from podium.identity import current_run
-    from podium.manifests.pytorchjob import PyTorchJobSpec, build
+    from podium.manifests.pytorchjob import build
     from podium.manifests.workload import Workload
     from podium.steps.launch import launched
     run = current_run()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    job = PyTorchJobSpec(name="{job}", image="{image}", command=("sleep", "600"), workers=1,
-                         labels=run.labels, owner=run.owner)
-    with connect("kubernetes://") as there, launched(there, Workload.parse(build(job))):
+    job = build(name="{job}", image="{image}", command=("sleep", "600"), workers=1)
+    job["metadata"] |= dict(labels=dict(run.labels), ownerReferences=[dict(run.owner)])
+    with connect("kubernetes://") as there, launched(there, Workload.parse(job)):
         time.sleep(900)
 """
 HOG = "import os, time; [os.fork() for _ in range(3)]; end = time.time() + 240\nwhile time.time() < end: pass"

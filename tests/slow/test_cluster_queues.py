@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from livekubeflow import has_katib, podium, until
+from pytorchjobs import write_pytorchjob
 from sweep_manifests import space, write_experiment
 
 from podium.cluster.base import Manifest
@@ -18,7 +19,6 @@ from podium.errors import PodiumError
 from podium.manifests.batch import job_manifest
 from podium.manifests.conditions import status_of
 from podium.manifests.placement import Pods, place
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -78,8 +78,8 @@ def write(kind: str, seconds: int, deadline: int = 300) -> Workload:
         job = job_manifest(name, image=IMAGE, command=command, labels={}, owner=None,
                            active_deadline_seconds=deadline, ttl_seconds_after_finished=600)  # fmt: skip
     else:
-        job = build(PyTorchJobSpec(name=name, image=IMAGE, command=command, restart_policy="Never",
-                                   active_deadline_seconds=deadline))  # fmt: skip
+        job = write_pytorchjob(name=name, image=IMAGE, command=command, restart_policy="Never",
+                                   active_deadline_seconds=deadline)  # fmt: skip
     return place(Workload.parse(job), Pods(cpu="50m", memory="32Mi", queue="team"))
 
 

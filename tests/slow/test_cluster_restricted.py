@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 from livekubeflow import has_katib, podium
+from pytorchjobs import write_pytorchjob
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.placement import Pods, place
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.manifests.workload import Workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -120,11 +120,11 @@ def test_a_pytorchjobs_workers_run_or_the_refusal_is_explained(restricted: Kuber
     doctor = podium("doctor", "--namespace", restricted.api.namespace, "--json")
     findings = [one for one in json.loads(doctor.stdout)["reports"][0]["findings"] if one["rule"] == "pod-security"]
     (worker,) = [one for one in findings if "PyTorchJob's Worker" in one["what"]]
-    spec = PyTorchJobSpec(
+    spec = write_pytorchjob(
         name=f"test-{uuid.uuid4().hex[:8]}", image=TRAINER, command=("sh", "-c", "sleep 5"), workers=1,
         resources={"cpu": "50m", "memory": "64Mi"}, restart_policy="Never", active_deadline_seconds=120,
     )  # fmt: skip
-    done = run(restricted, build(spec), tmp_path)
+    done = run(restricted, spec, tmp_path)
     if worker["level"] == "pass":  # the operator has a template with a securityContext
         assert done.returncode == 0, done.stderr
     else:

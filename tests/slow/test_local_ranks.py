@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytorchjobs import write_pytorchjob
 
 from podium.manifests.conditions import State, status_of
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
 from podium.sweeps.local import LocalSweeps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
 
 
 def run(cluster: LocalSweeps, name: str, command: tuple[str, ...], **changes: Any) -> State:
-    cluster.create(build(PyTorchJobSpec(name=name, image="any", command=command, **changes)))
+    cluster.create(write_pytorchjob(name=name, image="any", command=command, **changes))
     return wait(cluster, name)
 
 
@@ -68,8 +68,8 @@ def test_a_killed_rank_costs_nothing_but_time(
         return ("python", "-m", "podium.trainer", *flags.split(), "--precision", "fp32")
 
     assert run(cluster, "whole", command("whole"), workers=1).phase == "Succeeded"
-    broken = PyTorchJobSpec(name="broken", image="any", command=command("broken"), workers=1, restart_policy=policy)
-    cluster.create(build(broken))
+    broken = write_pytorchjob(name="broken", image="any", command=command("broken"), workers=1, restart_policy=policy)
+    cluster.create(broken)
     for line in cluster.logs("PyTorchJob", "broken", follow=True):
         if line.startswith("Train Epoch: 2"):
             os.kill(_pid(cluster, "worker-0"), signal.SIGKILL)

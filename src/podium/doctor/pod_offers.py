@@ -21,7 +21,7 @@ from podium.manifests.pod_security import (
     SUGGESTION_CONTAINER,
     with_container,
 )
-from podium.manifests.pytorchjob import PyTorchJobSpec, build
+from podium.manifests.pytorchjob import build
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Pod, Replica, Workload
 
@@ -126,8 +126,7 @@ def usual(installed: Installed, unknown_kinds: Sequence[str]) -> Named:
     (trial,) = with_pod_defaults(job_of(load("random-job"))).replicas
     yield "a Job or TrainJob", "fail", trial.pod
     if "PyTorchJob" not in unknown_kinds:
-        spec = PyTorchJobSpec(name="probe", image="probe", command=("true",), workers=1)
-        job = with_pod_defaults(Workload.parse(build(spec)))
+        job = with_pod_defaults(Workload.parse(build(name="probe", image="probe", command=("true",), workers=1)))
         for replica in job.replicas:
             yield f"a PyTorchJob's {replica.role}", "warn", _with_init_container(installed, job, replica)
     if "Experiment" not in unknown_kinds:

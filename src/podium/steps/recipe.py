@@ -13,7 +13,7 @@ from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, as_kind, choose_kind, with_workers
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.pytorchjob import CONTAINER, PyTorchJobSpec, build
+from podium.manifests.pytorchjob import CONTAINER, build
 from podium.manifests.workload import Workload
 from podium.steps.target import TRAINER_IMAGE, LaunchTarget
 
@@ -50,10 +50,8 @@ class Recipe:
     @classmethod
     def of_command(cls, command: Sequence[str], hyperparameters: Mapping[str, Any]) -> "Recipe":
         """Describe the training of a command; hyperparameters become its flags."""
-        spec = PyTorchJobSpec(image=TRAINER_IMAGE, command=tuple(command), args=as_arguments(hyperparameters))
-        return cls(
-            workload=Workload.parse(build(spec)), container=CONTAINER, hyperparameters=hyperparameters, metrics=METRICS
-        )
+        job = build(image=TRAINER_IMAGE, command=command, args=as_arguments(hyperparameters))
+        return cls(workload=Workload.parse(job), container=CONTAINER, hyperparameters=hyperparameters, metrics=METRICS)
 
     @classmethod
     def of_job(cls, manifest: Mapping[str, Any]) -> "Recipe":
