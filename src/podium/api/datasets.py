@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.api.experiments import uri as absolute
+from podium.api.experiments import absolute
 from podium.api.frames import data_frame
 from podium.api.notebook import table
 from podium.data import artifact

@@ -39,7 +39,7 @@ R = TypeVar("R", Workload, Experiment)
 Say = Callable[[str], None]
 """Prints a line for people."""
 
-PLACEHOLDER_URLS = ("s3://podium/",)
+PLACEHOLDER = "s3://podium/"
 """Where bundled Experiments read and write unless somebody says otherwise."""
 
 
@@ -106,12 +106,12 @@ def changed(
     given: dict[str, str | None] = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
     experiment = read(source, given.get("--model") or "", config_maps)
     if data:
-        given["--data"] = uri(data)
+        given["--data"] = absolute(data)
     if output:
         if not experiment.template.parameters and not experiment.template.workload.manifest:
             raise InvalidInput("an output needs a spec.trialTemplate, but there is none", "write one")
         experiment, own = own_name(experiment)
-        given["--output"] = f"{uri(output)}/{own}"
+        given["--output"] = f"{absolute(output)}/{own}"
     annotations = {WARM_START: ", ".join(warm_start)} if warm_start else None
     customized = customize(experiment, name=name, flags=given, annotations=annotations, **changes)
     return place(customized, Pods(queue=queue, queue_priority=queue_priority))
@@ -165,11 +165,11 @@ def at_home(experiment: Experiment, home: Path, data: object, output: object) ->
         return experiment
     words = [word for container in containers for word in container.words]
     flags: dict[str, str] = {}
-    if not data and any(word.startswith(tuple(f"--data={url}" for url in PLACEHOLDER_URLS)) for word in words):
+    if not data and any(word.startswith(f"--data={PLACEHOLDER}") for word in words):
         flags["--data"] = str(home / "data" / "mnist")
         if not Path(flags["--data"], "dataset.json").exists():
             raise InvalidInput(f"no dataset at {flags['--data']}", "podium data prepare")
-    if not output and any(word.startswith(tuple(f"--output={url}" for url in PLACEHOLDER_URLS)) for word in words):
+    if not output and any(word.startswith(f"--output={PLACEHOLDER}") for word in words):
         experiment, own = own_name(experiment)
         flags["--output"] = f"{home / 'trials'}/{own}"
     return customize(experiment, flags=flags)
@@ -225,7 +225,7 @@ def exists(cluster: Cluster, kind: str, name: str) -> bool:
     return True
 
 
-def uri(location: str | Path) -> str:
+def absolute(location: str | Path) -> str:
     """Return a URI, or the absolute path of a directory, without a slash at its end."""
     text = str(location)
     return text.rstrip("/") if "://" in text else str(Path(text).absolute())

@@ -236,7 +236,7 @@ def open_model(uri: str | Path) -> Model:
         >>> len(model.predict(images))
         2
     """
-    from podium.api.experiments import uri as absolute
+    from podium.api.experiments import absolute
     from podium.steps import predict
     from podium.steps.model_directory import fetch_model, model_files, require_model
     from podium.storage import path_of

@@ -11,7 +11,7 @@ from podium.api.frames import data_frame, number
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.place import Place, Session
 from podium.api.plots import Plots
-from podium.api.trials import TrialNews, cells, failed_trial, failure, finished, heads, measured, parameters, trials_of
+from podium.api.trials import TrialNews, cells, failed, failure, finished, heads, measured, parameters, trials_of
 from podium.api.watching import follow
 from podium.cluster.base import Cluster
 from podium.errors import NotFound, PodiumError, suggestion
@@ -137,10 +137,11 @@ class Sweep:
             NotFound: There is no such trial.
         """
         if trial is None:
-            best = best_trial(self.cluster.trials(self.name)) or failed_trial(self.cluster, self.name)
-            if best is None:
+            ended = finished(self.cluster, self.name)
+            shown = best_trial(ended) or next(iter(failed(ended)), None)
+            if shown is None:
                 raise NotFound(f"no trial of {self.name} has ended", "name one of sweep.trials")
-            trial = best.name
+            trial = shown.name
         names = [known.name for known in self.cluster.trials(self.name)]
         if trial not in names:
             raise NotFound(f"{self.name} has no trial {trial!r}", suggestion(trial, names))
@@ -319,7 +320,7 @@ def sweep(
         >>> sweep.best.value
         0.0
     """
-    output = output or (f"{experiments.uri(storage)}/trials" if storage else None)
+    output = output or (f"{experiments.absolute(storage)}/trials" if storage else None)
     changed = experiments.changed(
         experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, max_trials=trials,
         parallel_trials=parallel, queue=queue, queue_priority=queue_priority, **changes,

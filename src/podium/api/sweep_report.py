@@ -2,15 +2,13 @@
 
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from podium.api.best import model_of
-from podium.api.trials import measured
+from podium.api.trials import failed, lines_of, measured
 from podium.cluster.base import Cluster
 from podium.documents import write_file
-from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial
 from podium.metrics import number
 from podium.report import Failure, SweepPage, render_sweep
@@ -48,7 +46,6 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
 
 def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> SweepPage:
     best = best_trial(trials)
-    failed = [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
     values = {name: number(text) for name, text in measured(best, experiment).items()} if best else {}
     return SweepPage(
         table=_table(cluster, experiment, trials, best), cluster=cluster.url,
@@ -56,7 +53,7 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
         state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
         command=_command(best, experiment.template.primary_container) if best else "",
-        failures=[_failure(cluster, trial, said=at < SHOWN_FAILURES) for at, trial in enumerate(failed)],
+        failures=[_failure(cluster, trial, said=at < SHOWN_FAILURES) for at, trial in enumerate(failed(trials))],
     )  # fmt: skip
 
 
@@ -79,18 +76,12 @@ def _command(trial: Trial, container: str) -> str:
 
 
 def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:
-    lines = _lines(cluster, trial)[-LINES:] if said else []
+    lines = lines_of(cluster, trial)[-LINES:] if said else []
     return Failure(name=trial.name, state=trial.phase, message=trial.message, lines=lines)
 
 
 def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
     """Return the metrics of each line that has any; nothing for a trial that printed one such line."""
     names, formats = experiment.objective.metrics, experiment.collector.filters
-    read = [values for line in _lines(cluster, trial) if (values := read_metrics(line, names, formats))]
+    read = [values for line in lines_of(cluster, trial) if (values := read_metrics(line, names, formats))]
     return read if len(read) > 1 else []
-
-
-def _lines(cluster: Cluster, trial: Trial) -> list[str]:
-    with suppress(PodiumError):  # its pod may be gone
-        return list(cluster.logs("Trial", trial.name))
-    return []

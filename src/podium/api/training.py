@@ -6,8 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from podium.api.experiments import check_here
-from podium.api.experiments import uri as absolute
+from podium.api.experiments import absolute, check_here
 from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.place import Place, Session

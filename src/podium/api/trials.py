@@ -26,10 +26,16 @@ def finished(cluster: Cluster, name: str) -> list[Trial]:
     return [trial for trial in cluster.trials(name) if has_ended(trial)]
 
 
-def failed_trial(cluster: Cluster, name: str) -> Trial | None:
-    """Return the first trial that failed or has no metrics."""
-    bad = ("Failed", "MetricsUnavailable")
-    return next((trial for trial in finished(cluster, name) if trial.phase in bad), None)
+def failed(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that failed or have no metrics."""
+    return [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
+
+
+def lines_of(cluster: Cluster, trial: Trial) -> list[str]:
+    """Return what a trial printed; nothing if its pod is gone."""
+    with suppress(PodiumError):
+        return list(cluster.logs("Trial", trial.name))
+    return []
 
 
 def failure(cluster: Cluster, name: str, *, trials: str, logs: str) -> Failed:
@@ -42,17 +48,11 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str) -> Failed:
         logs: What to type to see what a trial said, with TRIAL for its name.
     """
     text = f"Experiment {name} failed: {cluster.experiment(name).state.message}"
-    bad = failed_trial(cluster, name)
+    bad = next(iter(failed(finished(cluster, name))), None)
     if bad is None:
         return Failed(text, trials)
-    lines: list[str] = []
-    with suppress(PodiumError):  # its pod may be gone
-        lines = list(cluster.logs("Trial", bad.name))[-8:]
-    said = [
-        f"trial {bad.name}: {bad.message}",
-        *(["it said last"] if lines else []),
-        *(f"  | {line}" for line in lines),
-    ]
+    lines = [f"  | {line}" for line in lines_of(cluster, bad)[-8:]]
+    said = [f"trial {bad.name}: {bad.message}", *(["it said last", *lines] if lines else [])]
     return Failed("\n".join([text, *said]), f"{logs.replace('TRIAL', bad.name)} prints all it said")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podium.api import experiments
+from podium.api.experiments import absolute
 from podium.api.notebook import say
 from podium.api.place import Place
 from podium.api.program import Program, Train, program_of, quoted, slug
@@ -283,11 +283,11 @@ def plan(
     program = program_of(train, searched, fixed, settings.goal.metric)
     home = Settings.from_environment().home
     if place.url.startswith("local:"):
-        program, root = program.here(home), experiments.uri(storage) if storage else str(home)
+        program, root = program.here(home), absolute(storage) if storage else str(home)
     else:
         root = _remote(storage)
         program = program.packed(root)
-    given, output = experiments.uri(data) if data else None, f"{root}/trials"
+    given, output = absolute(data) if data else None, f"{root}/trials"
     experiment = experiment_of(program, searched, settings, name=name, data=given, output=output)
     flags = (f"--data={given}",) if given and program.takes_data else ()
     return Plan(

@@ -253,10 +253,11 @@ def trials(name: str, place: "Place", as_json: bool) -> None:
     """
     from podium.cli.experiment_view import draw
     from podium.manifests.experiment import leaderboard
+    from podium.tables import screen_width
 
     with closing(podium.open_sweep(name, cluster=place)) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
-    output(as_json, [trial.summary() for trial in ranked], lambda: draw(ranked, experiment))
+    output(as_json, [trial.summary() for trial in ranked], lambda: draw(ranked, experiment, width=screen_width()))
 
 
 @experiment.command()

@@ -6,7 +6,7 @@ from podium.api.trials import TrialNews, cells, heads, parameters, trials_of
 from podium.cli.live import View
 from podium.cluster.base import Cluster
 from podium.manifests.experiment import Experiment, Trial, best_trial
-from podium.tables import Row, screen_width, table
+from podium.tables import Row, table
 from podium.terminal import Styled, styled
 
 _SHOWN = 24
@@ -16,23 +16,12 @@ _AROUND = 6
 """Lines of the terminal left for the title, heads, the best trial and the prompt."""
 
 
-def draw(trials: Sequence[Trial], experiment: Experiment) -> str:
-    """Draw trials as aligned text."""
-    return _draw(trials, trials, experiment, width=screen_width())
-
-
-def _draw(
-    trials: Sequence[Trial],
-    shown: Sequence[Trial],
-    experiment: Experiment,
-    *,
-    width: int | None,
-    title: str = "",
-    best: Trial | None = None,
+def draw(
+    trials: Sequence[Trial], experiment: Experiment, *, width: int | None, title: str = "", best: Trial | None = None
 ) -> Styled:
-    """Draw some of the trials; where it is narrow without the last parameters, lesser metrics and the state."""
+    """Draw trials; where it is narrow without the last parameters, lesser metrics and the state."""
     names, metrics = parameters(trials), experiment.objective.metrics
-    rows = [Row(phase=trial.phase, cells=cells(trial, names, experiment), bold=trial is best) for trial in shown]
+    rows = [Row(phase=trial.phase, cells=cells(trial, names, experiment), bold=trial is best) for trial in trials]
     trial_head, state, *columns, _ = heads(names, metrics)
     searched, lesser = columns[: len(names)], columns[len(names) + 1 :]
     drop = [*reversed(lesser), *reversed(searched), state]  # the mark shows the state
@@ -78,4 +67,4 @@ class ExperimentView(View):
         if hidden:
             title += f" ({len(hidden)} earlier ones not shown)"
         shown = [trial for trial in trials if trial.name not in hidden]
-        return _draw(trials, shown, experiment, width=width, title=title, best=best)
+        return draw(shown, experiment, width=width, title=title, best=best)
