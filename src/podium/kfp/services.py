@@ -99,10 +99,6 @@ class Services:
         """Return a run."""
         return self._runs.run_service_get_run(run_id=run_id)
 
-    def terminate_run(self, run_id: str) -> Any:
-        """Ask for the end of a run."""
-        return self._runs.run_service_terminate_run(run_id=run_id)
-
     def list_recurring_runs(self, **arguments: Any) -> Any:
         """Return a page of the recurring runs."""
         return self._recurring.recurring_run_service_list_recurring_runs(**_given(**arguments))

@@ -4,7 +4,7 @@ import fcntl
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -189,20 +189,13 @@ class Runs:
             NotFound: There is no such run.
             InvalidInput: Several begin like that, or its record is damaged.
         """
-        if (self.directory / name / "run.json").is_file():
-            return read_run(self.directory / name)
         names = sorted(path.parent.name for path in self.directory.glob("*/run.json"))
         if name == "latest" and names:
             return read_run(self.directory / names[-1])
-        matching = [known for known in names if known.startswith(name)]
-        if len(matching) > 1:
-            raise InvalidInput(
-                f"{len(matching)} runs begin with {name!r}: {', '.join(matching[-5:])}", "give more of it"
-            )
-        if not matching:
+        if not (matching := run_called(name, names)):
             hint = suggestion(name, names) if names else "podium run makes one"
             raise NotFound(f"there is no run {name!r} in {self.directory}", hint)
-        return read_run(self.directory / matching[0])
+        return read_run(self.directory / matching)
 
     def delete(self, run: Run) -> None:
         """Remove a run's directory, its kept logs and the candidates in a storage on this machine; versions stay.
@@ -218,6 +211,19 @@ class Runs:
         for candidates in run.candidates:
             shutil.rmtree(candidates, ignore_errors=True)
         shutil.rmtree(run.directory)
+
+
+def run_called(name: str, names: Sequence[str]) -> str:
+    """Return the run of this id, else the only one whose id begins so; empty if there is none.
+
+    Raises:
+        InvalidInput: Several begin so.
+    """
+    matching = [name] if name in names else [known for known in names if known.startswith(name)]
+    if len(matching) > 1:
+        text = f"{len(matching)} runs begin with {name!r}: {', '.join(matching[-5:])}"
+        raise InvalidInput(text, "give more of it")
+    return matching[0] if matching else ""
 
 
 def read_run(directory: Path) -> Run:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from podium.errors import InvalidInput, NotFound
-from podium.run.runs import choose_old
+from podium.errors import NotFound
+from podium.run.runs import choose_old, run_called
 from podium.steps.kept_logs import KeptLogs
 from podium.storage import Entry, Storage, connect
 
@@ -83,11 +83,6 @@ class StoredRuns:
         return KeptLogs(self.storage.url, self._find(name))
 
     def _find(self, name: str) -> str:
-        names = list(self.storage.children("runs"))
-        matching = [name] if name in names else [known for known in names if known.startswith(name)]
-        if len(matching) > 1:
-            text = f"{len(matching)} runs begin with {name!r}: {', '.join(matching[-5:])}"
-            raise InvalidInput(text, "give more of it")
-        if not matching:
-            raise NotFound(f"there is nothing of a run {name!r} in {self.storage.url}", HINT)
-        return matching[0]
+        if matching := run_called(name, list(self.storage.children("runs"))):
+            return matching
+        raise NotFound(f"there is nothing of a run {name!r} in {self.storage.url}", HINT)

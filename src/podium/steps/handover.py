@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.documents import parse, read_json
+from podium.steps.origin import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,26 +21,13 @@ class _Metric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Origin:
-    kind: str
-    name: str
-    uri: str
-    hyperparameters: dict[str, Any]
-    experiment: str | None
-    image: str
-    code: str
-    install_requirements: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Candidate(_Origin):
-    run_id: str
+class _Candidate(Origin):
     validation: _Scored
     epochs: list[dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Winner(_Origin):
+class _Winner(Origin):
     why: str
     files: dict[str, str]
     """sha256 by name."""

@@ -41,22 +41,17 @@ class TrainedMetrics:
             document = load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name)
         except NotFound:
             return cls()
-        known = parse(_Document, document, name)
-        numbers = {key: float(value) for key, value in document.items() if key != "epoch" and _is_number(value)}
-        return cls(metrics=numbers, epoch=known.epoch, dataset=known.dataset, epochs=known.epochs)
+        if isinstance(document, dict):
+            document["metrics"] = {
+                key: value for key, value in document.items() if key != "epoch" and _is_number(value)
+            }
+        return parse(cls, document, name)
 
     @classmethod
     def write(cls, uri: str, epochs: Sequence[Mapping[str, float]]) -> None:
         """Put into a model directory what a training without such a file reported in its log, the last line last."""
         document = {**(epochs[-1] if epochs else {}), "epochs": [dict(epoch) for epoch in epochs]}
         connect(uri).put(FILE, (json.dumps(document, indent=1) + "\n").encode())
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Document:
-    epoch: int | None = None
-    dataset: str | None = None
-    epochs: list[dict[str, float]] = field(default_factory=list)
 
 
 def _is_number(value: Any) -> bool:
