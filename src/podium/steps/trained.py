@@ -42,9 +42,8 @@ class TrainedMetrics:
         except NotFound:
             return cls()
         if isinstance(document, dict):
-            document["metrics"] = {
-                key: value for key, value in document.items() if key != "epoch" and _is_number(value)
-            }
+            numbers = {key: value for key, value in document.items() if key != "epoch" and _is_number(value)}
+            document = {**document, "metrics": numbers}
         return parse(cls, document, name)
 
     @classmethod
