@@ -3,6 +3,7 @@
 import gc
 import io
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
+
+# A job on this machine has a thread for each core. Beside other tests these threads would wait for each other in busy
+# loops, for twenty times as long as a small training computes.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Processes of the tests are forked from one that has imported what they need.
 multiprocessing.get_context("forkserver").set_forkserver_preload(

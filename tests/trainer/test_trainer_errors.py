@@ -29,7 +29,7 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     [
         (["--lr", "nan"], "lr=nan"),
         (["--epochs", "0"], "epochs=0"),
-        (["--batch-size", "401"], "batch_size=401, items=400"),
+        (["--batch-size", "401"], "`--batch-size <= training items` must hold, but got batch_size=401, items=400"),
         (["--backend", "smoke"], "backend='smoke'"),
         (["--backend", "nccl", "--no-cuda"], "no_cuda=True"),
         (["--backend", "mpi"], "a torch built with MPI"),
