@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from test_doctor_manifests import GOOD
 
 from podium.cli.doctor import doctor
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, PodiumError
 
 PRINTS = "print('accuracy=0.9', flush=True)"
 WRITES = "import sys, time; open(sys.argv[1], 'w').write('accuracy=0.9\\n'); time.sleep(1.1)"
@@ -132,3 +132,13 @@ def test_a_directory_without_events_fails(tmp_path: Path) -> None:
     assert report_of(str(tmp_path / "empty"), "--experiment", experiment)["verdict"] == "fail"
     with pytest.raises(InvalidInput, match="path of event files"):
         CliRunner().invoke(doctor, [str(tmp_path / "none"), "--experiment", experiment], catch_exceptions=False)
+
+
+def test_event_files_are_examined_beside_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboard")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    experiment = sweep(tmp_path, "TensorFlowEvent", path="/out/events", kind="Directory")
+    (tmp_path / "events").mkdir()
+    words = [str(tmp_path / "events"), "--experiment", experiment, "--namespace", "team"]
+    with pytest.raises(PodiumError, match="no cluster is configured"):  # the files were read
+        CliRunner().invoke(doctor, words, catch_exceptions=False)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -210,19 +211,11 @@ def warnings_of(experiment: Experiment) -> list[str]:
 def free_name(cluster: Cluster, kind: str, name: str) -> str:
     """Return the name, with a number behind it if an object of the cluster has it."""
     free, count = name, 1
-    while exists(cluster, kind, free):
-        count += 1
-        free = f"{name[: 40 - len(str(count)) - 1]}-{count}"
+    with suppress(NotFound):
+        while cluster.get(kind, free):
+            count += 1
+            free = f"{name[: 40 - len(str(count)) - 1]}-{count}"
     return free
-
-
-def exists(cluster: Cluster, kind: str, name: str) -> bool:
-    """Tell whether a cluster has an object."""
-    try:
-        cluster.get(kind, name)
-    except NotFound:
-        return False
-    return True
 
 
 def absolute(location: str | Path) -> str:

@@ -21,24 +21,6 @@ def say(line: str) -> None:
     echo(line, err=not in_notebook())
 
 
-class Html:
-    """HTML that a notebook shows.
-
-    Args:
-        html: As it is; texts in it are escaped already.
-        text: What is shown where there is no notebook.
-    """
-
-    def __init__(self, html: str, text: str = "") -> None:
-        self.html, self.text = html, text
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return self.html
-
-
 class Log(str):
     """Lines of a log, which show themselves as they are, not as one quoted string."""
 
@@ -61,12 +43,12 @@ class LiveCell:
         if html == self._shown:
             return
         self._shown = html
-        if self._handle is None:
-            from IPython.display import display
+        from IPython.display import HTML, display
 
-            self._handle = display(Html(html), display_id=True)
+        if self._handle is None:
+            self._handle = display(HTML(html), display_id=True)
         else:
-            self._handle.update(Html(html))
+            self._handle.update(HTML(html))
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +57,7 @@ class LiveCell:
         """Remove it: the object that the cell returns shows itself."""
         if self._handle is not None:
             with suppress(Exception):  # the kernel may be gone
-                self._handle.update(Html(""))
+                self.show("")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bold: int | None = None, title: str = "") -> str:

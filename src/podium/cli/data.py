@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from podium.cli.options import Commands, as_dict, json_option
+from podium.cli.options import Commands, json_option, pairs_option
 from podium.documents import load_yaml
 from podium.heartbeat import doing
 from podium.terminal import EchoHandler, echo, echo_json
@@ -29,12 +29,12 @@ def data() -> None:
 @click.option("--validation", type=float, help="Share of the training items put aside.  [default: 0.1]")
 @click.option("--limit", default=0, help="Use so many items for train and validation together; test stays whole.")
 @click.option("--seed", default=1, show_default=True, help="Decides which items are chosen.")
-@click.option(
+@pairs_option(
     "--option",
     "words",
     metavar="NAME=VALUE",
-    multiple=True,
-    callback=as_dict("group=city", empty=True),
+    example="group=city",
+    empty=True,
     help="Option of the source, its value as YAML; may be repeated.",
 )
 @json_option

@@ -59,7 +59,12 @@ def doctor(
       podium doctor --metric loss -- python train.py --epochs 1
       podium doctor --namespace kubeflow
     """
-    reports = [report for file in files for report in examine_file(file, reading)]
+    reports: list[Report] = []
+    manifests: list[dict[str, Any]] = []
+    for file in files:
+        examined, known = examine_file(file, reading)
+        reports += examined
+        manifests += known
     if command:
         from podium.doctor.command import examine_command
 
@@ -72,7 +77,6 @@ def doctor(
         from podium.doctor.namespace import examine_namespace
         from podium.manifests.experiment.experiment import job_of
 
-        manifests = [manifest for file in files for manifest in manifests_in(file)]
         images = [*image, *(name for manifest in manifests for name in job_of(manifest).images)]
         reports.append(
             examine_namespace(namespace, context=context, account=service_account, images=images, manifests=manifests)
@@ -83,17 +87,8 @@ def doctor(
     finish(reports, as_json)
 
 
-def manifests_in(file: str) -> list[dict[str, Any]]:
-    """Return the objects of a file that the doctor knows; none if it is a log."""
-    from podium.doctor.manifest import KINDS, documents
-
-    if file == "-" or not is_manifest(file, lines := read_lines(file)):
-        return []
-    return [manifest for manifest in documents("\n".join(lines), file) if manifest.get("kind") in KINDS]
-
-
-def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
-    """Examine a manifest, a log or event files."""
+def examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list[dict[str, Any]]]:
+    """Examine a manifest, a log or event files; return reports, and the file's objects that the doctor knows."""
     from podium.doctor.collected import examine_events, examine_given
 
     if reading["experiment"] and not file.endswith((".yaml", ".yml")):
@@ -101,16 +96,17 @@ def examine_file(file: str, reading: dict[str, Any]) -> list[Report]:
         if reader.collector.kind == "TensorFlowEvent":
             if not Path(file).exists():
                 raise InvalidInput(f"there is no {file}", "give the path of event files or of their directory")
-            return [examine_events(Path(file), reader, file)]
+            return [examine_events(Path(file), reader, file)], []
     lines = read_lines(file)
     if is_manifest(file, lines):
-        from podium.doctor.manifest import documents, examine_manifest, with_templates
+        from podium.doctor.manifest import KINDS, documents, examine_manifest, with_templates
 
-        manifests = with_templates(documents("\n".join(lines), file), file)
-        if not manifests:
+        written = documents("\n".join(lines), file)
+        reports = [examine_manifest(manifest, file) for manifest in with_templates(written, file)]
+        if not reports:
             raise InvalidInput(f"{file} holds no object", "a manifest holds at least one")
-        return [examine_manifest(manifest, file) for manifest in manifests]
-    return [examine_given(lines, choose_reader(lines, **reading), file)]
+        return reports, [manifest for manifest in written if manifest.get("kind") in KINDS]
+    return [examine_given(lines, choose_reader(lines, **reading), file)], []
 
 
 def is_manifest(file: str, lines: Sequence[str]) -> bool:

@@ -13,12 +13,12 @@ from podium.cli.completion import experiments
 from podium.cli.options import (
     Commands,
     Notifier,
-    as_dict,
     cluster_options,
     json_option,
     named_object,
     next_command,
     notify_option,
+    pairs_option,
     process_options,
     queue_options,
 )
@@ -37,12 +37,12 @@ _OPTIONS = [
     click.option("--name", help="Name of the Experiment, instead of the manifest's."),
     click.option("--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."),
     click.option("--output", metavar="URI", help="Where trials put their models, each below its own name."),
-    click.option(
+    pairs_option(
         "--set",
         "flags",
         metavar="FLAG=VALUE",
-        multiple=True,
-        callback=as_dict("epochs=2", empty=True),
+        example="epochs=2",
+        empty=True,
         help="Another flag of the trials' program; may be repeated.",
     ),
     click.option("--image", help="Image of the trials."),

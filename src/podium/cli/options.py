@@ -56,11 +56,14 @@ class WithCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
 
 
-def as_dict(example: str, *, empty: bool = False) -> Callable[..., dict[str, str]]:
-    """Return the callback of an option such as ``--set FLAG=VALUE``, which may be repeated: value by name.
+def pairs_option(*names: str, metavar: str, example: str, help: str, empty: bool = False) -> Callable[[F], F]:
+    """Return an option such as ``--set FLAG=VALUE``, which may be repeated; the command gets value by name.
 
     Args:
+        names: As click takes them.
+        metavar: Form of one.
         example: One of them, for the hint.
+        help: As click takes it.
         empty: Whether a value may be empty.
     """
 
@@ -74,7 +77,7 @@ def as_dict(example: str, *, empty: bool = False) -> Callable[..., dict[str, str
             given[name.lstrip("-")] = value
         return given
 
-    return read
+    return click.option(*names, metavar=metavar, multiple=True, callback=read, help=help)
 
 
 def cluster_options(command: F) -> F:
@@ -115,21 +118,19 @@ def process_options(*aliases: str) -> Callable[[F], F]:
     """Add --image-dir, also under other names, --entrypoint and --fork-server to a command with a ``place``."""
 
     def add(command: F) -> F:
-        @click.option(
+        @pairs_option(
             "--image-dir",
             *aliases,
             "images",
             metavar="IMAGE=DIR",
-            multiple=True,
-            callback=as_dict("trainer:1=."),
+            example="trainer:1=.",
             help="Directory that stands for an image here (its bin/ first on PATH); any other image is this Python.",
         )
-        @click.option(
+        @pairs_option(
             "--entrypoint",
             "entrypoints",
             metavar="IMAGE=COMMAND",
-            multiple=True,
-            callback=as_dict("trainer:1='python train.py'"),
+            example="trainer:1='python train.py'",
             help="ENTRYPOINT of an image, for containers without a command.",
         )
         @click.option(

@@ -12,11 +12,11 @@ from podium.cli.experiment import follow_to_end
 from podium.cli.options import (
     Notifier,
     WithCommand,
-    as_dict,
     cluster_options,
     json_option,
     next_command,
     notify_option,
+    pairs_option,
     queue_options,
 )
 from podium.documents import write_file
@@ -39,14 +39,7 @@ if TYPE_CHECKING:
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
 @click.option("--algorithm", default="tpe", show_default=True, help="random, grid, tpe, cmaes, sobol … as in Katib.")
 @click.option("--seed", type=int, help="Seed of the algorithm.")
-@click.option(
-    "--param",
-    "params",
-    metavar="NAME=SPACE",
-    multiple=True,
-    callback=as_dict("seed=1..5"),
-    help="A flag that podium tune has too.",
-)
+@pairs_option("--param", "params", metavar="NAME=SPACE", example="seed=1..5", help="A flag that podium tune has too.")
 @click.option("--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data.")
 @click.option("--storage", metavar="URI", help="Where trials put models, and on a cluster their code is kept.")
 @click.option("--image", default="", help="Image of the trials, on a cluster.")
