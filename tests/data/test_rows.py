@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from podium.data.rows import Problem, open_rows
+from podium.data.row_files import open_rows
+from podium.data.rows import Problem
 from podium.errors import Damaged, InvalidInput, NotFound
 
 

@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 
 from podium.data import preprocessing
 from podium.data.options import DataOptions
-from podium.data.rows import open_rows
+from podium.data.row_files import open_rows
 from podium.data.sources import table
 from podium.data.sources.raw import Raw
 from podium.errors import InvalidInput, NotFound, PodiumError

@@ -8,7 +8,7 @@ import pytest
 
 from podium.data import preprocessing
 from podium.data.options import DataOptions
-from podium.data.rows import open_rows
+from podium.data.row_files import open_rows
 from podium.data.sources import text
 from podium.data.sources.raw import Raw
 from podium.errors import InvalidInput, PodiumError

@@ -91,13 +91,13 @@ class ObjectCache:
 
     def files(self) -> list[CachedFile]:
         """Return what it holds, the least recently used first."""
-        found = []
+        files = []
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             with suppress(FileNotFoundError):  # another process evicts too
                 if not path.name.endswith(".lock"):
                     known = path.stat()
-                    found.append(CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
-        return sorted(found, key=lambda file: file.used)
+                    files.append(CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
+        return sorted(files, key=lambda file: file.used)
 
     def evict(self, limit: int) -> list[CachedFile]:
         """Remove files, the least recently used first, until the rest has at most so many bytes; return them.

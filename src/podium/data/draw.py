@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from podium.data import artifact
 from podium.data.artifact import DatasetInfo, Part
 from podium.data.blocks import blocks
-from podium.data.look import measure_input, measure_numbers
-from podium.data.schema import Array
+from podium.data.look import Numbers, input_numbers, target_numbers
+from podium.data.schema import Array, Column
 from podium.errors import PodiumError, require
 
 if TYPE_CHECKING:
@@ -140,26 +140,25 @@ def _charts(part: Part, info: DatasetInfo) -> "list[tuple[str, str, str, Sequenc
     """Return title, text at the left and right end, and counts of each histogram, the target first."""
     charts: list[tuple[str, str, str, Sequence[int]]] = []
 
-    def add(title: str, found: Mapping[str, Any], at: int, categories: Sequence[str] = ()) -> None:
-        ends = (categories[0], categories[-1]) if categories else (f"{found['min'][at]:.4g}", f"{found['max'][at]:.4g}")
-        charts.append((title, *ends, found["histograms"][at]))
+    def add(title: str, numbers: Numbers, at: int, categories: Sequence[str] = ()) -> None:
+        low, high = f"{numbers.min[at]:.4g}", f"{numbers.max[at]:.4g}"
+        ends = (categories[0], categories[-1]) if categories else (low, high)
+        charts.append((title, *ends, numbers.histograms[at]))
 
     if info.kind == "classification":
         counts = np.bincount(part.target, minlength=len(info.classes)).tolist()
         charts.append((info.target.name, info.classes[0], info.classes[-1], counts))
     else:
-        found = measure_numbers(lambda: (block.reshape(len(block), -1) for block in blocks(part.target)))
-        for at in range(len(found["mean"])):
-            add(info.target.name + (f" {at}" if len(found["mean"]) > 1 else ""), found, at)
+        numbers = target_numbers(part)
+        for at in range(len(numbers.mean)):
+            add(info.target.name + (f" {at}" if len(numbers.mean) > 1 else ""), numbers, at)
     for name, described in info.inputs.items():
-        array = part.inputs[name]
-        found = measure_input(partial(blocks, array), described)
-        if described.meaning == "tokens":
-            add(f"{name}: length", found["lengths"], 0)
-        elif described.meaning == "array":
-            add(name, found, 0)
-        for at, column in enumerate(described.columns):
-            add(column.name, found, at, column.categories)
+        if described.meaning == "image":
+            continue
+        numbers = input_numbers(partial(blocks, part.inputs[name]), described)
+        title = f"{name}: length" if described.meaning == "tokens" else name
+        for at, column in enumerate(described.columns or (Column(name=title, kind="number"),)):
+            add(column.name, numbers, at, column.categories)
     return charts
 
 

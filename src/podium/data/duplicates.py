@@ -1,4 +1,4 @@
-"""Items that occur in two parts: what a model has learned by heart is no measure of what it can do."""
+"""Items that occur in two parts: what a model has learned by heart does not measure what it can do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from podium.data.pictures import ENDINGS, find_pictures, is_picture
 from podium.data.preprocessing import ImagePreprocessing, Preprocessing, TablePreprocessing, TextPreprocessing
-from podium.data.rows import BATCH, Problem, RowFile, Rows, open_rows
+from podium.data.row_files import BATCH, open_rows
+from podium.data.rows import Problem, RowFile, Rows
 from podium.data.sources.fetching import fetch_file
 from podium.errors import InvalidInput, NotFound
 from podium.storage import Storage, connect, local_path

@@ -1,6 +1,7 @@
 """Look at a dataset: everything measured again from the arrays, a few megabytes at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,19 @@ BINS = 16
 
 Read = Callable[[], Iterator[Array]]
 """Yields blocks; called once for each pass over the data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What was measured of columns of numbers: an entry for each column."""
+
+    min: list[float]
+    max: list[float]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    histograms: list[list[int]]
+    """Counts from the smallest to the largest value, or of each category."""
 
 
 def statistics(uri: str | Path) -> dict[str, Any]:
@@ -44,7 +58,7 @@ def statistics(uri: str | Path) -> dict[str, Any]:
 
 
 def _measure(part: Part, info: DatasetInfo) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "count": len(part),
         "bytes": sum(array.nbytes for array in (*part.inputs.values(), part.target)),
         "class_counts": [],
@@ -56,10 +70,15 @@ def _measure(part: Part, info: DatasetInfo) -> dict[str, Any]:
     }
     if info.kind == "classification":
         counts = (np.bincount(block, minlength=len(info.classes)) for block in blocks(part.target))
-        found["class_counts"] = sum(counts, np.zeros(len(info.classes), np.int64)).tolist()
+        measured["class_counts"] = sum(counts, np.zeros(len(info.classes), np.int64)).tolist()
     else:
-        found["target"] = measure_numbers(lambda: (block.reshape(len(block), -1) for block in blocks(part.target)))
-    return found
+        measured["target"] = vars(target_numbers(part))
+    return measured
+
+
+def target_numbers(part: Part) -> Numbers:
+    """Measure the target of a regression."""
+    return measure_numbers(lambda: (block.reshape(len(block), -1) for block in blocks(part.target)))
 
 
 def _merge(first: dict[str, Any], second: dict[str, Any], info: DatasetInfo) -> dict[str, Any]:
@@ -68,16 +87,16 @@ def _merge(first: dict[str, Any], second: dict[str, Any], info: DatasetInfo) -> 
     inputs = {}
     for name, described in info.inputs.items():
         if described.meaning == "image":
-            one, other = (
+            mine, theirs = (
                 {key: np.array(value) for key, value in part["inputs"][name].items()} for part in (first, second)
             )
-            mean = share * one["mean"] + (1 - share) * other["mean"]
-            square = share * (one["std"] ** 2 + one["mean"] ** 2) + (1 - share) * (
-                other["std"] ** 2 + other["mean"] ** 2
+            mean = share * mine["mean"] + (1 - share) * theirs["mean"]
+            square = share * (mine["std"] ** 2 + mine["mean"] ** 2) + (1 - share) * (
+                theirs["std"] ** 2 + theirs["mean"] ** 2
             )
             inputs[name] = {
-                "min": np.minimum(one["min"], other["min"]).tolist(),
-                "max": np.maximum(one["max"], other["max"]).tolist(),
+                "min": np.minimum(mine["min"], theirs["min"]).tolist(),
+                "max": np.maximum(mine["max"], theirs["max"]).tolist(),
                 "mean": mean.tolist(),
                 "std": np.sqrt(square - mean**2).tolist(),
             }
@@ -96,24 +115,28 @@ def measure_input(read: Read, described: InputInfo) -> dict[str, Any]:
         mean, std = mean_and_std(read(), "image")
         low, high = _extremes(read, len(mean))
         return {"min": low.tolist(), "max": high.tolist(), "mean": mean, "std": std}
+    numbers = vars(input_numbers(read, described))
     if described.meaning == "tokens":
-        lengths = measure_numbers(lambda: (np.count_nonzero(block, axis=1)[:, None] for block in read()))
         low, high = _extremes(read, 1)
-        return {"min": low.tolist(), "max": high.tolist(), "lengths": lengths}
+        return {"min": low.tolist(), "max": high.tolist(), "lengths": numbers}
+    return numbers
+
+
+def input_numbers(read: Read, described: InputInfo) -> Numbers:
+    """Measure the columns of a table, the lengths of tokens, or all values of an array as one column."""
     if described.meaning == "table":
         return measure_numbers(read, [len(column.categories) for column in described.columns])
+    if described.meaning == "tokens":
+        return measure_numbers(lambda: (np.count_nonzero(block, axis=1)[:, None] for block in read()))
     return measure_numbers(lambda: (block.reshape(-1, 1) for block in read()))
 
 
-def measure_numbers(read: Read, categories: Sequence[int] = ()) -> dict[str, Any]:
-    """Measure the columns of a table.
+def measure_numbers(read: Read, categories: Sequence[int] = ()) -> Numbers:
+    """Measure columns.
 
     Args:
         read: Yields blocks [n, columns].
         categories: How many categories each column has, 0 for numbers; empty if all are numbers.
-
-    Returns:
-        Lists ``min``, ``max``, ``mean``, ``std`` and ``histograms``, each with an entry for each column.
     """
     mean, std = mean_and_std(read(), "table")
     low, high = _extremes(read, len(mean))
@@ -130,8 +153,8 @@ def measure_numbers(read: Read, categories: Sequence[int] = ()) -> dict[str, Any
     for block in read():
         for at, histogram in enumerate(histograms):
             histogram += np.histogram(block[:, at].astype(np.float64), bins[at], ranges[at])[0]
-    return {"min": low.tolist(), "max": high.tolist(), "mean": mean, "std": std,
-            "histograms": [histogram.tolist() for histogram in histograms]}  # fmt: skip
+    return Numbers(min=low.tolist(), max=high.tolist(), mean=mean, std=std,
+                   histograms=[histogram.tolist() for histogram in histograms])  # fmt: skip
 
 
 def _extremes(read: Read, columns: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -23,24 +23,24 @@ MAX_PIXELS = 50_000_000
 """Per picture, checked before decoding, which then needs less than 1 GB."""
 
 
-def find_pictures(places: Iterable[Path]) -> list[Path]:
+def find_pictures(paths: Iterable[Path]) -> list[Path]:
     """Return the pictures among files and folders, a folder's in order of name.
 
     Raises:
         NotFound: A file or folder is not there, or a folder has no picture.
-        InvalidInput: A file is no .png or .jpg.
+        InvalidInput: A file is not a .png or .jpg.
     """
-    found: list[Path] = []
-    for place in places:
-        if not place.exists():
-            raise NotFound(f"there is no picture {place}")
-        inside = sorted(path for path in place.iterdir() if is_picture(path)) if place.is_dir() else [place]
+    pictures: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise NotFound(f"there is no picture {path}")
+        inside = sorted(filter(is_picture, path.iterdir())) if path.is_dir() else [path]
         if not inside:
-            raise NotFound(f"there is no {' or '.join(ENDINGS)} in {place}")
-        if place.is_file() and not is_picture(place):
-            raise InvalidInput(f"a picture ends in {' or '.join(ENDINGS)}, but got {place}")
-        found += inside
-    return found
+            raise NotFound(f"there is no {' or '.join(ENDINGS)} in {path}")
+        if path.is_file() and not is_picture(path):
+            raise InvalidInput(f"a picture ends in {' or '.join(ENDINGS)}, but got {path}")
+        pictures += inside
+    return pictures
 
 
 def is_picture(path: PurePath) -> bool:

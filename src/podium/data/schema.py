@@ -14,6 +14,13 @@ from podium.errors import require
 
 FORMAT = "podium.dataset/2"
 PARTS = ("train", "validation", "test")
+PART_NAMES = {
+    "train": "train", "training": "train",
+    "validation": "validation", "val": "validation", "valid": "validation", "dev": "validation",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+"""What folders may call the parts, and a column in any case."""
+
 KINDS = ("classification", "regression")
 MEANINGS = ("image", "table", "tokens", "array")
 MOST_CLASSES = 10_000

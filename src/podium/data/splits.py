@@ -10,20 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
-from podium.data.schema import Array
+from podium.data.schema import PART_NAMES, Array
 from podium.data.sources.raw import Raw
 from podium.errors import InvalidInput, require
 
 Index = NDArray[np.int64]
 Take = Callable[[Index, int], tuple[Index, Index]]
 """Divides positions, in the order of the method, into about so many and the rest."""
-
-PART_NAMES = {
-    "train": "train", "training": "train",
-    "validation": "validation", "val": "validation", "valid": "validation", "dev": "validation",
-    "test": "test", "testing": "test",
-}  # fmt: skip
-"""What a column that divides the items may call the parts, in any case."""
 
 
 @dataclass(frozen=True, kw_only=True)

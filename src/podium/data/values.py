@@ -63,15 +63,15 @@ def to_numbers(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tup
     else:
         text = to_text(values, missing)
         numbers = _parse_numbers(text)
-    found = np.array(numbers.to_numpy(zero_copy_only=False), np.float64)
-    bad = pc.is_valid(values if text is None else text).to_numpy(zero_copy_only=False) & ~np.isfinite(found)
+    parsed = np.array(numbers.to_numpy(zero_copy_only=False), np.float64)
+    bad = pc.is_valid(values if text is None else text).to_numpy(zero_copy_only=False) & ~np.isfinite(parsed)
     if text is None:
-        bad &= ~np.isnan(found)  # NaN in a column of numbers is how many programs write a missing value
+        bad &= ~np.isnan(parsed)  # NaN in a column of numbers is how many programs write a missing value
     if not bad.any():
-        return found, pa.nulls(len(found), pa.string())
-    found[bad] = np.nan
+        return parsed, pa.nulls(len(parsed), pa.string())
+    parsed[bad] = np.nan
     text = values.cast(pa.string()) if text is None else text
-    return found, pc.if_else(pa.array(bad), text, pa.scalar(None, pa.string()))
+    return parsed, pc.if_else(pa.array(bad), text, pa.scalar(None, pa.string()))
 
 
 def to_days(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tuple[NDArray[np.float64], pa.Array]:

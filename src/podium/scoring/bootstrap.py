@@ -166,8 +166,8 @@ def _of_confusion(
 
 def _by_class(counts: Array, of: Array, classes: int) -> Array:
     """Sum counts ``[rows, cells]`` over the cells of each class, ``[rows, classes]``."""
-    places = np.arange(len(counts))[:, None] * classes + of
-    return np.bincount(places.ravel(), counts.ravel(), minlength=len(counts) * classes).reshape(-1, classes)
+    cells = np.arange(len(counts))[:, None] * classes + of
+    return np.bincount(cells.ravel(), counts.ravel(), minlength=len(counts) * classes).reshape(-1, classes)
 
 
 def _of_ranks(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:

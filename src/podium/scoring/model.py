@@ -182,8 +182,8 @@ class OnnxModel:
         wrong = np.flatnonzero((result[:, 0] < 0) | (result[:, 0] >= classes))
         if len(wrong) or result.shape[1] != 1:
             row = int(wrong[0]) if len(wrong) else 0
-            found = f"{result[row].tolist()} for row {at + row}"
-            raise InvalidInput(f"{self.name} returns class {found}, but the data has classes 0 to {classes - 1}")
+            given = f"{result[row].tolist()} for row {at + row}"
+            raise InvalidInput(f"{self.name} returns class {given}, but the data has classes 0 to {classes - 1}")
         return result[:, 0].astype(np.int64)
 
     def _probabilities(self, result: Array, at: int) -> Array:

@@ -1,9 +1,9 @@
-"""What preprocessing makes of a batch."""
+"""What preprocessing makes of a batch, and how it is stored."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,10 @@ class Applied:
         return self
 
 
-def plain(fitted: Any) -> dict[str, Any]:
-    """Return a dataclass as the values that JSON has."""
-    values: dict[str, Any] = json.loads(json.dumps(asdict(fitted)))
-    return values
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Preprocessing that is stored with a dataset and with the models trained on it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``preprocessing.json`` holds."""
+        return cast(dict[str, Any], json.loads(json.dumps(asdict(self))))

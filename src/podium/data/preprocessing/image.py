@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from PIL import Image
 
 from podium.data.digits import SIDE
 from podium.data.pictures import as_colors, open_whole, prepare_picture
-from podium.data.preprocessing.applied import Applied, plain
+from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem
 from podium.errors import InvalidInput, NotFound, require
 from podium.machine import cores
@@ -22,7 +21,7 @@ RECIPES = ("digit", "garment")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagePreprocessing:
+class ImagePreprocessing(Fitted):
     """How pictures become the input ``images``: uint8 [n, height, width], or [n, height, width, 3] in color.
 
     ``resize`` scales a picture to the size, whatever its proportions; ``digit`` and ``garment`` are the recipes of
@@ -89,10 +88,6 @@ class ImagePreprocessing:
         if colored.size != (width, height):
             colored = colored.resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(colored)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``preprocessing.json`` holds."""
-        return plain(self)
 
     def _try(self, picture: Path) -> NDArray[np.uint8] | str:
         try:

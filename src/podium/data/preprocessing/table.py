@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.preprocessing.applied import Applied, plain
+from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem, Rows
 from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput, require
@@ -71,7 +71,7 @@ class TableColumn(Field):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePreprocessing:
+class TablePreprocessing(Fitted):
     """How rows become the input ``table``: float32 [n, columns].
 
     A missing number becomes the median of the training part, a missing category the category ``(missing)``, and a
@@ -158,10 +158,6 @@ class TablePreprocessing:
         kept = np.flatnonzero(~np.isin(rows.numbers, [problem.row for problem in problems]))
         chosen = table if len(kept) == len(table) else table[kept]
         return Applied(kept=kept, inputs={self.input: chosen}, problems=tuple(problems))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``preprocessing.json`` holds."""
-        return plain(self)
 
 
 def _encode(column: TableColumn, values: NDArray[np.float64] | pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

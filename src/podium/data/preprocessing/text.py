@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from podium.data.preprocessing.applied import Applied, plain
+from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Rows
 from podium.data.values import to_text
 from podium.errors import InvalidInput, require
@@ -30,7 +29,7 @@ def words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextPreprocessing:
+class TextPreprocessing(Fitted):
     """How sentences become ``tokens`` int64 [n, length] and ``mask`` float32 [n, length]; longer ones are cut."""
 
     vocabulary: tuple[str, ...]
@@ -75,9 +74,9 @@ class TextPreprocessing:
         counts: Counter[str] = Counter()
         longest = 0
         for text in texts:
-            found = words(text)
-            counts.update(found)
-            longest = max(longest, len(found))
+            sentence = words(text)
+            counts.update(sentence)
+            longest = max(longest, len(sentence))
         require(longest > 0, "the training part has a word", words=0)
         frequent = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
         return cls(
@@ -100,10 +99,6 @@ class TextPreprocessing:
         kept = np.flatnonzero(tokens[:, 0] != 0)
         inputs = {self.tokens: tokens[kept], self.mask: (tokens[kept] != 0).astype(np.float32)}
         return Applied(kept=kept, inputs=inputs, problems=tuple(problems))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``preprocessing.json`` holds."""
-        return plain(self)
 
     @cached_property
     def _index(self) -> dict[str, int]:

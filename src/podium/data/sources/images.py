@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
-from podium.data.pictures import ENDINGS, look_at
+from podium.data.pictures import ENDINGS, is_picture, look_at
 from podium.data.preprocessing.image import ImagePreprocessing
-from podium.data.schema import PARTS, InputDescription, Part
+from podium.data.schema import PART_NAMES, InputDescription, Part
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.raw import Raw
 from podium.errors import InvalidInput, PodiumError
@@ -23,9 +23,6 @@ log = logging.getLogger(__name__)
 
 BATCH = 256
 """Pictures decoded at a time."""
-
-PART_FOLDERS = {name: name for name in PARTS} | {"val": "validation", "valid": "validation"}
-"""Folders that divide the pictures already."""
 
 MOST_NAMED = 5
 """Files that an error names."""
@@ -92,7 +89,7 @@ def find_parts(root: Path, location: str) -> dict[str, Pictures]:
         return {"train": _find_classes(root, location)}
     parts: dict[str, Pictures] = {}
     for folder in folders:
-        part = PART_FOLDERS.get(folder.name)
+        part = PART_NAMES.get(folder.name)
         if part is None or part in parts:
             raise InvalidInput(f"{location}/{folder.name} lies beside {location}/train, but is not another part",
                                "parts are train, validation and test; move other folders elsewhere")  # fmt: skip
@@ -108,12 +105,12 @@ def find_parts(root: Path, location: str) -> dict[str, Pictures]:
 def _find_classes(folder: Path, location: str) -> Pictures:
     files: list[Path] = []
     labels: list[str] = []
-    for inside in _folders(folder):
-        found = sorted(path for path in inside.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
-        if not found:
-            raise InvalidInput(f"{location}/{inside.name} has no picture", f"pictures end in {', '.join(ENDINGS)}")
-        files += found
-        labels += [inside.name] * len(found)
+    for inner in _folders(folder):
+        pictures = sorted(path for path in inner.rglob("*") if is_picture(path) and path.is_file())
+        if not pictures:
+            raise InvalidInput(f"{location}/{inner.name} has no picture", f"pictures end in {', '.join(ENDINGS)}")
+        files += pictures
+        labels += [inner.name] * len(pictures)
     if len(set(labels)) < 2:
         raise InvalidInput(f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
                            "put the pictures of each class into a folder with its name")  # fmt: skip

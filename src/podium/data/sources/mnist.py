@@ -173,8 +173,8 @@ def read_idx(data: bytes, name: str, dimensions: int) -> NDArray[np.uint8]:
     start = 4 + 4 * dimensions
     expected = bytes([0, 0, UNSIGNED_BYTE, dimensions])
     if data[:4] != expected:
-        found = f"0x{data[:4].hex()}" if data else "no bytes at all"
-        raise Damaged(f"{name} has a bad idx header: must begin with 0x{expected.hex()}, but has {found}")
+        begin = f"0x{data[:4].hex()}" if data else "no bytes at all"
+        raise Damaged(f"{name} has a bad idx header: must begin with 0x{expected.hex()}, but has {begin}")
     if len(data) < start:
         raise Damaged(f"{name} is truncated inside its idx header: {len(data)} of {start} bytes")
     sizes = struct.unpack(f">{dimensions}I", data[4:start])

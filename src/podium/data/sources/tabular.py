@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
-from podium.data.rows import RowFile, Rows, open_rows
+from podium.data.row_files import open_rows
+from podium.data.rows import RowFile, Rows
 from podium.data.schema import Array, InputDescription, Part
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.raw import Raw

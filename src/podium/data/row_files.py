@@ -1,0 +1,263 @@
+"""Table files: CSV (also gzipped), Parquet and JSON lines.
+
+Text is handed on as text: what a value means is decided by ``podium.data.values``, in one way for all formats.
+"""
+
+import codecs
+import csv
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from podium.data.rows import OnProblem, Problem, RowFile, Rows
+from podium.errors import Damaged, InvalidInput, NotFound, suggestion
+
+BLOCK = 8 << 20
+"""Bytes of CSV at a time; no row may be longer."""
+
+BATCH = 65_536
+"""Rows of Parquet or JSON lines at a time."""
+
+DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
+CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (".csv", ".tsv", ".txt", ".gz"), (".parquet", ".pq"), (".jsonl", ".ndjson")
+
+
+def open_rows(path: Path, *, name: str = "", delimiter: str = "", encoding: str = "utf-8") -> RowFile:
+    """Open a table file and read the names of its columns.
+
+    Args:
+        path: Ends in .csv, .tsv, .txt (also .gz), .parquet, .pq, .jsonl or .ndjson.
+        name: For errors; the path if empty.
+        delimiter: Of a CSV file. If empty, the first of comma, tab, semicolon and bar that the header has.
+        encoding: Of a CSV file.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: It is another kind of file, empty, or its header has no or equal names.
+        Damaged: It cannot be read as what its name says.
+    """
+    name = name or str(path)
+    if not path.is_file():
+        raise NotFound(f"there is no file {name}" if not path.exists() else f"{name} is a directory, not a table")
+    suffix = path.suffix.lower()
+    if suffix in PARQUET_ENDINGS:
+        return _open_parquet(path, name)
+    if suffix in JSON_ENDINGS:
+        return _open_json(path, name)
+    if suffix in CSV_ENDINGS:
+        return _open_csv(path, name, delimiter, encoding)
+    endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
+    raise InvalidInput(f"a table ends in {endings}, but this file is {name}", "rename it after what it is")
+
+
+def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
+    trimmed = tuple(name.strip() for name in names)
+    for at, name in enumerate(trimmed, 1):
+        if not name:
+            raise InvalidInput(f"{file}: column {at} has no name in the header",
+                               "name it, or write the file without an index (pandas: index=False)")  # fmt: skip
+        if name in trimmed[: at - 1]:
+            raise InvalidInput(f"{file}: column {at} is called {name!r}, as column {trimmed.index(name) + 1} is",
+                               "every column needs a name of its own")  # fmt: skip
+    return trimmed
+
+
+def _open_csv(path: Path, name: str, delimiter: str, encoding: str) -> RowFile:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        known = ["utf-8", "latin-1", "cp1252", "utf-16"]
+        raise InvalidInput(f"there is no encoding {encoding!r}", suggestion(encoding, known)) from None
+    raw, delimiter = _header(path, name, delimiter, encoding)
+    names = _check_names(raw, name)
+
+    def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
+        return _csv_batches(path, name, raw, names, delimiter, encoding, on_bad)
+
+    separated = DELIMITERS.get(delimiter, repr(delimiter))
+    return RowFile(name=name, columns=names, note=f"CSV, separated by {separated}", batches=batches)
+
+
+def _header(path: Path, name: str, delimiter: str, encoding: str) -> tuple[list[str], str]:
+    """Return the names in the first record as they are, and the delimiter."""
+    if len(delimiter.encode()) > 1:
+        raise InvalidInput(f"a delimiter is one character, but got {delimiter!r}", "for example ; or a tab")
+    try:
+        with _open_bytes(path) as stream:
+            head = stream.read(BLOCK).decode("utf-8-sig" if encoding == "utf-8" else encoding, "replace")
+    except (OSError, EOFError) as error:
+        raise Damaged(f"{name} cannot be read: {error}") from error
+    lines = [line for line in head.splitlines(keepends=True)[:1000] if line.strip()]
+    if not lines:
+        raise InvalidInput(f"{name} is empty", "the first line names the columns")
+    delimiter = delimiter or next((sign for sign in DELIMITERS if sign in lines[0]), ",")
+    try:
+        return next(csv.reader(lines, delimiter=delimiter)), delimiter
+    except csv.Error as error:
+        raise Damaged(f"{name} is not readable as CSV: {error}") from None
+
+
+def _open_bytes(path: Path) -> IO[bytes]:
+    stream: IO[bytes] = pa.input_stream(str(path), compression="detect")
+    return stream
+
+
+def _csv_batches(
+    path: Path, name: str, raw: list[str], names: tuple[str, ...], delimiter: str, encoding: str,
+    on_bad: OnProblem | None,
+) -> Iterator[Rows]:  # fmt: skip
+    bad: list[Problem] = []
+
+    def judge(row: Any) -> str:
+        reason = f"has {row.actual_columns} values, but the header names {row.expected_columns}"
+        bad.append(_problem(name, row.number - 1, reason))
+        return "skip" if on_bad else "error"
+
+    with _explained(name, names, encoding, bad if on_bad is None else []):
+        reader = arrow_csv.open_csv(
+            _open_bytes(path),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=encoding),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=judge
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(raw, pa.string()), strings_can_be_null=False
+            ),
+        )
+        above, reported = 0, 0
+        for batch in reader:
+            numbers = _numbers_without(above, batch.num_rows, [row.row for row in bad])
+            above = int(numbers[-1]) if len(numbers) else above
+            for row in bad[reported:] if on_bad else ():
+                on_bad(row)  # type: ignore[misc]
+            reported = len(bad)
+            if len(numbers):
+                yield Rows(file=name, numbers=numbers, columns=dict(zip(names, batch.columns, strict=True)))
+
+
+def _numbers_without(above: int, count: int, skipped: list[int]) -> NDArray[np.int64]:
+    """Return the next numbers after ``above`` that are not skipped."""
+    later = [row for row in skipped if row > above]
+    candidates = np.arange(above + 1, above + 1 + count + len(later), dtype=np.int64)
+    return candidates[~np.isin(candidates, later)][:count]
+
+
+@contextmanager
+def _explained(name: str, names: tuple[str, ...], encoding: str, refused: list[Problem]) -> Iterator[None]:
+    """Turn what Arrow says about a CSV file into a sentence with file, row and column; a refused row is the reason."""
+    try:
+        yield
+    except (pa.ArrowInvalid, UnicodeDecodeError, OSError, EOFError) as error:
+        text = str(error)
+        if refused:
+            raise InvalidInput(str(refused[-1]), "is the delimiter right, and are texts with it quoted?") from None
+        cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
+        if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
+            where = f", row {int(cell[2]) - 1}, column {names[int(cell[1])]}" if cell else ""
+            hint = "say how it is encoded, for example encoding=latin-1, or save it as UTF-8"
+            raise InvalidInput(f"{name}{where}: this is not {encoding}", hint) from None
+        if "straddling" in text:
+            raise InvalidInput(
+                f"{name} has a row longer than {BLOCK:,} bytes", "is a quotation mark not closed?"
+            ) from None
+        raise Damaged(f"{name} cannot be read as CSV: {text.splitlines()[0]}") from None
+
+
+def _open_parquet(path: Path, name: str) -> RowFile:
+    try:
+        with parquet.ParquetFile(path) as file:
+            schema = file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise Damaged(f"{name} is not readable as Parquet: {str(error).splitlines()[0]}") from None
+    names = _check_names(schema.names, name)
+
+    def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
+        above = 0
+        try:
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(BATCH):
+                    numbers = np.arange(above + 1, above + 1 + batch.num_rows, dtype=np.int64)
+                    above += batch.num_rows
+                    if len(numbers):
+                        yield Rows(file=name, numbers=numbers, columns=dict(zip(names, batch.columns, strict=True)))
+        except (pa.ArrowException, OSError) as error:
+            message = f"{name} is damaged after row {above}: {str(error).splitlines()[0]}"
+            raise Damaged(message) from None
+
+    return RowFile(name=name, columns=names, note="Parquet", batches=batches)
+
+
+def _open_json(path: Path, name: str) -> RowFile:
+    names: dict[str, None] = {}
+    for _, value in _json_lines(path, name, lambda _: None):
+        names |= dict.fromkeys(value)
+    if not names:
+        raise InvalidInput(f"{name} is empty", 'a line is an object, for example {"age": 31, "city": "Bonn"}')
+    trimmed = _check_names(list(names), name)
+
+    def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
+        numbers: list[int] = []
+        values: list[dict[str, str | None]] = []
+        for number, value in _json_lines(path, name, on_bad):
+            numbers.append(number)
+            values.append(value)
+            if len(numbers) == BATCH:
+                yield _json_rows(name, numbers, values, list(names), trimmed)
+                numbers, values = [], []
+        if numbers:
+            yield _json_rows(name, numbers, values, list(names), trimmed)
+
+    return RowFile(name=name, columns=trimmed, note="JSON lines", batches=batches)
+
+
+def _json_lines(path: Path, name: str, on_bad: OnProblem | None) -> Iterator[tuple[int, dict[str, str | None]]]:
+    with path.open("rb") as stream:
+        lines = (line for line in stream if line.strip())
+        for number, line in enumerate(lines, 1):
+            try:
+                yield number, _json_object(line)
+            except (ValueError, RecursionError) as error:
+                bad = _problem(name, number, f"this is not a JSON object of plain values: {error}")
+                if on_bad is None:
+                    raise InvalidInput(str(bad)) from None
+                on_bad(bad)
+
+
+def _json_object(line: bytes) -> dict[str, str | None]:
+    """Return the values of an object as text; None for null."""
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError(f"it is {str(value)[:40]!r}")
+    for column, item in value.items():
+        if isinstance(item, list | dict):
+            raise ValueError(f"{column} is {str(item)[:40]}")
+    return {column: _json_text(item) for column, item in value.items()}
+
+
+def _json_text(item: str | float | bool | None) -> str | None:
+    if isinstance(item, bool):
+        return str(item).lower()
+    return None if item is None else str(item)
+
+
+def _json_rows(
+    name: str, numbers: list[int], values: list[dict[str, str | None]], names: list[str], trimmed: tuple[str, ...]
+) -> Rows:
+    columns = {
+        short: pa.array([value.get(column) for value in values], pa.string())
+        for column, short in zip(names, trimmed, strict=True)
+    }
+    return Rows(file=name, numbers=np.array(numbers, np.int64), columns=columns)
+
+
+def _problem(file: str, row: int, reason: str) -> Problem:
+    return Problem(row=row, where=f"{file}, row {row}", reason=reason)
