@@ -122,7 +122,8 @@ def _function(
 ) -> Program:
     source = source_of(train)
     names = {name.replace("-", "_") for name in (*searched, *fixed)}
-    passed = {name: FROM_RUN[name] for name in FROM_RUN if name in _parameters(train) and name not in names}
+    takes = inspect.signature(train).parameters
+    passed = {name: variable for name, variable in FROM_RUN.items() if name in takes and name not in names}
     _check_signature(train, [*names, *passed])
     if len(source.roots) > 1:
         hint = "keep the modules it imports in one directory"
@@ -144,10 +145,6 @@ def _kind(dimension: Dimension) -> str:
     if isinstance(dimension, Choice):
         return "choice"
     return "float" if isinstance(dimension, Float) else "int"
-
-
-def _parameters(train: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(train).parameters
 
 
 def _check_signature(train: Callable[..., Any], names: Sequence[str]) -> None:

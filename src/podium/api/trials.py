@@ -61,7 +61,8 @@ def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
     lines: deque[str] = deque(maxlen=200)
     with suppress(NotFound):
         lines.extend(cluster.logs("Trial", trial.name))
-    return {name: values for name, values in fold(read_text(lines, names, formats), names).items() if _known(values)}
+    folded = fold(read_text(lines, names, formats), names)
+    return {name: values for name, values in folded.items() if values["latest"] != "unavailable"}
 
 
 def heads(names: Sequence[str], metrics: Sequence[str]) -> list[str]:
@@ -96,10 +97,6 @@ def short(value: str) -> str:
         return value if len(value) <= 8 else f"{float(value):.5g}"
     except ValueError:
         return value if len(value) <= 20 else f"{value[:19]}…"
-
-
-def _known(values: Mapping[str, str]) -> bool:
-    return values["latest"] != "unavailable"
 
 
 class TrialNews:

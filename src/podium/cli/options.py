@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import podium
 from podium.cli.completion import run_names
 from podium.errors import InvalidInput, require
 from podium.settings import STORAGE, Settings
@@ -106,9 +107,7 @@ def cluster_options(command: F) -> F:
         if len(named) > 1:
             raise InvalidInput(f"{' and '.join(named)} name {len(named)} clusters", "give one of them")
         if of_run is not None:
-            from podium.run.runs import Runs
-
-            directory = Runs(Settings.from_environment())[of_run].cluster
+            directory = podium.runs()[of_run].record.cluster
         return command(*args, place=Place.of(directory) if cluster is None else Place(url=cluster), **options)
 
     return with_place  # type: ignore[return-value]

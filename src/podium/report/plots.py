@@ -42,7 +42,7 @@ def history(sweep: Mapping[str, Any]) -> Figure:
     for row in rows:
         best.append((max if maximize else min)([row["value"], *best[-1:]]))
     numbers = [row["number"] for row in rows]
-    texts = [_assignment(row) for row in rows]
+    texts = [", ".join(f"{name}={value}" for name, value in row["parameters"].items()) for row in rows]
     lines = {"type": "scatter", "x": numbers, "y": best, "mode": "lines", "name": "best so far",
              "line": {"color": GOLD, "shape": "hv"}}  # fmt: skip
     markers = {"type": "scatter", "x": numbers, "y": [row["value"] for row in rows], "mode": "markers", "name": "trial",
@@ -208,10 +208,6 @@ def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     """Return smaller, paler markers for more points."""
     many = len(points["true"]) > 300
     return {"color": BLUE, "size": 5 if many else 7, "opacity": 0.4 if many else 0.7}
-
-
-def _assignment(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in row["parameters"].items())
 
 
 def _titled(title: str, **axis: Any) -> dict[str, Any]:
