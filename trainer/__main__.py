@@ -37,16 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = parse(argv)
         processor.keep_memory()
         dataset = data.load(config)
-        threads = processor.set_threads(config)
+        processor.set_threads(config)
         with join(config) as world:
-            train(config, dataset, world, threads)
+            train(config, dataset, world)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
 
 
-def train(config: TrainConfig, dataset: data.Dataset, world: World, threads: int) -> None:
+def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
     """Train or resume, then write the model directory; only print the metrics of a training that is finished."""
     storage = connect(config.output) if config.output else None
     finished, state = world.broadcast(lambda: look_up(storage, config, dataset))
@@ -56,14 +56,14 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World, threads: int
             for line in finished:
                 say(line)
         return
-    fingerprint = checkpoint.fingerprint(config, dataset.digest)
+    identity = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
     training, status = Training(config, dataset.to(world.device), world, say), StatusReporter()
     start(training, state)
     signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
 
     def save(state: dict[str, Any]) -> None:
         if storage:
-            checkpoint.save(storage, {**state, "fingerprint": fingerprint, "config": config.decisive})
+            checkpoint.save(storage, {**state, **identity})
 
     with Tracking(config if world.rank == 0 else replace(config, track=())) as tracking:
 
@@ -76,7 +76,10 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World, threads: int
         if world.rank == 0:
             if config.inherit:
                 checkpoint.save_for_child(config, training.progress.weights, training.optimizer.state_dict())
-            write_model(training, storage, threads, fingerprint)
+            if storage:
+                output.write(storage, training)
+            if config.save_model:
+                torch.save(training.kept_model().state_dict(), PLAIN_WEIGHTS)
             status.close()
 
 
@@ -89,8 +92,7 @@ def look_up(storage: Storage | None, config: TrainConfig, dataset: data.Dataset)
     if storage is None:
         return None, None
     with output.usable(config.output):
-        shown = objective.of(config, dataset.task, torch.device("cpu")).shown
-        lines = output.finished(storage, config, dataset.digest, shown)
+        lines = output.finished(storage, config, dataset.digest, objective.of(config, dataset.task))
         if lines is None:
             output.try_to_write(storage)
         return lines, checkpoint.load(storage, config, dataset.digest)
@@ -120,21 +122,6 @@ def warn_of_few_steps(config: TrainConfig, steps: int) -> None:
     if config.schedule == "onecycle" and steps < FEW_STEPS:
         print(f"notice: {steps} steps in all are too few for the learning rate of --model {config.model} to rise and "
               "fall: more data, more --epochs or a smaller --batch-size help", file=sys.stderr)  # fmt: skip
-
-
-def write_model(training: Training, storage: Storage | None, threads: int, fingerprint: str) -> None:
-    """Write the model of a finished training."""
-    config, progress, model = training.config, training.progress, training.kept_model()
-    kept = {name: progress.kept[name] for name in (*training.objective.metrics, "epoch")}
-    metrics = {**kept, "epochs": progress.history, "dataset": training.dataset.digest, "fingerprint": fingerprint}
-    environment = output.describe_environment(
-        threads=threads, precision=training.precision, device=str(training.world.device),
-        processes=training.world.size, backend=config.backend)  # fmt: skip
-    if storage is not None:
-        items = training.dataset.validation.inputs[: output.CHECKED_ITEMS].cpu()
-        output.write(storage, model, items, config, training.dataset.task, metrics, environment)
-    if config.save_model:
-        torch.save(model.state_dict(), PLAIN_WEIGHTS)
 
 
 def say(line: str) -> None:

@@ -15,7 +15,6 @@ from podium.trainer.augment import Augmentation
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import batch_size_for, evaluate
 from podium.trainer.gradients import GradientSum
-from podium.trainer.objective import metric_line
 from podium.trainer.optimizer import Optimizer
 from podium.trainer.world import PeerLost, World
 
@@ -210,7 +209,7 @@ class Training:
             progress.kept = record
             progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
         if self.world.rank == 0:
-            self.say(metric_line(metrics, self.objective.shown))
+            self.say(self.objective.line(metrics))
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
 
     def require_finite_steps(self, losses: Tensor) -> None:

@@ -58,6 +58,11 @@ class Objective(ABC):
     def merit(self, record: Record) -> Any:
         """Return a value that is greater for better metrics."""
 
+    def line(self, record: Mapping[str, float]) -> str:
+        """Return the metric line of an epoch."""
+        values: dict[str, Any] = {name: record[name] for name in self.shown}
+        return format_metrics(**values)
+
     def is_better(self, record: Record, other: Record) -> bool:
         """Return whether metrics are better than others; anything is better than none."""
         return not other or self.merit(record) > self.merit(other)
@@ -100,14 +105,14 @@ class Regression(Objective):
 
     Args:
         task: Has mean and standard deviation of each target.
-        device: Of the outputs.
+        device: Of the outputs; the CPU if None.
     """
 
     shown = ("rmse", "r2", "loss")
     metrics = ("rmse", "mae", "r2", "loss")
     longest_gradient = 1.0  # unlike that of a cross entropy the gradient grows with the error: SGD would run away
 
-    def __init__(self, task: Task, device: torch.device) -> None:
+    def __init__(self, task: Task, device: torch.device | None) -> None:
         self.mean = torch.tensor(task.target_mean, device=device, dtype=torch.float64)
         self.std = torch.tensor(task.target_std, device=device, dtype=torch.float64)
 
@@ -134,12 +139,6 @@ class Regression(Objective):
         return -record["rmse"]
 
 
-def metric_line(metrics: Mapping[str, float], shown: tuple[str, ...]) -> str:
-    """Return the line that reports an epoch."""
-    values: dict[str, Any] = {name: metrics[name] for name in shown}
-    return format_metrics(**values)
-
-
-def of(config: TrainConfig, task: Task, device: torch.device) -> Objective:
-    """Return the objective of a task."""
+def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> Objective:
+    """Return the objective of a task, for outputs on a device (the CPU if None)."""
     return Regression(task, device) if task.kind == "regression" else Classification(config.label_smoothing)

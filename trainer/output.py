@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from podium import __version__
 from podium.documents import load_json
@@ -19,7 +18,8 @@ from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.storage import Storage
 from podium.trainer import checkpoint, processor
 from podium.trainer.config import TrainConfig
-from podium.trainer.objective import metric_line
+from podium.trainer.loop import Training
+from podium.trainer.objective import Objective
 from podium.trainer.task import Task
 
 CHECKED_ITEMS = 32
@@ -53,14 +53,14 @@ def try_to_write(storage: Storage) -> None:
     storage.delete(key)
 
 
-def finished(storage: Storage, config: TrainConfig, digest: str, shown: tuple[str, ...]) -> list[str] | None:
+def finished(storage: Storage, config: TrainConfig, digest: str, objective: Objective) -> list[str] | None:
     """Return the metric lines of this very training if it is finished, else None.
 
     Args:
         storage: The output.
         config: This training.
         digest: Of its dataset.
-        shown: Metrics of a line.
+        objective: Of its task.
 
     Raises:
         InvalidInput: Another training is finished there, or metrics.json is damaged.
@@ -70,9 +70,9 @@ def finished(storage: Storage, config: TrainConfig, digest: str, shown: tuple[st
         return None
     if metrics.get("fingerprint") != checkpoint.fingerprint(config, digest):
         checkpoint.refuse(storage, _read_json(storage, "hyperparameters.json") or {}, config)
-    names = " and ".join(shown)
+    names = " and ".join(objective.shown)
     with checkpoint.fitting(f"{storage.join('metrics.json')} holds no list of epochs with {names}", REMOVE):
-        return [metric_line(epoch, shown) for epoch in metrics["epochs"]]
+        return [objective.line(epoch) for epoch in metrics["epochs"]]
 
 
 def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
@@ -92,18 +92,8 @@ def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
     return value
 
 
-def write(storage: Storage, model: nn.Sequential, items: Tensor, config: TrainConfig, task: Task,
-          metrics: dict[str, Any], environment: dict[str, Any]) -> None:  # fmt: skip
-    """Write the model directory.
-
-    Args:
-        storage: The output.
-        model: The trained network in evaluation mode, on the CPU, with the weights to keep.
-        items: Of the dataset's input [n, …], to compare ONNX with torch on.
-        config: The hyperparameters.
-        task: Names input and output.
-        metrics: Content of metrics.json.
-        environment: Content of environment.json.
+def write(storage: Storage, training: Training) -> None:
+    """Write the model directory of a finished training.
 
     Raises:
         Failed: onnxruntime and torch disagree; nothing was written.
@@ -112,10 +102,18 @@ def write(storage: Storage, model: nn.Sequential, items: Tensor, config: TrainCo
 
     from podium.trainer import onnx_graph
 
+    config, dataset, progress, world = training.config, training.dataset, training.progress, training.world
+    model, items = training.kept_model(), dataset.validation.inputs[:CHECKED_ITEMS].cpu()
     with torch.no_grad():
-        expected = model(items[:CHECKED_ITEMS]).numpy()
-    onnx = onnx_graph.export(model, task)
-    compare(onnx, items[:CHECKED_ITEMS].numpy(), expected, task)
+        expected = model(items).numpy()
+    onnx = onnx_graph.export(model, dataset.task)
+    compare(onnx, items.numpy(), expected, dataset.task)
+    kept = {name: progress.kept[name] for name in (*training.objective.metrics, "epoch")}
+    fingerprint = checkpoint.fingerprint(config, dataset.digest)
+    metrics = {**kept, "epochs": progress.history, "dataset": dataset.digest, "fingerprint": fingerprint}
+    environment = describe_environment(
+        threads=torch.get_num_threads(), precision=training.precision, device=str(world.device),
+        processes=world.size, backend=config.backend)  # fmt: skip
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     storage.put("model.onnx", onnx)
     # One key: safetensors writes several in an order that changes from process to process.

@@ -1,7 +1,6 @@
 """What a network learns: from one input of a dataset to its target."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from podium.data.schema import DatasetInfo, InputInfo
 from podium.errors import InvalidInput, require
@@ -43,7 +42,7 @@ class Task:
         """Height and width of a picture."""
         return self.info.shape[0], self.info.shape[1]
 
-    @cached_property
+    @property
     def channels(self) -> int:
         """Channels of a picture: 1 if its array has no channel axis."""
         return self.info.shape[2] if len(self.info.shape) == 3 else 1
@@ -56,15 +55,17 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
         InvalidInput: The network does not take such a dataset, or a setting does not fit its pictures.
     """
     name, source = _only_input(info)
+    if info.kind == "classification":
+        task = Task(kind=info.kind, input=name, info=source, outputs=len(info.classes))
+    else:
+        mean, std = info.target.mean or (0.0,), info.target.std or (1.0,)
+        task = Task(kind=info.kind, input=name, info=source, outputs=len(mean), target_mean=mean,
+                    target_std=tuple(value or 1.0 for value in std))  # fmt: skip
     if source.meaning == "image":
-        _check_picture(config, source)
+        _check_picture(config, task)
     else:
         _check_numbers(config, info.name, source)
-    if info.kind == "classification":
-        return Task(kind=info.kind, input=name, info=source, outputs=len(info.classes))
-    mean, std = info.target.mean or (0.0,), info.target.std or (1.0,)
-    return Task(kind=info.kind, input=name, info=source, outputs=len(mean), target_mean=mean,
-                target_std=tuple(value or 1.0 for value in std))  # fmt: skip
+    return task
 
 
 def _only_input(info: DatasetInfo) -> tuple[str, InputInfo]:
@@ -84,20 +85,19 @@ def _only_input(info: DatasetInfo) -> tuple[str, InputInfo]:
     return name, source
 
 
-def _check_picture(config: TrainConfig, source: InputInfo) -> None:
-    height, width = source.shape[:2]
-    channels = source.shape[2] if len(source.shape) == 3 else 1
+def _check_picture(config: TrainConfig, task: Task) -> None:
+    (height, width), dtype = task.size, task.info.dtype
     require(min(height, width) >= SMALLEST, f"pictures are at least {SMALLEST} pixels high and wide",
             "podium data prepare images:DIRECTORY --option resize=64,64 enlarges them",
             height=height, width=width)  # fmt: skip
-    require(config.is_own or channels in (1, 3), "networks of torchvision take 1 or 3 channels",
-            "--model fast and best take any number", channels=channels, model=config.model)  # fmt: skip
+    require(config.is_own or task.channels in (1, 3), "networks of torchvision take 1 or 3 channels",
+            "--model fast and best take any number", channels=task.channels, model=config.model)  # fmt: skip
     for name in ("shift", "erase"):
         value, most = getattr(config, name), min(height, width) // 2
         require(value <= most, f"--{name} <= {most}, half of the pictures", "for example 2",
                 **{name: value, "height": height, "width": width})  # fmt: skip
-    require(not config.augment or source.dtype == "uint8", "--augment has pixels of uint8",
-            "--shift, --rotate, --flip and --erase take any", dtype=source.dtype, augment=config.augment)  # fmt: skip
+    require(not config.augment or dtype == "uint8", "--augment has pixels of uint8",
+            "--shift, --rotate, --flip and --erase take any", dtype=dtype, augment=config.augment)  # fmt: skip
 
 
 def _check_numbers(config: TrainConfig, dataset: str, source: InputInfo) -> None:

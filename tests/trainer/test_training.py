@@ -10,7 +10,6 @@ import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file
-from tasks import digits
 
 from podium.data import artifact
 from podium.storage import connect
@@ -92,12 +91,12 @@ def test_the_model_directory_agrees_with_the_trained_model(
     assert shown == [(round(e["accuracy"], 4), round(e["loss"], 4)) for e in metrics["epochs"]]
 
 
-def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
-    config = TrainConfig(model="fast")
-    model = models.build(config, digits()).eval()
-    images = torch.zeros(2, 28, 28, dtype=torch.uint8)
+def test_equal_weights_are_equal_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
+    config = TrainConfig(data=str(tiny_dataset), model="fast", epochs=1, no_cuda=True)
+    training = Training(config, data.load(config), World(), lambda line: None)
+    training.run(lambda state: None)
     for number in range(8):
-        output.write(connect(tmp_path / str(number)), model, images, config, digits(), {}, {})
+        output.write(connect(tmp_path / str(number)), training)
     for name in ("model.safetensors", "model.onnx"):
         assert len({(tmp_path / str(number) / name).read_bytes() for number in range(8)}) == 1
 
