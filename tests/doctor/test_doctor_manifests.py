@@ -613,6 +613,13 @@ def operator_job(kind: str, **container: Any) -> dict[str, Any]:
     return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "job"}, "spec": spec}
 
 
+def test_a_dot_in_the_name_is_said_once() -> None:
+    manifest = load("random-trainjob")
+    manifest["metadata"]["name"] = "a.b"
+    said = [one.rule for one in examine_manifest(manifest, "test").findings if one.where == "metadata.name"]
+    assert said == ["accepted-but-stuck"]
+
+
 @pytest.mark.parametrize(
     ("kind", "variable"), [("TFJob", "TF_CONFIG"), ("JAXJob", "PROCESS_ID"), ("XGBoostJob", "WORKER_ADDRS")]
 )

@@ -17,10 +17,7 @@ _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
 _FRACTION = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 
 
-@rule(
-    "fail",
-    "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).",
-)
+@rule("fail", "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).")
 def early_stopping_without_retain(experiment: Experiment) -> Iterator[Hit]:
     if experiment.early_stopping and not experiment.template.retain:
         where = "spec.trialTemplate.retain"
@@ -153,9 +150,8 @@ def only_podium_knows_it(experiment: Experiment) -> Iterator[Hit]:
 
 @rule("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")
 def name_with_a_dot(experiment: Experiment) -> Iterator[Hit]:
-    name, kind = experiment.name, experiment.template.workload.kind
-    if "." in name and kind != "PyTorchJob":  # of a PyTorchJob the checks of manifests speak
-        yield Hit(what=f"the name {name} has a dot", where="metadata.name", hint="use a dash")
+    if "." in experiment.name and not experiment.template.workload.has_roles:  # of those the checks of manifests speak
+        yield Hit(what=f"the name {experiment.name} has a dot", where="metadata.name", hint="use a dash")
 
 
 @rule("note", "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.")

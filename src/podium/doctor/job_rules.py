@@ -73,10 +73,7 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
             return
 
 
-@rule(
-    "warn",
-    "torchrun's own flags overrule the PET_ variables that the operator sets.",
-)
+@rule("warn", "torchrun's own flags overrule the PET_ variables that the operator sets.")
 def launcher_disagrees(job: Workload) -> Iterator[Hit]:
     if job.kind != "PyTorchJob":
         return

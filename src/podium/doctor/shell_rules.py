@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from podium.doctor.job_rules import OPERATOR_ENV
 from podium.doctor.shell import Special, specials, split_script
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.shell import takes_script
+from podium.manifests.experiment.shell import is_shell, takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.rules import Hit, Rule, rules_into
@@ -109,8 +109,8 @@ def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
 def shell_not_recognized(experiment: Experiment) -> Iterator[Hit]:
     for _, container in experiment.wrapped_containers():
         words = container.words
-        shell = len(words) > 2 and re.fullmatch(r"(?:/\S*/)?(?:env )?(?:ba|da|a|z)?sh", words[0])
-        if shell and re.fullmatch(r"-\w*c", words[1]) and not takes_script(words):
+        runs_script = len(words) > 2 and is_shell(words) and re.fullmatch(r"-\w*c", words[1])
+        if runs_script and not takes_script(words):
             what = f"`{words[0]} {words[1]}` is wrapped once more, so its script is cut at the first blank"
             yield Hit(what=what, where=f"{container.path}.command", hint="begin the command with sh, -c")
 

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 
+from podium.manifests.experiment.shell import is_shell
+
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "mpirun",
               "horovodrun")  # fmt: skip
 _PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)?)?")
-_SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
 _IN_SCRIPT = re.compile(
     rf"(?P<before>(?:^|[;&|(\n])\s*(?:(?:exec|then|do|else|time|env)\s+)*(?:\w+=\S*\s+)*)"
     rf"(?P<python>{_PYTHON.pattern})(?P<options>(?:\s+-u)*)(?=\s)(?!\s+-m\s+(?:pip|venv|ensurepip)\b)"
@@ -26,7 +27,7 @@ def launches(words: Sequence[str]) -> bool:
 
 def script_of(words: Sequence[str]) -> int | None:
     """Return the index of the script in a command such as ``sh -ec SCRIPT``; None if it is another command."""
-    if not words or not _SHELL.fullmatch(words[0]):
+    if not is_shell(words):
         return None
     flags = next((at for at, word in enumerate(words) if at and re.fullmatch(r"-[a-z]*c", word)), None)
     return flags + 1 if flags is not None and flags + 1 < len(words) else None

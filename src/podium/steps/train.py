@@ -11,7 +11,8 @@ from podium.errors import Denied, InvalidInput, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.interrupts import Terminated
 from podium.manifests.experiment.adapt import decided
-from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium, is_shell
+from podium.manifests.experiment.shell import is_shell
+from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.workload import Workload

@@ -8,6 +8,14 @@ METRICS_FILE = "/var/log/katib/metrics.log"
 """Where the collector reads what a StdOut trial prints."""
 
 
+SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
+
+
+def is_shell(words: Sequence[str]) -> bool:
+    """Return whether a command line starts a shell."""
+    return bool(words) and PurePosixPath(words[0]).name in SHELLS
+
+
 def takes_script(words: Sequence[str]) -> bool:
     """Tell whether Katib keeps the shell that is there: only the very words sh or bash, then -c."""
     return len(words) > 1 and words[0] in ("sh", "bash") and words[1] == "-c"

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from podium.manifests.draft import Draft, set_env
+from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items
 from podium.manifests.workload import Container
@@ -32,7 +33,6 @@ FLAGS = {"--data": DATA, "--output": OUTPUT}
 """What a command gets that mentions neither a placeholder nor a variable."""
 
 _MODULE = ("-m", "podium.trainer")
-_SHELLS = {"sh", "bash", "dash", "ash", "zsh"}
 _MARKS = (*VARIABLES, *VARIABLES.values())
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 _GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
@@ -41,11 +41,6 @@ _GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
 def is_podium(words: Sequence[str]) -> bool:
     """Return whether a command line runs podium's trainer: ``-m podium.trainer`` anywhere in it."""
     return any(tuple(pair) == _MODULE for pair in pairwise(words))
-
-
-def is_shell(words: Sequence[str]) -> bool:
-    """Return whether a command line starts a shell, which takes no flags for a trainer."""
-    return bool(words) and words[0].rpartition("/")[2] in _SHELLS
 
 
 def runs_podium(containers: Iterable[Container]) -> bool:
