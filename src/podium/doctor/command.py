@@ -32,8 +32,6 @@ class Run:
     """How a command went."""
 
     seconds: float
-    """From its start to its end."""
-
     code: int | None
     """Exit code; None if it was stopped at the limit."""
 
@@ -44,8 +42,6 @@ class Run:
     """Whether processes that it started were still there after its end."""
 
     output: str
-    """What it printed."""
-
     missing: str | None = None
     """Path of the file or folder that the collector would read, if the command did not write it."""
 

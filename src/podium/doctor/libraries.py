@@ -13,8 +13,6 @@ class Library:
     """How a library prints metrics."""
 
     name: str
-    """As people call it."""
-
     line: re.Pattern[str]
     """Tells its lines from others."""
 

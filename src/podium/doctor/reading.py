@@ -100,14 +100,10 @@ class Log:
     """What the rules look at."""
 
     reader: Reader
-    """How it is read."""
-
     lines: Sequence[Line]
     """Those that report a metric or mention one."""
 
     total: int
-    """Number of all lines."""
-
     seen: Mapping[str, int]
     """Every ``name=number`` in the log by name, with its number of lines, metric or not."""
 

@@ -37,11 +37,7 @@ class Controller:
     """A Deployment that does the work."""
 
     name: str
-    """Its name."""
-
     namespace: str
-    """Where it runs."""
-
     ready: int
     """Replicas that are ready."""
 
@@ -73,14 +69,8 @@ class Seen:
     """What the rules look at; None stands for what may not be looked at."""
 
     namespace: str
-    """The namespace."""
-
     exists: bool | None = True
-    """Whether it is there."""
-
     labels: Mapping[str, str] | None = None
-    """Its labels."""
-
     unknown_kinds: Sequence[str] = ()
     """Kinds that the API server does not know."""
 

@@ -30,11 +30,7 @@ class Special(NamedTuple):
     """A piece of a word that the shell does not leave alone."""
 
     text: str
-    """The piece."""
-
     effect: str
-    """What the shell does with it."""
-
     harmless: bool = False
     """Whether it is most likely meant: a variable, a pattern."""
 

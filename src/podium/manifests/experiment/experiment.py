@@ -56,8 +56,6 @@ class Objective:
     """objectiveMetricName."""
 
     maximize: bool
-    """Whether more is better."""
-
     goal: float | None = None
     """A value that ends the Experiment; equal is enough."""
 
