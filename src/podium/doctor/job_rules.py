@@ -66,8 +66,8 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
         return
     for replica, container in job.containers():
         if container.name == "pytorch" and container.words and not launches(container.words):
-            total = sum(replica.count for replica in job.replicas)
-            what = f"WORLD_SIZE is {total * processes}, but {replica.role} starts one process a pod: they wait forever"
+            size = job.pod_count * processes
+            what = f"WORLD_SIZE is {size}, but {replica.role} starts one process a pod: they wait forever"
             hint = "start with torchrun, or remove nprocPerNode"
             yield Hit(what=what, where=f"{job.path}spec.nprocPerNode", hint=hint)
             return
@@ -77,8 +77,8 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Hit]:
 def launcher_disagrees(job: Workload) -> Iterator[Hit]:
     if job.kind != "PyTorchJob":
         return
-    nodes = sum(replica.count for replica in job.replicas)
-    given = {"nproc": str(job.processes_per_replica or job.spec.get("nprocPerNode") or 1), "nnodes": str(nodes)}
+    processes = job.processes_per_replica or job.spec.get("nprocPerNode") or 1
+    given = {"nproc": str(processes), "nnodes": str(job.pod_count)}
     for _, container in job.containers():
         line = " ".join(container.words)
         for flag, pattern in (("nproc", r"--nproc[-_]per[-_]node[= ](\d+)"), ("nnodes", r"--nnodes[= ](\d+)")):

@@ -41,12 +41,10 @@ def _set_defaults(draft: Draft, run: str | None) -> None:
 
 
 def _request(container: dict[str, Any]) -> None:
-    resources = container.get("resources") or {}
-    requests = resources.get("requests") or {}
-    limited = resources.get("limits") or {}  # a limit alone is the request too
-    missing = {name: amount for name, amount in REQUESTS.items() if name not in requests and name not in limited}
-    if missing:
-        container["resources"] = {**resources, "requests": {**requests, **missing}}
+    resources = mapping(container.get("resources"))
+    given = {*mapping(resources.get("requests")), *mapping(resources.get("limits"))}  # a limit alone is the request too
+    if missing := {name: amount for name, amount in REQUESTS.items() if name not in given}:
+        merge(container, ("resources", "requests"), missing)
 
 
 def with_pod_deadlines(resource: T) -> T:
