@@ -12,7 +12,7 @@ from podium.doctor.outside import answers, find_images
 from podium.doctor.pod_offers import offer_pods
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, TRAINERS, Controller, Refusal, Seen
 from podium.doctor.store import ask_for_bucket, service_of
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.errors import Conflict, NotFound, PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment.experiment import job_of
 from podium.manifests.resource import Resource
@@ -125,27 +125,13 @@ def _may(api: Api, account: str | None, group: str, plural: str, verb: str, obje
     return None if answer is None else bool(answer.status.allowed)
 
 
-def look_at_storage(api: Api) -> dict[str, str] | None:
-    """Return where podium's storage is; empty if nothing says so."""
+def read_data(api: Api, kind: str, function: Callable[..., Any], name: str) -> dict[str, str] | None:
+    """Return the data of a ConfigMap or Secret: empty if it is not there, None if it may not be read."""
     try:
-        config_map = ask(
-            api, f"read ConfigMap {CONFIG_MAP}", api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace
-        )
+        holder = ask(api, f"read {kind} {name}", function, name, api.namespace)
     except NotFound:
         return {}
-    return None if config_map is None else dict(config_map.data or {})
-
-
-def look_at_secret(api: Api, storage: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return the data of the storage's Secret; empty if it is not there. No value of it is ever shown."""
-    name = (storage or {}).get("secret")
-    if not name:
-        return None
-    try:
-        secret = ask(api, f"read Secret {name}", api.core.read_namespaced_secret, name, api.namespace)
-    except NotFound:
-        return {}
-    return None if secret is None else dict(secret.data or {})
+    return None if holder is None else dict(holder.data or {})
 
 
 def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
@@ -267,8 +253,8 @@ def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
             kind=kind,
         )
     except Conflict:
-        return label, None
-    except (InvalidInput, PodiumError) as error:
+        pass  # it is there already: the webhooks have taken it
+    except PodiumError as error:
         return label, error.message
     return label, None
 
@@ -292,8 +278,9 @@ def see(
         PodiumError: The server does not answer.
     """
     exists, labels = look_at_namespace(api)
-    storage = look_at_storage(api)
-    secret = look_at_secret(api, storage)
+    storage = read_data(api, "ConfigMap", api.core.read_namespaced_config_map, CONFIG_MAP)
+    secret_name = (storage or {}).get("secret")
+    secret = read_data(api, "Secret", api.core.read_namespaced_secret, secret_name) if secret_name else None
     unknown_kinds, controllers = find_unknown_kinds(api), find_controllers(api)
     return Seen(
         namespace=api.namespace,
@@ -302,7 +289,7 @@ def see(
         unknown_kinds=unknown_kinds,
         controllers=None if controllers is None else list(map(_controller, controllers)),
         who=account or "you",
-        missing=find_missing_rights(api, account, (storage or {}).get("secret")),
+        missing=find_missing_rights(api, account, secret_name),
         storage=storage,
         secret_keys=None if secret is None else sorted(secret),
         endpoint=look_at_endpoint(api, storage),

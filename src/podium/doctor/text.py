@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.doctor.report import NOT_EXAMINED, Report
 from podium.manifests.rules import Finding
+from podium.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,17 +40,13 @@ def verdict(report: Report) -> str:
 
 def _show_metrics(details: dict[str, Any], console: "Console") -> None:
     rows = details["readings"]
-    about = f"{_counted(details['lines'], 'line')}, objective {details['objective']}, {details['type']}"
-    console.print(f"  {about}; {_counted(details['readings_total'], 'reading')}", highlight=False, markup=False)
+    about = f"{counted(details['lines'], 'line')}, objective {details['objective']}, {details['type']}"
+    console.print(f"  {about}; {counted(details['readings_total'], 'reading')}", highlight=False, markup=False)
     if rows:
         short = rows if len(rows) <= HEAD + TAIL + 1 else [*rows[:HEAD], None, *rows[-TAIL:]]
         _table(console, ("line", "time", "metric", "value"), short)
     console.print("  Katib would store", highlight=False, markup=False)
     _table(console, ("metric", "min", "max", "latest", "strategy", "value"), details["stored"])
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _table(console: "Console", columns: Sequence[str], rows: Sequence[dict[str, Any] | None]) -> None:

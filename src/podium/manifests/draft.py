@@ -103,11 +103,8 @@ class Draft:
         rule = "a trial with workers is a PyTorchJob or TrainJob"
         require(replicas is not None or workers == 0, rule, workers=workers, kind=kind)
         if isinstance(replicas, dict):
-            replicas.pop("Worker", None) if workers == 0 else self._set_worker(replicas, workers)
-
-    def _set_worker(self, replicas: dict[str, Any], workers: int) -> None:
-        like = replicas.get("Worker") or unshared(replicas.get("Master")) or {}
-        replicas["Worker"] = {**like, "replicas": workers}
+            like = replicas.pop("Worker", None) or unshared(replicas.get("Master")) or {}
+            replicas |= {"Worker": {**like, "replicas": workers}} if workers else {}
 
     def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:
         """Give the object a name and an owner; its namespace is left to the cluster."""

@@ -12,6 +12,7 @@ schema of a value."""
 
 TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
 
+_TYPES = {TEXT: str, BOOL: bool, OBJECT: Mapping}
 _HINTS = {
     TEXT: "one word or line; put numbers, yes and no in quotes",
     INT: "digits without quotes, below 2^31",
@@ -52,12 +53,8 @@ def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Hit]:
 
 
 def _fits(value: Any, schema: str) -> bool:
-    if schema == TEXT:
-        return isinstance(value, str)
-    if schema == BOOL:
-        return isinstance(value, bool)
-    if schema == OBJECT:
-        return isinstance(value, Mapping)
+    if schema in _TYPES:
+        return isinstance(value, _TYPES[schema])
     if isinstance(value, bool):
         return False
     if schema == INT:
