@@ -15,7 +15,19 @@ from podium.manifests.experiment.settings import read_settings
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
-from podium.manifests.fields import Attribute, Part, integer, mapping, objects, strings, text, texts, true, unshared
+from podium.manifests.fields import (
+    Attribute,
+    Part,
+    integer,
+    mapping,
+    number,
+    objects,
+    strings,
+    text,
+    texts,
+    true,
+    unshared,
+)
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Resource
@@ -48,36 +60,21 @@ TRIAL_LISTS = {
 """Where an Experiment's status names and counts its trials in each phase; those that ended first. Waiting is ours."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Objective:
+class Objective(Part):
     """What is optimized."""
 
-    metric: str
-    """objectiveMetricName."""
-
-    maximize: bool
-    goal: float | None = None
+    metric = Attribute("manifest.objectiveMetricName", text)
+    maximize = Attribute("manifest.type", lambda kind: bool(kind == "maximize"))
+    goal = Attribute("manifest.goal", number)
     """A value that ends the Experiment; equal is enough."""
 
-    additional: tuple[str, ...] = ()
-    strategies: Mapping[str, str] = field(default_factory=dict)
-    """``min``, ``max`` or ``latest`` by metric."""
+    additional = Attribute("manifest.additionalMetricNames", strings)
 
-    @classmethod
-    def parse(cls, given: Any) -> "Objective":
-        """Read ``spec.objective`` of an Experiment or a Trial."""
-        objective = mapping(given)
-        goal = objective.get("goal")
-        return cls(
-            metric=text(objective.get("objectiveMetricName")),
-            maximize=objective.get("type") == "maximize",
-            goal=float(goal) if isinstance(goal, int | float) and not isinstance(goal, bool) else None,
-            additional=strings(objective.get("additionalMetricNames")),
-            strategies={
-                text(entry.get("name")): text(entry.get("value"))
-                for entry in objects(objective.get("metricStrategies"))
-            },
-        )
+    @cached_property
+    def strategies(self) -> Mapping[str, str]:
+        """``min``, ``max`` or ``latest`` by metric."""
+        entries = objects(self.manifest.get("metricStrategies"))
+        return {text(entry.get("name")): text(entry.get("value")) for entry in entries}
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -118,19 +115,12 @@ class Objective:
         return f"{self.direction} {self.metric} ({self.strategy})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Algorithm:
+class Algorithm(Part):
     """A search algorithm or an early-stopping rule."""
 
-    name: str
-    settings: Mapping[str, Any]
-    """Settings that the algorithm knows, as numbers and words."""
-
-    @classmethod
-    def parse(cls, given: Any) -> "Algorithm":
-        """Read ``spec.algorithm`` or ``spec.earlyStopping``; settings that break a rule are left out."""
-        algorithm = mapping(given)
-        return cls(name=text(algorithm.get("algorithmName")), settings=read_settings(algorithm))
+    name = Attribute("manifest.algorithmName", text)
+    settings = Attribute("manifest", read_settings)
+    """Settings that the algorithm knows, as numbers and words; those that break a rule are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
