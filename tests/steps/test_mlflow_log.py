@@ -171,5 +171,5 @@ def test_without_mlflow_a_run_here_does_not_begin(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(InvalidInput, match="needs MLflow"):
         check_tracking("http://mlflow:5000", here=True)
     check_tracking("http://mlflow:5000")
-    nothing: dict[str, Any] = {}
+    nothing: Any = None
     log_to_mlflow("", nothing, nothing, "")

@@ -8,7 +8,7 @@ from typing import Any
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
 from podium.run.runs import Run
-from podium.steps.handover import read_evaluation
+from podium.steps.handover import Evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of
 from podium.tables import screen_width, table
@@ -49,16 +49,13 @@ def outcome_of(run: Run) -> dict[str, Any]:
     if run.state != "succeeded" or not {"evaluate", "promote-best"} <= run.steps.keys():
         outputs = {"step_outputs": step_outputs(run), "outputs": run.outputs}
         return {**_steps(run), **outputs, "directory": str(run.directory)}
-    evaluation = read_evaluation(_artifact(run, "evaluate", "evaluation"))
+    evaluation = Evaluation.read(_artifact(run, "evaluate", "evaluation")).document
     decision = read_json(_artifact(run, "promote-best", "decision"))
     report = run.directory / "report.html"
     report.write_bytes(_artifact(run, "promote-best", "report").read_bytes())
     return {
         **_steps(run),
-        "sweep": evaluation["sweep"],
-        "candidates": evaluation["candidates"],
-        "winner": evaluation["winner"],
-        "metric": evaluation["metric"],
+        **{name: evaluation[name] for name in ("sweep", "candidates", "winner", "metric")},
         "test": {name: evaluation["test"][name] for name in ("metrics", "count")},
         "decision": decision,
         "report": str(report),

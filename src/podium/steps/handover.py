@@ -1,8 +1,8 @@
 """What one step writes for the next: ``evaluation.json`` and the table of trials, checked when they are read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from podium.documents import parse, read_json
 from podium.steps.origin import Origin
@@ -115,23 +115,35 @@ class _Sweep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Evaluation:
+class Evaluation:
+    """What evaluate wrote."""
+
     run_id: str
     dataset: _Dataset
     metric: _Metric
     candidates: list[_Candidate]
+    """The best first."""
+
     winner: _Winner
     test: _Tested
     sweep: _Sweep | None
+    document: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The JSON it was read from, for those who show all of it."""
 
+    @property
+    def chosen(self) -> _Candidate:
+        """The winner as it was among the candidates, with its scores on the validation part."""
+        return next(candidate for candidate in self.candidates if candidate.uri == self.winner.uri)
 
-def read_evaluation(path: Path) -> dict[str, Any]:
-    """Read what evaluate wrote.
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read it.
 
-    Raises:
-        InvalidInput: A field is missing or of another type; the message names file and field.
-    """
-    return _checked(_Evaluation, path)
+        Raises:
+            InvalidInput: A field is missing or of another type; the message names file and field.
+        """
+        document = read_json(path)
+        return replace(parse(cls, document, str(path)), document=document)
 
 
 def read_trials(path: Path) -> dict[str, Any]:
@@ -140,10 +152,6 @@ def read_trials(path: Path) -> dict[str, Any]:
     Raises:
         InvalidInput: A field is missing or of another type; the message names file and field.
     """
-    return _checked(_Sweep, path)
-
-
-def _checked(kind: type, path: Path) -> dict[str, Any]:
-    value: dict[str, Any] = read_json(path)
-    parse(kind, value, str(path))
-    return value
+    table: dict[str, Any] = read_json(path)
+    parse(_Sweep, table, str(path))
+    return table

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from podium.registry import Model, Record
+    from podium.steps.handover import Evaluation
 
 CHAMPION = "champion"
 INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
@@ -49,7 +50,7 @@ def check_tracking(uri: str, *, here: bool = False) -> None:
         raise InvalidInput(f"tracking={uri} needs MLflow", INSTALL)
 
 
-def log_to_mlflow(uri: str, measured: Mapping[str, Any], result: Mapping[str, Any], source: str) -> None:
+def log_to_mlflow(uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str) -> None:
     """Log a run and its version; what goes wrong is a warning, for podium's registry has decided already.
 
     Logging the same run again changes nothing but the alias.
@@ -133,7 +134,7 @@ def _standing(result: Mapping[str, Any]) -> str:
     return CHAMPION if result["outcome"] == "promoted" else "not champion"
 
 
-def _log(uri: str, measured: Mapping[str, Any], result: Mapping[str, Any], source: str) -> tuple[str, str]:
+def _log(uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str) -> tuple[str, str]:
     client = _client(uri)
     run = _run(client, measured, result)
     version = _version(client, run, result, lambda: _place(client, uri, run, source))
@@ -142,33 +143,32 @@ def _log(uri: str, measured: Mapping[str, Any], result: Mapping[str, Any], sourc
     return run, version
 
 
-def _run(client: "MlflowClient", measured: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, Any]) -> str:
     """Return the id of the run; create it unless an earlier attempt did."""
     from mlflow.entities import Metric, Param
 
-    name, run_id = str(result["model_name"]), str(measured["run_id"])
+    name, run_id = str(result["model_name"]), measured.run_id
     experiment = client.get_experiment_by_name(name)
     experiment_id = str(experiment.experiment_id) if experiment else client.create_experiment(name)
     known = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'")
     if known:
         return str(known[0].info.run_id)
-    tags = {RUN_TAG: run_id, "podium.outcome": str(result["outcome"]), "podium.dataset": measured["dataset"]["digest"]}
+    tags = {RUN_TAG: run_id, "podium.outcome": str(result["outcome"]), "podium.dataset": measured.dataset.digest}
     made = str(client.create_run(experiment_id, tags=tags, run_name=run_id).info.run_id)
     now = int(time.time() * 1000)
     metrics = [Metric(key, value, now, step) for key, value, step in _metrics(measured)]
-    params = [Param(key, str(value)) for key, value in measured["winner"]["hyperparameters"].items()]
-    client.log_batch(made, metrics=metrics, params=[*params, Param("dataset", measured["dataset"]["name"])])
+    params = [Param(key, str(value)) for key, value in measured.winner.hyperparameters.items()]
+    client.log_batch(made, metrics=metrics, params=[*params, Param("dataset", measured.dataset.name)])
     client.set_terminated(made)
     return made
 
 
-def _metrics(measured: Mapping[str, Any]) -> Iterator[tuple[str, float, int]]:
+def _metrics(measured: "Evaluation") -> Iterator[tuple[str, float, int]]:
     """Yield name, value and epoch of all that is known of the winner: its epochs, validation and test part."""
-    winner = next(known for known in measured["candidates"] if known["uri"] == measured["winner"]["uri"])
-    for number, epoch in enumerate(winner["epochs"], 1):
+    for number, epoch in enumerate(measured.chosen.epochs, 1):
         yield from ((name, value, number) for name, value in epoch.items() if name != "epoch")
-    yield from ((f"validation_{name}", value, 0) for name, value in winner["validation"]["metrics"].items())
-    yield from ((f"test_{name}", value, 0) for name, value in measured["test"]["metrics"].items())
+    yield from ((f"validation_{name}", value, 0) for name, value in measured.chosen.validation.metrics.items())
+    yield from ((f"test_{name}", value, 0) for name, value in measured.test.metrics.items())
 
 
 def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], place: Callable[[], str]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from podium.identity import current_run
 from podium.steps.base import say
 from podium.steps.evaluate import PREDICTIONS
-from podium.steps.handover import read_evaluation
+from podium.steps.handover import Evaluation
 from podium.steps.mlflow_log import check_tracking, log_to_mlflow
 from podium.steps.predict_job import PredictJobs
 from podium.steps.step import step
@@ -78,8 +78,9 @@ def promote(
 
     check_tracking(tracking)
     parsed = PromotionRule.parse(rule)
-    measured = read_evaluation(Path(evaluation))
-    metric = find_metric(parsed.metric) if parsed.metric else find_metric(**_chosen_by(measured))
+    measured = Evaluation.read(Path(evaluation))
+    chosen_by = measured.metric
+    metric = find_metric(parsed.metric) if parsed.metric else find_metric(chosen_by.name, chosen_by.maximize)
     parsed.check(metric)
     model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
     info, part = describe(data), load(data, "test")
@@ -89,7 +90,7 @@ def promote(
     )
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
-    Path(report).write_text(render(measured, result))
+    Path(report).write_text(render(measured.document, result))
     for reason in contest.decision.reasons:
         say(reason)
     say(f"{model_name} {version}: {result['outcome']}")
@@ -97,10 +98,6 @@ def promote(
     figures = {name: value for name, value in contest.decision.figures.items() if isinstance(value, int | float)}
     metrics = {_named(name, metric.name): float(value) for name, value in figures.items()}
     return Promotion(outcome=result["outcome"], metrics=metrics)
-
-
-def _chosen_by(measured: dict[str, Any]) -> dict[str, Any]:
-    return {"text": measured["metric"]["name"], "maximize": measured["metric"]["maximize"]}
 
 
 def _named(figure: str, metric: str) -> str:

@@ -10,8 +10,9 @@ from podium.documents import load_json
 from podium.identity import code_version
 from podium.steps.base import say
 from podium.steps.evaluate import PREDICTIONS
-from podium.steps.handover import read_evaluation
+from podium.steps.handover import Evaluation
 from podium.steps.model_directory import fetch_evaluated
+from podium.steps.origin import Origin
 from podium.steps.step import step
 from podium.steps.target import storage_url
 
@@ -44,10 +45,10 @@ def upload_model(
     """
     from podium.registry import open_registry
 
-    measured = read_evaluation(Path(evaluation))
+    measured = Evaluation.read(Path(evaluation))
     registered = open_registry(storage_url(storage, beside))[model_name]
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        files = fetch_evaluated(model, measured["winner"]["files"], Path(scratch))
+        files = fetch_evaluated(model, measured.winner.files, Path(scratch))
         files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
         version = registered.upload(files, _metadata(files, measured)).version
         size = sum(file.stat().st_size for file in files.values())
@@ -55,30 +56,30 @@ def upload_model(
     return version
 
 
-def _metadata(files: Mapping[str, Path], measured: dict[str, Any]) -> dict[str, Any]:
-    winner, test = measured["winner"], measured["test"]
-    validation = next(known["validation"] for known in measured["candidates"] if known["uri"] == winner["uri"])
+def _metadata(files: Mapping[str, Path], measured: Evaluation) -> dict[str, Any]:
+    winner, written = measured.winner, measured.document
     environment = files.get("environment.json")
     return {
-        "run_id": measured["run_id"],
-        "hyperparameters": winner["hyperparameters"],
-        "metric": measured["metric"],
+        "run_id": measured.run_id,
+        "hyperparameters": winner.hyperparameters,
+        "metric": written["metric"],
         "metrics": {
-            **test["metrics"], **{f"validation_{name}": value for name, value in validation["metrics"].items()},
+            **measured.test.metrics,
+            **{f"validation_{name}": value for name, value in measured.chosen.validation.metrics.items()},
         },
-        "report": {"classes": test["classes"], "confusion": test["confusion"]},
+        "report": {name: written["test"][name] for name in ("classes", "confusion")},
         "predictions": PREDICTIONS,
-        "dataset": measured["dataset"],
-        "origin": {key: winner[key] for key in ("kind", "name", "experiment", "uri", "why")},
-        "image": winner["image"] or None,
+        "dataset": written["dataset"],
+        "origin": {key: getattr(winner, key) for key in ("kind", "name", "experiment", "uri", "why")},
+        "image": winner.image or None,
         "code": _code(winner),
         "code_version": code_version(),
         "environment": load_json(environment.read_bytes(), "environment.json") if environment else None,
     }  # fmt: skip
 
 
-def _code(winner: dict[str, Any]) -> dict[str, Any] | None:
-    if not winner["code"]:
+def _code(winner: Origin) -> dict[str, Any] | None:
+    if not winner.code:
         return None
-    digest = Code.parse(winner["code"]).digest
-    return {"uri": winner["code"], "digest": digest, "install_requirements": winner["install_requirements"]}
+    digest = Code.parse(winner.code).digest
+    return {"uri": winner.code, "digest": digest, "install_requirements": winner.install_requirements}
