@@ -220,8 +220,7 @@ def tune(
 
     Example:
         >>> import podium
-        >>> def train(x, shape):
-        ...     return {"score": (x - 1) ** 2 + (shape == "square")}
+        >>> def train(x, shape): return {"score": (x - 1) ** 2 + (shape == "square")}
         >>> sweep = podium.tune(train, {"x": (0.0, 2.0), "shape": ["round", "square"]}, objective="min:score", trials=5)
         >>> len(sweep.results)
         5
@@ -229,9 +228,7 @@ def tune(
     given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
                          algorithm=algorithm, settings=settings, seed=seed,
                          pods=Pods(queue=queue, queue_priority=queue_priority))  # fmt: skip
-    planned = plan(train, space, given, place=Place.of(cluster), data=data, storage=storage, name=name)
-    say(planned.description)
-    begun = planned.start()
+    begun = plan(train, space, given, place=Place.of(cluster), data=data, storage=storage, name=name).start()
     return begun.wait() if wait else begun
 
 
@@ -247,9 +244,6 @@ class Plan:
 
     output: str
     """Where trials put their models, each below its own name."""
-
-    description: str
-    """What is searched for, and between which values."""
 
     data: str | Path | None
     exact: bool
@@ -274,7 +268,7 @@ def plan(
     storage: str | Path | None = None,
     name: str | None = None,
 ) -> Plan:
-    """Return what tune will run; on Kubernetes the code is stored then.
+    """Return what tune will run, and say what is searched; on Kubernetes the code is stored then.
 
     Raises:
         InvalidInput: As tune; or there is no storage that the cluster can reach.
@@ -290,11 +284,9 @@ def plan(
     given, output = absolute(data) if data else None, f"{root}/trials"
     experiment = experiment_of(program, searched, settings, name=name, data=given, output=output)
     flags = (f"--data={given}",) if given and program.takes_data else ()
-    return Plan(
-        experiment=experiment, place=place, words=(*program.words, *flags), output=output, data=data,
-        exact=name is not None,
-        description=f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}",
-    )  # fmt: skip
+    say(f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
+    return Plan(experiment=experiment, place=place, words=(*program.words, *flags), output=output, data=data,
+                exact=name is not None)  # fmt: skip
 
 
 def _remote(storage: str | Path | None) -> str:

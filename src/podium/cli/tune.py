@@ -88,7 +88,6 @@ def tune(
 
     with notifier.about("Experiment") as notice:
         planned = plan(train, space, _settings(**options), place=place, **given)
-        echo(planned.description, err=True)
         if save:
             _save(planned, save)
         if no_run:
