@@ -1,5 +1,6 @@
 """batch/v1 Jobs as processes, with the counts and conditions Kubernetes writes."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,16 @@ def run(cluster: LocalSweeps, manifest: Manifest) -> Manifest:
 
 def reasons(last: Manifest) -> list[tuple[str, str, str]]:
     return [(one["type"], one["reason"], one["message"]) for one in last["status"]["conditions"]]
+
+
+def test_another_process_deletes_an_ended_job_at_once(cluster: LocalSweeps) -> None:
+    run(cluster, job("true"))
+    assert cluster.join("Job", "job", 30)
+    began = time.monotonic()
+    with LocalSweeps(cluster.store.directory) as elsewhere:
+        elsewhere.delete("Job", "job")
+    assert time.monotonic() - began < 10
+    assert cluster.list("Job") == []
 
 
 def logs(cluster: LocalSweeps, count: int) -> list[str]:

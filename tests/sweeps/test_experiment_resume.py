@@ -129,6 +129,17 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
         assert set(done) <= set(found_now["status"]["succeededTrialList"])
 
 
+def test_another_process_deletes_what_has_ended_at_once(tmp_path: Path) -> None:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster, LocalSweeps(tmp_path, fork_server=False) as elsewhere:
+        cluster.create(experiment("e", most=1))
+        finish(cluster, "e")
+        assert cluster.join("Experiment", "e", 30)
+        began = time.monotonic()
+        elsewhere.delete("Experiment", "e")
+        assert time.monotonic() - began < 10
+        assert [cluster.list(kind) for kind in ("Experiment", "Trial", "Job")] == [[], [], []]
+
+
 def test_deleting_an_experiment_takes_its_trials_and_jobs_with_it(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("e", seconds=20))

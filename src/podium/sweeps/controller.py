@@ -119,9 +119,10 @@ class ExperimentController:
                     command = self._cluster.store.resume_command(self.name)
                     message = f"Experiment was stopped{self._why}; resume it with: {command}"
                     mark(self._status, "Stopped", "ExperimentStopped", message)
-            self._file.close(self._status)
             if self._cluster.store.is_deletion_asked("Experiment", self.name):
                 self._cluster.remove("Experiment", self.name)
+            else:
+                self._file.close(self._status)
 
     def _is_stopping(self) -> bool:
         """Look whether somebody, maybe another process, wants the Experiment stopped or deleted."""

@@ -61,6 +61,8 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         InvalidInput: It has ended for good, or the changes break a rule.
         Conflict: Another process runs it.
     """
+    if cluster.experiment(name).state.finished:
+        cluster.join("Experiment", name)  # in this process: it has written its end, and may still be closing its study
     with cluster.store.alone():  # else two processes could both find it free
         stored = cluster.experiment(name)
         if cluster.store.is_supervised("Experiment", name) and not stored.state.finished:

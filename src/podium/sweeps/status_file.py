@@ -2,6 +2,7 @@
 
 import copy
 import time
+from contextlib import suppress
 from typing import Any
 
 from podium.cluster.local.store import Store
@@ -51,9 +52,6 @@ class StatusFile:
 
     def close(self, status: dict[str, Any]) -> None:
         """Write the status for the last time; where there is no room, the Experiment reads as one left behind."""
-        try:
+        with suppress(NotFound, OSError):
             self.write(status)
-        except NotFound:
-            pass
-        except OSError:
-            self._store.disown("Experiment", self._experiment.name)
+        self._store.disown("Experiment", self._experiment.name)

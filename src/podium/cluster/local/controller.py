@@ -164,12 +164,9 @@ class Controller(ABC):
             self.runtime.store.update(self.kind, self.name, lambda manifest: manifest.update(status=written))
 
     def _write_at_last(self) -> None:
-        try:
+        with suppress(NotFound, OSError):  # a full disk
             self._write()
-        except NotFound:
-            pass
-        except OSError:  # a full disk: nobody must wait for what cannot be written
-            self.runtime.store.disown(self.kind, self.name)
+        self.runtime.store.disown(self.kind, self.name)
 
     def _run(self) -> None:
         try:
@@ -202,6 +199,7 @@ class Controller(ABC):
             if self.finished is None:
                 self.fail("Stopped", f"{self.kind} {self.name} was stopped.")
                 self._write()
+            store.disown(self.kind, self.name)
             return True
         self.reconcile(now)
         self._record()
@@ -214,7 +212,10 @@ class Controller(ABC):
             self._end_pods()
             store.remove(self.kind, self.name)
             return True
-        return self.ttl is None and not any(pod.active for pod in self.pods)
+        if self.ttl is not None or any(pod.active for pod in self.pods):
+            return False
+        store.disown(self.kind, self.name)
+        return True
 
     def _pause(self) -> float:
         # A deletion asked for by another process is a file: there is no other way to notice it.

@@ -86,8 +86,13 @@ class Store:
             write_json(self.path(kind, name) / "supervisor.json", {"lease": self._lease.name, "pid": os.getpid()})
 
     def disown(self, kind: str, name: str) -> None:
-        """Take that record back: whoever waits for the object sees it lost. Possible even on a full disk."""
-        (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
+        """Take that record back: any process may delete the object now; if it has not ended, it reads as lost.
+
+        Possible even on a full disk. A record that another process has written meanwhile stays.
+        """
+        with self.alone():
+            if self._lease and self._lease_of(kind, name) == self._lease.name:
+                (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes and threads from taking an object over meanwhile; not to be entered twice."""
