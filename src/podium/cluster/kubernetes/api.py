@@ -95,14 +95,8 @@ def is_passing(error: Any) -> bool:
     return not status or status == 429 or status >= 500
 
 
-def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
-    """Turn an ApiException into the error a user reads.
-
-    Args:
-        error: The exception.
-        doing: What was tried, for example "create PyTorchJob mnist in namespace team".
-        kind: The kind concerned, to tell a missing CRD from a missing object.
-    """
+def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
+    """Turn an ApiException into the error a user reads, see Api.error."""
     message, is_status = reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
@@ -124,12 +118,6 @@ def translate(error: Any, doing: str, kind: str | None = None) -> PodiumError:
 
 class Unreachable(Unavailable):
     """The API server does not answer at all."""
-
-
-def unreachable(host: str, error: Exception) -> Unreachable:
-    """Return the error for an API server that does not answer."""
-    why = getattr(error, "reason", None) or error
-    return Unreachable(f"the Kubernetes API at {host} does not answer: {why}", "check the cluster and the kubeconfig")
 
 
 class Api:
@@ -173,7 +161,7 @@ class Api:
             **options: Its keyword arguments.
 
         Raises:
-            PodiumError: As by translate; Unavailable if it did not pass.
+            PodiumError: As by error; Unavailable if it did not pass.
         """
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
@@ -186,13 +174,25 @@ class Api:
                 return answer
             except (ApiException, HTTPError) as error:
                 failed: Any = error
-            status = getattr(failed, "status", None)
-            self.answered = self.answered or bool(status)
+            self.answered = self.answered or bool(getattr(failed, "status", None))
             limit = (PATIENCE if patience is None else patience) if self.answered else 3.0
             if not is_passing(failed) or time.monotonic() + pause > started + limit:
-                raise (translate(failed, doing, kind) if status else unreachable(self.host, failed)) from failed
+                raise self.error(failed, doing, kind) from failed
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
+
+    def error(self, error: Any, doing: str, kind: str | None = None) -> PodiumError:
+        """Turn an exception of a client into the error a user reads.
+
+        Args:
+            error: A kubernetes.client.ApiException or urllib3.exceptions.HTTPError.
+            doing: What was tried, for example "create PyTorchJob mnist in namespace team".
+            kind: The kind concerned, to tell a missing CRD from a missing object.
+        """
+        if getattr(error, "status", None):
+            return _translate(error, doing, kind)
+        why = f"the Kubernetes API at {self.host} does not answer: {getattr(error, 'reason', None) or error}"
+        return Unreachable(why, "check the cluster and the kubeconfig")
 
     def _where(self, kind: str) -> tuple[str, str, str, str]:
         known = resource(kind)
@@ -265,14 +265,8 @@ class Api:
         """Ask for an object's removal; its pods follow. No error if it is not there."""
         doing = f"delete {kind} {name} in namespace {self.namespace}"
         try:
-            self.call(
-                doing,
-                self.custom.delete_namespaced_custom_object,
-                *self._where(kind),
-                name,
-                propagation_policy="Background",
-                kind=kind,
-            )
+            delete = self.custom.delete_namespaced_custom_object
+            self.call(doing, delete, *self._where(kind), name, propagation_policy="Background", kind=kind)
         except NotFound:
             return
 
@@ -281,16 +275,12 @@ class Api:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        address = (*self._where(kind), name)
+        delete = self.custom.delete_namespaced_custom_object
         try:
-            self.custom.delete_namespaced_custom_object(
-                *address, propagation_policy="Background", _request_timeout=(1, 1)
-            )
-        except ApiException as error:
-            if error.status != 404:
-                raise translate(error, f"delete {kind} {name}", kind) from error
-        except HTTPError as error:
-            raise unreachable(self.host, error) from error
+            delete(*self._where(kind), name, propagation_policy="Background", _request_timeout=(1, 1))
+        except (ApiException, HTTPError) as error:
+            if getattr(error, "status", None) != 404:
+                raise self.error(error, f"delete {kind} {name}", kind) from error
 
     def events(self, kind: str, name: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
         """Yield watch events of one object for some seconds, after a resourceVersion.

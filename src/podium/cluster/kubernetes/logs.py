@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
+from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing
 from podium.cluster.kubernetes.pods import by_replica, cannot_start, selector_of
-from podium.errors import Denied, NotFound, PodiumError, Unavailable
+from podium.errors import Denied, NotFound, Unavailable
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it wrote."""
@@ -21,13 +21,10 @@ TRIES = 5
 
 def reporting(pods: list[Any]) -> list[Any]:
     """Return the pods of the replica that reports metrics: the master's, the collected one's, else all."""
-    for chosen in (
-        [pod for pod in pods if any(c.name in COLLECTORS for c in pod.spec.containers)],
-        [pod for name, pod in by_replica(pods) if name == "master-0"],
-        [pod for name, pod in by_replica(pods) if name == "worker-0"],
-        [pod for name, pod in by_replica(pods) if name == "node-0"],
-    ):
-        if chosen:
+    if collected := [pod for pod in pods if any(c.name in COLLECTORS for c in pod.spec.containers)]:
+        return collected
+    for leader in ("master-0", "worker-0", "node-0"):
+        if chosen := [pod for name, pod in by_replica(pods) if name == leader]:
             return chosen
     return pods
 
@@ -155,12 +152,7 @@ def logs(
                 complete, tries = False, tries + 1
                 again = is_passing(error) or getattr(error, "status", None) in (400, 404)
                 if not again or (over and tries > TRIES):
-                    raise _cannot_read(api, pod, error) from error
+                    raise api.error(error, f"read the log of pod {pod.metadata.name}") from error
         if complete and ((over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")):
             return
         time.sleep(PAUSE)
-
-
-def _cannot_read(api: Api, pod: Any, error: Any) -> PodiumError:
-    doing = f"read the log of pod {pod.metadata.name}"
-    return translate(error, doing) if getattr(error, "status", None) else unreachable(api.host, error)

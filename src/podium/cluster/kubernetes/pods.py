@@ -151,47 +151,30 @@ def cannot_start(pod: Any, schedule_grace: float = SCHEDULE_GRACE) -> Trouble | 
     for status in statuses_of(pod):
         waiting = status.state and status.state.waiting
         if waiting and waiting.reason in NEVER_STARTS:
-            message = (waiting.message or "").strip() or f"image {status.image}"
-            hint = _ROOT if NON_ROOT.search(message) else NEVER_STARTS[waiting.reason]
-            return Trouble(
-                pod=name,
-                container=status.name,
-                reason=waiting.reason,
-                message=message,
-                hint=hint,
-                grace=IMAGE_GRACE,
-            )
+            reason, message = waiting.reason, (waiting.message or "").strip() or f"image {status.image}"
+            hint = _ROOT if NON_ROOT.search(message) else NEVER_STARTS[reason]
+            container = status.name
+            return Trouble(pod=name, container=container, reason=reason, message=message, hint=hint, grace=IMAGE_GRACE)
     for condition in pod.status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             hint = "ask for less (cpu, memory, gpu), change node selector or tolerations, or add nodes"
-            return Trouble(
-                pod=name,
-                container=None,
-                reason="Unschedulable",
-                message=condition.message or "",
-                hint=hint,
-                grace=schedule_grace,
-            )
+            message = condition.message or ""
+            return Trouble(pod=name, reason="Unschedulable", message=message, hint=hint, grace=schedule_grace)
     return None
 
 
 def bad_end(pod: Any) -> Trouble | None:
     """Say how a pod, or its container before the last restart, ended badly, or None."""
-    name = pod.metadata.name
-    if pod.status.phase == "Failed" and pod.status.reason:
-        reason = pod.status.reason
-        return Trouble(
-            pod=name, container=None, reason=reason, message=pod.status.message or "", hint=ENDED.get(reason)
-        )
+    name, reason = pod.metadata.name, pod.status.reason
+    if pod.status.phase == "Failed" and reason:
+        return Trouble(pod=name, reason=reason, message=pod.status.message or "", hint=ENDED.get(reason))
     for status in statuses_of(pod):
         states = (status.state, status.last_state)
         for ended in (state.terminated for state in states if state and state.terminated):
             if ended.exit_code != 0:
-                message = f"container {status.name}, exit code {ended.exit_code}"
-                hint = ENDED.get(ended.reason) or ("it was killed from outside" if ended.exit_code == 137 else None)
-                return Trouble(
-                    pod=name, container=status.name, reason=ended.reason or "Error", message=message, hint=hint
-                )
+                reason, message = ended.reason or "Error", f"container {status.name}, exit code {ended.exit_code}"
+                hint = ENDED.get(reason) or ("it was killed from outside" if ended.exit_code == 137 else None)
+                return Trouble(pod=name, container=status.name, reason=reason, message=message, hint=hint)
     return None
 
 
@@ -346,15 +329,9 @@ def _tail(api: Api, trouble: Trouble) -> list[str]:
     """Return the last lines of the container in trouble, marked; none if they are gone."""
     if trouble.container is None:
         return []
+    doing, read, where = f"read the log of pod {trouble.pod}", api.core.read_namespaced_pod_log, api.namespace
     try:
-        text = api.call(
-            f"read the log of pod {trouble.pod}",
-            api.core.read_namespaced_pod_log,
-            trouble.pod,
-            api.namespace,
-            container=trouble.container,
-            tail_lines=TAIL,
-        )
+        text = api.call(doing, read, trouble.pod, where, container=trouble.container, tail_lines=TAIL)
     except PodiumError:
         return []
     return [f"  | {line}" for line in str(text).splitlines()]

@@ -89,16 +89,10 @@ def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str
 
 def _over(cluster: KubernetesCluster, run_id: str, namespace: str) -> str | None:
     """Say what became of a run, or None while its Workflow goes on."""
-    api = cluster.api
-    answer = api.call(
-        f"read the workflow of run {run_id}",
-        api.custom.list_namespaced_custom_object,
-        "argoproj.io",
-        "v1alpha1",
-        namespace,
-        "workflows",
-        label_selector=f"{KFP_RUN}={run_id}",
-    )
+    list_objects = cluster.api.custom.list_namespaced_custom_object
+    workflows = ("argoproj.io", "v1alpha1", namespace, "workflows")
+    doing, selector = f"read the workflow of run {run_id}", f"{KFP_RUN}={run_id}"
+    answer = cluster.api.call(doing, list_objects, *workflows, label_selector=selector)
     phases = [Resource.parse(item).status.get("phase") or "Pending" for item in answer["items"]]
     if not phases:
         return "its workflow is gone"

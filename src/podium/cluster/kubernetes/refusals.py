@@ -39,10 +39,10 @@ INTERNAL = "Internal error occurred"
 class Trouble:
     """What is wrong with one pod."""
 
-    pod: str | None
+    pod: str | None = None
     """The pod's name; None if it could not be created."""
 
-    container: str | None
+    container: str | None = None
     """The container concerned; None if the pod as a whole is."""
 
     reason: str
@@ -67,8 +67,7 @@ def refusal_of(event: Any) -> Trouble:
     head, refused, _ = message.partition(JOBSET_AS_JSON)
     message = head + refused
     grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
-    hint = refusal_hint(message)
-    return Trouble(pod=None, container=None, reason=event.reason, message=message, hint=hint, grace=grace)
+    return Trouble(reason=event.reason, message=message, hint=refusal_hint(message), grace=grace)
 
 
 def refusal_hint(message: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from podium.cluster.base import Manifest
-from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing, translate, unreachable
+from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing
 from podium.errors import Denied, Failed, PodiumError, Unavailable, UnknownKind
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.kueue import only_waits
@@ -55,9 +55,8 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
             lost: PodiumError = error
         except (ApiException, HTTPError) as error:
             # 410: the server no longer has the version; the next snapshot brings a newer one.
-            answer = getattr(error, "status", None)
-            lost = translate(error, f"watch {kind} {name}", kind) if answer else unreachable(api.host, error)
-            if not is_passing(error) and answer not in (401, 403, 410):
+            lost = api.error(error, f"watch {kind} {name}", kind)
+            if not is_passing(error) and getattr(error, "status", None) not in (401, 403, 410):
                 raise lost from error
         lost_at = lost_at or time.monotonic()
         # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
