@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from podium.cluster.base import Cluster
+from podium.cluster.local.store import has_ended
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, news
 from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
-from podium.sweeps.resume import has_ended
 
 
 def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:

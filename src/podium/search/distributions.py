@@ -44,7 +44,7 @@ def decode(parameter: Parameter, value: Any) -> str:
     if column(parameter) != parameter.name:
         value = from_quantile(parameter, value)
     if parameter.step and parameter.distribution != "uniform":
-        return parameter.nth(min(round((value - parameter.low) / parameter.step), parameter.points - 1))
+        return parameter.nearest(value)
     return parameter.text(value)
 
 
@@ -114,7 +114,7 @@ def at(parameter: Parameter, unit: float) -> str:
     else:
         value = parameter.low + unit * (parameter.high - parameter.low)
     if parameter.step:
-        return parameter.nth(min(round((value - parameter.low) / parameter.step), parameter.points - 1))
+        return parameter.nearest(value)
     return parameter.text(min(value, parameter.high))
 
 

@@ -20,11 +20,11 @@ def open_journal(path: Path) -> Any:
             with path.open("ab") as file:
                 file.write(b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs))
 
-    _mend(path)
+    _cut_partial_line(path)
     return Journal(str(path))
 
 
-def _mend(path: Path) -> None:
+def _cut_partial_line(path: Path) -> None:
     # A full disk or a crash of the machine leaves half a line; the next one would continue it.
     if path.exists():
         written = path.read_bytes()

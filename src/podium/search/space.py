@@ -49,6 +49,10 @@ class Parameter:
         """Return one value of a stepped or listed parameter, counted from 0."""
         return self.text(self.low + number * (self.step or 1.0)) if self.numeric else self.choices[number]
 
+    def nearest(self, value: float) -> str:
+        """Return the value of a stepped parameter that is nearest to a number."""
+        return self.nth(min(round((value - self.low) / (self.step or 1.0)), self.points - 1))
+
     def text(self, value: float) -> str:
         """Write a value of a double or int the way a trial sees it; steps leave no rounding dust."""
         if self.kind == "int":

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from podium.cluster.base import Cluster
+from podium.cluster.local.store import has_ended
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Trial, leaderboard
 from podium.manifests.experiment.trainer import read_flags
 from podium.manifests.workload import Container
 from podium.storage import connect
-from podium.sweeps.resume import has_ended
 
 RECORD = ("metrics.json", "hyperparameters.json", "environment.json")
 """What stays of a trial's output: a few kilobytes that say how it went."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Cluster
+from podium.cluster.local.store import has_ended
 from podium.errors import Denied, Failed, InvalidInput, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
@@ -24,7 +25,6 @@ from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.steps.trained import TrainedMetrics
 from podium.steps.trial_logs import TrialLogs, trial_logs
 from podium.sweeps import connect
-from podium.sweeps.resume import has_ended
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.store import LOST, POLL
+from podium.cluster.local.store import POLL, has_ended
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import State, status_of
@@ -160,7 +160,7 @@ class ExperimentController:
         for trial in trials:
             self._take_up(trial)
             self._cluster.store.claim("Trial", trial.name)
-            if trial.state.finished and not trial.state.reason.endswith(LOST):
+            if has_ended(trial):
                 readings = read_readings(self._cluster.store.path("Trial", trial.name))
                 self._learn(trial.name, Ended(readings=readings))
                 continue

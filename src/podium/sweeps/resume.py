@@ -10,13 +10,7 @@ from podium.errors import Conflict, InvalidInput
 from podium.manifests.experiment.checks import check
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, restart, unmark
-from podium.manifests.experiment.trial import Trial
 from podium.sweeps.controller import ExperimentController
-
-
-def has_ended(trial: Trial) -> bool:
-    """Tell whether a trial ended for good; one whose engine was stopped or killed runs again."""
-    return trial.state.finished and not trial.state.reason.endswith(LOST)
 
 
 def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:

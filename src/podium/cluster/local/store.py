@@ -276,6 +276,11 @@ class Store:
         return file.st_ino, file.st_mtime_ns
 
 
+def has_ended(trial: Resource) -> bool:
+    """Return whether a trial ended for good; one whose engine was stopped or killed runs again."""
+    return trial.state.finished and not trial.state.reason.endswith(LOST)
+
+
 def is_resumable(experiment: Resource) -> bool:
     """Return whether an Experiment was stopped, or lost its process, before its end."""
     return experiment.state.phase == "Stopped" or experiment.state.reason.endswith(LOST)
