@@ -10,6 +10,7 @@ import pytest
 
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
+from podium.manifests.conditions import add_condition, status_of
 
 
 def job(name: str, **labels: str) -> dict:
@@ -136,6 +137,23 @@ def test_an_object_is_supervised_until_its_process_is_killed(store: Store, tmp_p
         assert store.is_supervised("Job", "a")
         process.kill()
     assert not store.is_supervised("Job", "a")
+
+
+def test_an_end_written_during_a_read_is_not_a_loss(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create(job("a"))
+    reader = Store(tmp_path)
+
+    def end_first(kind: str, name: str) -> bool:
+        store.update(
+            kind, name, lambda manifest: add_condition(manifest.setdefault("status", {}), "Complete", "", "", "")
+        )
+        store.disown(kind, name)
+        return Store(tmp_path).is_supervised(kind, name)
+
+    monkeypatch.setattr(reader, "is_supervised", end_first)
+    assert status_of(reader.read("Job", "a")).phase == "Succeeded"
 
 
 def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None:

@@ -122,11 +122,11 @@ class LocalCluster(Cluster):
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         """Return the replicas as their supervisor recorded them; where it is dead, all that ran ended with it."""
         self.store.read(kind, name)
+        alive = self.store.is_supervised(kind, name)  # asked first: its last records are written before it gives up
         try:
             records = read_json(self.store.path(kind, name) / "pods.json", list)
         except FileNotFoundError:
             return []
-        alive = self.store.is_supervised(kind, name)
         return [_replica_status(record, alive) for record in records]
 
     def directory(self, kind: str, name: str) -> Path | None:

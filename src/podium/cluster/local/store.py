@@ -132,13 +132,20 @@ class Store:
 
     def _settle(self, manifest: Manifest) -> Manifest:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        if not status_of(manifest).finished and not self.is_supervised(kind, name):
+        if self._is_lost(manifest):
+            manifest = self._load(kind, name)  # its end is written before its supervisor gives it up: maybe just now
+        if self._is_lost(manifest):
             message = f"{kind} {name} was stopped: the process that ran it ended."
             if kind == "Experiment":
                 message += f" Resume it with: {self.resume_command(name)}"
             now = timestamp()
             set_condition(manifest.setdefault("status", {}), "Failed", f"{kind}{LOST}", message, now)
         return manifest
+
+    def _is_lost(self, manifest: Manifest) -> bool:
+        return not status_of(manifest).finished and not self.is_supervised(
+            manifest["kind"], manifest["metadata"]["name"]
+        )
 
     def resume_command(self, experiment: str) -> str:
         """Return what to type to resume an Experiment of this cluster."""
@@ -177,16 +184,12 @@ class Store:
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
         """Return the objects of a kind that carry all given labels, oldest first."""
-        manifests = []
+        manifests, wanted = [], (labels or {}).items()
         for path in self.path(kind, "any").parent.glob("[!.]*/object.json"):
-            with contextlib.suppress(FileNotFoundError):
-                manifests.append(read_object(path))
-        wanted = (labels or {}).items()
-        manifests = [
-            self._settle(manifest)
-            for manifest in manifests
-            if wanted <= (manifest["metadata"].get("labels") or {}).items()
-        ]
+            with contextlib.suppress(FileNotFoundError, NotFound):
+                manifest = read_object(path)
+                if wanted <= (manifest["metadata"].get("labels") or {}).items():
+                    manifests.append(self._settle(manifest))
         return sorted(
             manifests, key=lambda manifest: (manifest["metadata"]["creationTimestamp"], manifest["metadata"]["uid"])
         )
@@ -249,7 +252,7 @@ class Store:
         manifest, token = self.read(kind, name), None
         while True:
             new = self._token(kind, name)
-            if new != token or (not status_of(manifest).finished and not self.is_supervised(kind, name)):
+            if new != token or self._is_lost(manifest):
                 token = new
                 try:
                     manifest = self.read(kind, name)
