@@ -86,6 +86,11 @@ def ignoring_conditions(application: Application) -> Application:
     return call
 
 
+def sleep_into_the_next_second() -> None:
+    """Let what is written from now on be younger: servers tell times in whole seconds."""
+    time.sleep(1.05 - time.time() % 1)
+
+
 def minio_program() -> str | None:
     """Return MinIO's server program: PODIUM_TEST_MINIO, `minio` on the PATH, or what `make minio` built."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium/bin/minio"

@@ -1,11 +1,11 @@
 """Collectors that sleep, die or race with uploads, on every storage."""
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from s3servers import sleep_into_the_next_second
 
 from podium.errors import Conflict
 from podium.registry import Model, Registry
@@ -41,7 +41,8 @@ class Sleepy:
 
 
 def tick(storage: Storage) -> None:
-    time.sleep(0 if storage.url.startswith("file:") else 1.1)  # servers tell times in whole seconds
+    if not storage.url.startswith("file:"):
+        sleep_into_the_next_second()
 
 
 def leave_half(storage: Storage) -> None:

@@ -3,11 +3,11 @@
 import multiprocessing
 import os
 import signal
-import time
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from s3servers import sleep_into_the_next_second
 
 from podium.errors import NotFound
 from podium.registry import Registry, open_registry
@@ -28,7 +28,7 @@ def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> No
     assert (tmp_path / "out/model.onnx").read_bytes() == b"a" * 100
     assert [one.version for one in model.versions()] == ["a", "b", "c"]
     storage.put("models/mnist/versions/half/model.onnx", b"never finished")
-    time.sleep(1.1)  # servers tell times in whole seconds
+    sleep_into_the_next_second()
     assert [one.version for one in model.gc(grace=now, delete=True)] == ["half"]
     model.delete("c", "unused")
     assert [event.event for event in model.history()] == ["promotion", "promotion", "rollback", "deletion"]
@@ -75,7 +75,7 @@ def test_an_upload_killed_half_way_is_nothing_but_garbage(storage: Storage, tmp_
     with pytest.raises(NotFound):
         model.version("dying")
     assert model.gc() == [], "young: it may still be in the making"
-    time.sleep(1.1)  # servers tell times in whole seconds
+    sleep_into_the_next_second()
     found = model.gc(grace=now)
     assert sum(one.size for one in found) >= 200
     assert model.gc(grace=now) == found, "a dry run deletes nothing"
