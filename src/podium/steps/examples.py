@@ -145,6 +145,6 @@ def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[dict[st
     items = np.unique(np.linspace(0, len(scores.target) - 1, most).astype(int))
     true, predicted = (array[items].reshape(len(items), -1).T for array in (scores.target, scores.predictions))
     return [
-        {"true": one.astype(float).tolist(), "predicted": other.astype(float).tolist()}
-        for one, other in zip(true, predicted, strict=True)
+        {"true": values.astype(float).tolist(), "predicted": guesses.astype(float).tolist()}
+        for values, guesses in zip(true, predicted, strict=True)
     ]

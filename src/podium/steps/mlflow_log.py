@@ -137,7 +137,7 @@ def _standing(result: Mapping[str, Any]) -> str:
 def _log(uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str) -> tuple[str, str]:
     client = _client(uri)
     run = _run(client, measured, result)
-    version = _version(client, run, result, lambda: _place(client, uri, run, source))
+    version = _version(client, run, result, lambda: _locate(client, uri, run, source))
     if result["outcome"] == "promoted":
         client.set_registered_model_alias(result["model_name"], CHAMPION, version)
     return run, version
@@ -171,7 +171,7 @@ def _metrics(measured: "Evaluation") -> Iterator[tuple[str, float, int]]:
     yield from ((f"test_{name}", value, 0) for name, value in measured.test.metrics.items())
 
 
-def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], place: Callable[[], str]) -> str:
+def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], locate: Callable[[], str]) -> str:
     """Return the number of the version in MLflow's registry; create it unless an earlier attempt did."""
     from mlflow.exceptions import MlflowException
 
@@ -181,7 +181,7 @@ def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], place:
     except MlflowException:
         client.create_registered_model(name)
     return _find_version(client, name, version) or str(
-        client.create_model_version(name, place(), run, tags={VERSION_TAG: version}).version
+        client.create_model_version(name, locate(), run, tags={VERSION_TAG: version}).version
     )
 
 
@@ -191,7 +191,7 @@ def _find_version(client: "MlflowClient", name: str, version: str) -> str | None
     return next((str(known.version) for known in versions if known.tags.get(VERSION_TAG) == version), None)
 
 
-def _place(client: "MlflowClient", uri: str, run: str, source: str) -> str:
+def _locate(client: "MlflowClient", uri: str, run: str, source: str) -> str:
     """Return where MLflow finds a version's files; those on this machine become artifacts of the run on a server."""
     if source.startswith(("s3://", "minio://")):
         return source.replace("minio://", "s3://", 1)  # MLflow knows the store by its protocol

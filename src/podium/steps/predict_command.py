@@ -51,10 +51,10 @@ class PredictCommand:
 
     def job_words(self, model: str, inputs: str, output: str) -> list[str]:
         """Return the command line of a job that reads and writes at URIs."""
-        places = ["--model", model, "--inputs", inputs, "--output", output]
+        options = ["--model", model, "--inputs", inputs, "--output", output]
         if self.uris:
-            return [*self.predict, *places]
-        return ["python", "-m", "podium.steps.predict_command", *places, "--", *self.predict]
+            return [*self.predict, *options]
+        return ["python", "-m", "podium.steps.predict_command", *options, "--", *self.predict]
 
 
 def read_command(uri: str) -> PredictCommand:
@@ -212,10 +212,10 @@ def main(words: Sequence[str] | None = None) -> int:
             for name, folder in folders.items():
                 _fetch(getattr(given, name), folder)
             run_here(given.command, folders["model"], folders["inputs"], Path(scratch, OUTPUT))
-            place, _, file = given.output.rpartition("/")
+            uri, _, file = given.output.rpartition("/")
             if not Path(scratch, OUTPUT).is_file():
                 raise InvalidInput("the predict command wrote nothing to its --output", CONTRACT)
-            connect(place).put(file, Path(scratch, OUTPUT))
+            connect(uri).put(file, Path(scratch, OUTPUT))
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
