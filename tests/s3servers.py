@@ -99,9 +99,12 @@ def minio_program() -> str | None:
 
 @contextmanager
 def minio() -> Iterator[str]:
-    """Run a MinIO server on a free port; yields its URL. Its data are in memory where there is room: each write syncs."""
+    """Run a MinIO server on a free port; yields its URL.
+
+    It syncs each write, so its data are in memory where there is room: the largest test, a slow one, stores 2 GiB.
+    """
     memory = Path("/dev/shm")
-    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 30
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 6 << 30
     with tempfile.TemporaryDirectory(prefix="minio-", dir=memory if roomy else None) as directory:
         yield from _minio(Path(directory))
 

@@ -29,7 +29,7 @@ def webhook() -> Iterator[tuple[str, list[Any]]]:
     """Serve a webhook; yield its URL, and what it got."""
     handler = type("OneHook", (Hook,), {"bodies": []})
     server = HTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", handler.bodies
     finally:
