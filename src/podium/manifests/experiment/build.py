@@ -65,16 +65,11 @@ def customize(
     def change(manifest: dict[str, Any]) -> None:
         owners = [dict(owner)] if owner else None
         merge(manifest, ("metadata",), present(name=name, namespace=namespace, ownerReferences=owners))
+        for field, values in (("annotations", annotations), ("labels", labels)):
+            if values:
+                merge(manifest, ("metadata", field), values)
         merge(manifest, ("spec",), present(resumePolicy=resume_policy))
-        if annotations:
-            merge(manifest, ("metadata", "annotations"), annotations)
-        if labels:
-            merge(manifest, ("metadata", "labels"), labels)
-        if goal is not None:
-            merge(manifest, ("spec", "objective"), {"goal": goal})
-        if seed is not None:
-            merge(manifest, ("spec", "algorithm"), {})
-            _set_setting(manifest["spec"]["algorithm"], "random_state", str(seed))
+        _set_search(manifest["spec"], goal, seed)
         _set_counts(manifest["spec"], max_trials, parallel_trials, max_failed_trials)
 
     def change_job(draft: Draft) -> None:
@@ -83,16 +78,27 @@ def customize(
         if workers is not None:
             draft.set_workers(workers)
 
-    def change_container(container: dict[str, Any], wrapped: bool) -> None:
-        container |= present(image=image, resources=unshared(resources))
-        set_env(container, env or ())
-        set_flags(container, flags or {}, quoted=wrapped)
-
     has_job = bool(experiment.template.workload.manifest)
     require(has_job or not workers, "workers go with a trialSpec", workers=workers)
-    for flag in flags or ():
+    changed = experiment.changed(change).changed_job(change_job)
+    return _with_containers(changed, flags or {}, env or (), present(image=image, resources=resources))
+
+
+def _with_containers(
+    experiment: Experiment,
+    flags: Mapping[str, str | None],
+    env: Sequence[Mapping[str, Any]],
+    fields: Mapping[str, Any],
+) -> Experiment:
+    for flag in flags:
         require(flag.startswith("--"), "a flag begins with --", flag=flag)
-    changed = with_primary_containers(experiment.changed(change).changed_job(change_job), change_container)
+
+    def change(container: dict[str, Any], wrapped: bool) -> None:
+        container |= unshared(fields)
+        set_env(container, env)
+        set_flags(container, flags, quoted=wrapped)
+
+    changed = with_primary_containers(experiment, change)
     return changed.changed(_drop_unused) if flags else changed
 
 
@@ -136,6 +142,14 @@ def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, fa
                 spec[field] = min(spec[field], most)
         if most < 3:
             spec.setdefault("parallelTrialCount", most)  # Katib's default of 3 would be above it
+
+
+def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> None:
+    if goal is not None:
+        merge(spec, ("objective",), {"goal": goal})
+    if seed is not None:
+        merge(spec, ("algorithm",), {})
+        _set_setting(spec["algorithm"], "random_state", str(seed))
 
 
 def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:
