@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.manager import KernelManager
 from sweep_manifests import job, space, write_experiment
 
 PROGRAM = """
@@ -46,6 +45,8 @@ def parabola(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture
 def kernel(home: Path) -> Iterator[Any]:
     """A kernel whose working directory is the test's own."""
+    from jupyter_client.manager import KernelManager
+
     manager = KernelManager()
     manager.kernel_spec.argv[0] = sys.executable  # type: ignore[union-attr]
     manager.start_kernel(cwd=str(Path.cwd()))

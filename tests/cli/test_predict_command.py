@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 
 import podium
+from podium.data.row_files import BATCH
 from podium.data.rows import Problem
 from podium.registry import open_registry
 from podium.steps.predict import load_directory
@@ -278,14 +279,14 @@ def test_sentences_and_files_are_not_mixed(predict: Predict, words: Path, tmp_pa
 
 
 def test_large_tables_are_predicted_batch_by_batch(rows: Path, tmp_path: Path) -> None:
-    values = np.random.default_rng(1).normal(size=200_000).round(3)
+    values = np.random.default_rng(1).normal(size=BATCH + 20_000).round(3)
     lines = [f"{value},red" for value in values]
-    lines[100_000] = "oops,red"
+    lines[BATCH + 10_000] = "oops,red"
     (tmp_path / "new.csv").write_text("\n".join(["x,color", *lines]))
     predictor = load_directory(rows)
     results = list(predictor.predict([str(tmp_path / "new.csv")]))
     (problem,) = [result for result in results if isinstance(result, Problem)]
-    assert "row 100001, column x: 'oops'" in str(problem)
+    assert f"row {BATCH + 10_001}, column x: 'oops'" in str(problem)
     results.remove(problem)
     labels = [getattr(result, "label", "") for result in results]
-    assert labels == ["high" if value > 0 else "low" for value in np.delete(values, 100_000)]
+    assert labels == ["high" if value > 0 else "low" for value in np.delete(values, BATCH + 10_000)]

@@ -32,14 +32,14 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LaunchTarget:
 def test_a_model_tells_the_flags_its_training_was_given(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget
 ) -> None:
-    settings = TrainSettings(hyperparameters={"lr": "0.5", "epochs": "1"}, epochs=2, workers=1, seed=7)
+    settings = TrainSettings(hyperparameters={"model": "fast", "lr": "0.5", "epochs": "1"}, epochs=2, workers=1, seed=7)
     result = train(str(tiny_dataset), task="train", settings=settings, target=target)
 
     model = Path(result.model.removeprefix("file://"))
     told = json.loads((model / "origin.json").read_text())["hyperparameters"]
     used = json.loads((model / "hyperparameters.json").read_text())
-    assert told == {"lr": "0.5", "epochs": 2, "seed": 7}
-    assert (used["lr"], used["epochs"], used["seed"]) == (0.5, 2, 7)
+    assert told == {"model": "fast", "lr": "0.5", "epochs": 2, "seed": 7}
+    assert (used["model"], used["lr"], used["epochs"], used["seed"]) == ("fast", 0.5, 2, 7)
     assert result.metrics["epoch"] in (1, 2)
 
 
@@ -89,7 +89,7 @@ def test_a_recipe_survives_being_written() -> None:
 def test_a_trainjob_trains_podiums_trainer_on_two_nodes(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    settings = TrainSettings(hyperparameters={"lr": "0.5"}, epochs=1, workers=1, job_kind="trainjob")
+    settings = TrainSettings(hyperparameters={"model": "fast", "lr": "0.5"}, epochs=1, workers=1, job_kind="trainjob")
     trained = train(str(tiny_dataset), task="train", settings=settings, target=target)
     (job,) = (tmp_path / "cluster" / "trainjobs").iterdir()
     stored = json.loads((job / "object.json").read_text())

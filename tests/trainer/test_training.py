@@ -141,7 +141,8 @@ def test_evaluation_does_not_depend_on_the_size_of_its_batches(tiny_dataset: Pat
 def test_a_loss_that_is_not_finite_fails_without_metrics(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--data", str(tiny_dataset), "--output", str(tmp_path), "--lr", "1e30", *FAST]) == 1
+    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--lr", "1e30", "--model", "fast", *FAST]
+    assert main(argv) == 1
     out, err = capsys.readouterr()
     assert not LINE.search(out)
     assert "nan" not in out
@@ -152,7 +153,7 @@ def test_a_loss_that_is_not_finite_fails_without_metrics(
 
 def test_patience_ends_a_training_that_no_longer_improves(tiny_dataset: Path, tmp_path: Path) -> None:
     argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--lr", "1e-9", "--epochs", "9", "--patience", "2"]
-    assert main([*argv, "--batch-size", "200", *FAST]) == 0
+    assert main([*argv, "--batch-size", "200", "--model", "fast", *FAST]) == 0
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert len(metrics["epochs"]) == metrics["epoch"] + 2 < 9
 
