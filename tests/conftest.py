@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 from datasets import synthetic_part, write_pictures
 from s3servers import endpoint as endpoint
+from s3servers import new_bucket as new_bucket
 
 # Processes inherit ignored signals, and who runs the tests under nohup or in the background has these ignored; tests send
 # them to processes of theirs.

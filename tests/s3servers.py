@@ -8,12 +8,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from podium.storage import connect
 
 KEYS = {"AWS_ACCESS_KEY_ID": "podium-user", "AWS_SECRET_ACCESS_KEY": "podium-secret"}
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -38,6 +41,18 @@ def endpoint() -> Iterator[Callable[[str], str]]:
             return running[kind]
 
         yield get
+
+
+@pytest.fixture
+def new_bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Make an empty bucket on a server of a kind, which the environment names from then on, and give its URL."""
+
+    def make(kind: str) -> str:
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint(kind)}.items():
+            monkeypatch.setenv(name, value)
+        return connect(f"s3://podium-{uuid.uuid4().hex}", create=True).url
+
+    return make
 
 
 @contextmanager

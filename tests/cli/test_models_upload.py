@@ -2,14 +2,12 @@
 
 import csv
 import json
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import s3servers
 from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -114,15 +112,10 @@ def command(fitted: dict[str, Any], tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(params=["files", "moto"])
 def store(
-    request: pytest.FixtureRequest, tmp_path: Path, endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, tmp_path: Path, new_bucket: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
     """URL of an empty store."""
-    url = str(tmp_path / "store")
-    if request.param == "moto":
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
-        for name, value in s3servers.KEYS.items():
-            monkeypatch.setenv(name, value)
-        url = connect(f"s3://podium-{uuid.uuid4().hex}", create=True).url
+    url = new_bucket("moto") if request.param == "moto" else str(tmp_path / "store")
     monkeypatch.setenv("PODIUM_STORAGE", url)
     return url
 

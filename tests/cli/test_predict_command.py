@@ -2,14 +2,12 @@
 
 import csv
 import json
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import s3servers
 from handmade import DIGIT, SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
@@ -180,12 +178,9 @@ def test_a_blank_picture_does_not_stop_the_others(
 
 
 @pytest.fixture
-def bucket(pictures: Path, endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(pictures: Path, new_bucket: Callable[[str], str]) -> str:
     """The pictures in a bucket, with files of the same names below them."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
-    for name, value in s3servers.KEYS.items():
-        monkeypatch.setenv(name, value)
-    storage = connect(f"s3://pictures-{uuid.uuid4().hex}", create=True)
+    storage = connect(new_bucket("moto"))
     for file in pictures.iterdir():
         storage.put(f"new/{file.name}", file)
         storage.put(f"new/older/{file.name}", file)

@@ -1,11 +1,9 @@
 """Launched jobs find the dataset, wherever they run."""
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import s3servers
 from api_server import World
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -13,17 +11,13 @@ from podium.data.artifact import describe
 from podium.errors import PodiumError
 from podium.identity import RunIdentity
 from podium.steps.target import LaunchTarget
-from podium.storage import connect
 
 RUN = RunIdentity(id="20260102-030405-1a2b")
 
 
 @pytest.fixture
-def bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
-    for name, value in s3servers.KEYS.items():
-        monkeypatch.setenv(name, value)
-    return connect(f"s3://podium-{uuid.uuid4().hex}", create=True).url
+def bucket(new_bucket: Callable[[str], str]) -> str:
+    return new_bucket("moto")
 
 
 @pytest.fixture

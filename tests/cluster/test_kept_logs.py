@@ -6,13 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import s3servers
 import yaml
 from api_server import World
 from click.testing import CliRunner
@@ -39,16 +37,11 @@ IDENTITY = RunIdentity(id=RUN, step="fit")
 
 
 @pytest.fixture(params=["files", "moto", "minio"])
-def storage(
-    request: pytest.FixtureRequest, tmp_path: Path, endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> str:
+def storage(request: pytest.FixtureRequest, tmp_path: Path, new_bucket: Callable[[str], str]) -> str:
     """URL of an empty storage: a directory, and a bucket of each server."""
     if request.param == "files":
         return f"file://{tmp_path}/store"
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint(request.param))
-    for name, value in s3servers.KEYS.items():
-        monkeypatch.setenv(name, value)
-    return connect(f"s3://podium-{uuid.uuid4().hex}", create=True).url
+    return new_bucket(request.param)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from s3servers import KEYS
 
 from podium.code.__main__ import unpack
 from podium.code.bundle import pack, store
@@ -82,14 +81,10 @@ def test_signals_reach_the_command_itself(code: Code, tmp_path: Path) -> None:
         assert process.wait(timeout=20) == 7
 
 
-def test_code_comes_from_a_bucket(
-    project: Path, endpoint: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint("moto")}.items():
-        monkeypatch.setenv(name, value)
-    connect("s3://code-of-mine/team", create=True)
-    stored = store(pack(project), "s3://code-of-mine/team")
-    assert stored.uri.startswith("s3://code-of-mine/team/code/")
+def test_code_comes_from_a_bucket(project: Path, new_bucket: Callable[[str], str], tmp_path: Path) -> None:
+    team = f"{new_bucket('moto')}/team"
+    stored = store(pack(project), team)
+    assert stored.uri.startswith(f"{team}/code/")
     assert run(stored, "python", "train.py", "4", cwd=tmp_path).returncode == 4
 
 

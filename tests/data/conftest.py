@@ -2,14 +2,12 @@
 
 import gzip
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from s3servers import KEYS
 from small_dataset import CONTENT, Answer, Serve
 
 from podium.data.sources.known import DATASETS, Known
@@ -57,8 +55,6 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(new_bucket: Callable[[str], str]) -> str:
     """An S3 prefix of a bucket of its own."""
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint("moto")}.items():
-        monkeypatch.setenv(name, value)
-    return f"s3://bucket-{uuid.uuid4().hex[:8]}/raw"
+    return f"{new_bucket('moto')}/raw"

@@ -2,7 +2,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -11,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import s3servers
 from datasets import write_pictures
 
 from podium.data import artifact
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
-from podium.storage import connect
 
 
 @pytest.fixture
@@ -170,15 +167,11 @@ def test_reading_a_dataset_imports_numpy_and_nothing_heavy() -> None:
 def test_a_bucket_holds_a_dataset_and_never_replaces_it(
     tmp_path: Path,
     parts: dict[str, artifact.Part],
-    endpoint: Callable[[str], str],
+    new_bucket: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
-    for name, value in s3servers.KEYS.items():
-        monkeypatch.setenv(name, value)
-    bucket = f"podium-{uuid.uuid4().hex}"
-    connect(f"s3://{bucket}", create=True)
-    uri = f"s3://{bucket}/data/tiny"
+    bucket = new_bucket("moto")
+    uri = f"{bucket}/data/tiny"
     info = write(uri, parts)
     assert artifact.describe(uri) == info == write(uri, parts)
     monkeypatch.setenv("PODIUM_CACHE", str(tmp_path / "cache"))
@@ -188,7 +181,7 @@ def test_a_bucket_holds_a_dataset_and_never_replaces_it(
         write(uri, parts)
     assert artifact.describe(uri) == info
     with pytest.raises(NotFound, match=r"no dataset\.json in s3://"):
-        artifact.describe(f"s3://{bucket}/data/other")
+        artifact.describe(f"{bucket}/data/other")
 
 
 def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

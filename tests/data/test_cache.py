@@ -5,14 +5,12 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-import s3servers
 
 from podium.data import artifact
 from podium.data.cache import ObjectCache
@@ -28,16 +26,14 @@ def total(url: str, environ: dict[str, str]) -> int:
 
 
 @pytest.fixture
-def remote(tiny_dataset: Path, tmp_path: Path, endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+def remote(
+    tiny_dataset: Path, tmp_path: Path, new_bucket: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> str:
     """A dataset in a bucket, and an empty cache."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint("moto"))
-    for name, value in s3servers.KEYS.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setenv("PODIUM_CACHE", str(tmp_path / "cache"))
-    bucket = f"podium-{uuid.uuid4().hex}"
-    connect(f"s3://{bucket}", create=True)
-    artifact.copy(tiny_dataset, f"s3://{bucket}/tiny")
-    return f"s3://{bucket}/tiny"
+    uri = f"{new_bucket('moto')}/tiny"
+    artifact.copy(tiny_dataset, uri)
+    return uri
 
 
 def cached(tmp_path: Path) -> list[Path]:

@@ -117,7 +117,7 @@ def test_prediction_makes_the_bytes_of_preparation(tmp_path: Path) -> None:
 
 
 def test_pictures_are_fetched_from_a_storage(tmp_path: Path, bucket: str) -> None:
-    storage = connect(bucket, create=True)
+    storage = connect(bucket)
     for file in fill(tmp_path / "pets").rglob("*.png"):
         storage.put(f"pets/{file.relative_to(tmp_path / 'pets')}", file)
     remote, local = read(f"{bucket}/pets", tmp_path), read(tmp_path / "pets", tmp_path)

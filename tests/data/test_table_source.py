@@ -88,7 +88,7 @@ def test_prediction_makes_the_bytes_of_preparation(people: Path, tmp_path: Path)
 
 
 def test_a_table_is_fetched_from_a_storage(people: Path, tmp_path: Path, bucket: str) -> None:
-    connect(bucket, create=True).put("people.csv", people)
+    connect(bucket).put("people.csv", people)
     raw = fitted(read(f"{bucket}/people.csv", tmp_path))
     assert (raw.name, raw.source, len(raw.items)) == ("people", f"{bucket}/people.csv", 4)
     with pytest.raises(NotFound):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from s3servers import KEYS
 
 from podium.storage import connect
 from podium.trainer.__main__ import main
@@ -102,12 +101,9 @@ def test_an_output_without_write_permission_is_refused_at_the_start(
 
 
 @pytest.fixture
-def bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(new_bucket: Callable[[str], str]) -> str:
     """The URL of an empty bucket on a real server, which the environment names."""
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint("moto")}.items():
-        monkeypatch.setenv(name, value)
-    connect("s3://trainer-output", create=True)
-    return "s3://trainer-output"
+    return new_bucket("moto")
 
 
 def test_a_missing_bucket_is_refused_at_the_start(

@@ -105,7 +105,7 @@ def _check_aliases(pointers: Pointers, entries: Entries) -> Iterator[Finding]:
         if record and record.points_at and not pointers.catalog.exists(record.points_at):
             yield Finding(where=key, what=f"points at {record.points_at}, which is missing")
     for alias in sorted({record.alias for record in entries.records if record.alias} - set(names)):
-        last = entries.last_move(alias)
+        last, _ = entries.last_move(alias)
         assert last is not None
         target = last.points_at or "nothing"
         what = f"is missing; by the history it points at {target}: podium models repair {pointers.name}"
@@ -164,8 +164,7 @@ def _repair_alias(pointers: Pointers, alias: str, entries: Entries) -> Iterator[
         return
     except Damaged:
         pass
-    last = entries.last_move(alias)
-    lost = entries.lost_moves(last.time if last else "")
+    last, lost = entries.last_move(alias)
     if last is None or lost:
         also = f"its record is damaged, too: {', '.join(lost)}" if lost else "there is no move of it"
         yield Repair(where=key, restored=False, what=f"cannot be restored from the history: {also}")

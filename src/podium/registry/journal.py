@@ -190,10 +190,11 @@ class Entries:
     damaged: dict[str, Damaged]
     """Unreadable ones, by key."""
 
-    def last_move(self, alias: str) -> Record | None:
-        """Return the last readable move of an alias."""
+    def last_move(self, alias: str) -> tuple[Record | None, list[str]]:
+        """Return the last readable move of an alias, and the keys of damaged moves of any alias since then."""
         moves = [record for record in self.records if record.alias == alias]
-        return max(moves, key=lambda record: record.sequence, default=None)
+        last = max(moves, key=lambda record: record.sequence, default=None)
+        return last, self.lost_moves(last.time if last else "")
 
     def lost_moves(self, after: str) -> list[str]:
         """Return the keys of damaged moves of any alias that are later than a time."""
@@ -271,12 +272,10 @@ class Journal:
     def renumber(self, move: Record) -> Record:
         """Give the move of an alias whose record is lost the number and time that follow the history."""
         assert move.alias is not None
-        entries = self.load()
-        last = entries.last_move(move.alias)
-        lost = len(entries.lost_moves(last.time if last else "")) if entries.damaged else 0
+        last, lost = self.load().last_move(move.alias)
         if last is None:
-            return replace(move, sequence=1 + lost)
-        return replace(move, sequence=last.sequence + lost + 1, time=max(move.time, just_after(last.time)))
+            return replace(move, sequence=1 + len(lost))
+        return replace(move, sequence=last.sequence + len(lost) + 1, time=max(move.time, just_after(last.time)))
 
     def _parse(self, content: bytes, key: str) -> Record:
         where = self.storage.join(key)

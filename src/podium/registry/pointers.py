@@ -91,9 +91,7 @@ class Pointers:
             return last, entry.etag
 
     def _from_journal(self, alias: str, cause: Damaged, etag: str) -> Record:
-        entries = self.journal.load()
-        last = entries.last_move(alias)
-        lost = entries.lost_moves(last.time if last else "")
+        last, lost = self.journal.load().last_move(alias)
         if last is None or lost:
             also = f"so is {', '.join(lost)}" if lost else "the history has no move of it"
             raise AliasLost(f"{cause.message}; {also}", etag)

@@ -72,9 +72,9 @@ class ReportFacts:
 
     def __post_init__(self) -> None:
         size = len(self.confusion)
-        for row in self.confusion:
+        for at, row in enumerate(self.confusion):
             square = isinstance(row, list) and len(row) == size and all(map(is_count, row))
-            require(square, "confusion is a square matrix of counts", row=row)
+            require(square, "confusion is a square matrix of counts", size=size, wrong_row=at)
         require(size in (0, len(self.classes)), "each row of confusion has a class", rows=size,
                 classes=len(self.classes))  # fmt: skip
 

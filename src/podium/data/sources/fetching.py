@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from podium.errors import InvalidInput, NotFound
-from podium.storage import connect, local_path
+from podium.storage import connect, local_path, transfer
 
 
 def fetch_file(location: str, scratch: Path) -> Path:
@@ -23,7 +23,6 @@ def fetch_file(location: str, scratch: Path) -> Path:
         return path
     above, _, name = location.rstrip("/").rpartition("/")
     copy = scratch / "source" / name
-    copy.parent.mkdir(parents=True, exist_ok=True)
     connect(above).fetch(name, copy)
     return copy
 
@@ -46,12 +45,5 @@ def fetch_folder(location: str, scratch: Path) -> Path:
         if not path.is_dir():
             raise InvalidInput(f"{location} is a file, not a folder", "a single table is table:FILE")
         return path
-    storage = connect(location)
-    copy = scratch / "source"
-    for entry in storage.list():
-        target = copy / entry.key
-        target.parent.mkdir(parents=True, exist_ok=True)
-        storage.fetch(entry.key, target)
-    if not copy.is_dir():
-        raise NotFound(f"there is nothing under {location}")
-    return copy
+    transfer.get(connect(location), scratch / "source")
+    return scratch / "source"

@@ -7,7 +7,6 @@ the layout: yann.lecun.com/exdb/mnist, "file formats for the MNIST database".
 import gzip
 import logging
 import math
-import os
 import struct
 import tempfile
 import zlib
@@ -23,6 +22,7 @@ from podium.data.sources import origins
 from podium.data.sources.known import FILES, Known
 from podium.data.sources.raw import Raw
 from podium.errors import Damaged, Failed, PodiumError
+from podium.storage import connect
 
 log = logging.getLogger(__name__)
 
@@ -121,22 +121,10 @@ def _verified(known: Known, name: str, data: bytes) -> bytes:
 def _fill(directory: Path, fetched: Fetched) -> None:
     """Write the files to the cache; failing to do so is reported, not fatal."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         for name, data in fetched.files.items():
-            _write_whole(directory / name, data)
-    except OSError as error:
-        log.warning("%s could not be kept in the cache: %s", directory.name, error)
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
+            connect(directory).put(name, data)
+    except PodiumError as error:
+        log.warning("%s could not be kept in the cache: %s", directory.name, error.message)
 
 
 def _supply_hint(known: Known) -> str:
