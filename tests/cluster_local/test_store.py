@@ -175,7 +175,7 @@ def test_leftovers_of_a_removed_object_are_not_listed(store: Store, tmp_path: Pa
 
 @pytest.mark.parametrize("file", ["object.json", "supervisor.json"])
 @pytest.mark.parametrize("content", [b"", b'{"kind": "Job", "meta', b"[]", b"null", b"\xff\xfe"])
-def test_a_damaged_file_is_named_with_the_mend(store: Store, file: str, content: bytes) -> None:
+def test_a_damaged_file_is_named_with_a_hint(store: Store, file: str, content: bytes) -> None:
     store.create(job("a"))
     store.close()
     (store.path("Job", "a") / file).write_bytes(content)

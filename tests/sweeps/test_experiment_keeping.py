@@ -200,7 +200,7 @@ def test_a_warm_start_moves_the_first_point_toward_good_ones(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "law"),
+    ("change", "message"),
     [
         ({"algorithm": "random"}, "an algorithm with podium.dev/warm-start learns"),
         ({"objective": {"type": "maximize", "objectiveMetricName": "loss"}}, "the same objective"),
@@ -211,7 +211,7 @@ def test_a_warm_start_moves_the_first_point_toward_good_ones(tmp_path: Path) -> 
     ],
 )
 def test_an_impossible_warm_start_is_refused_before_storing(
-    change: dict[str, Any], law: str, cluster: LocalSweeps
+    change: dict[str, Any], message: str, cluster: LocalSweeps
 ) -> None:
     earlier(cluster, "first", 1)
     spaces = {
@@ -232,6 +232,6 @@ def test_an_impossible_warm_start_is_refused_before_storing(
         pod["containers"][0]["args"] = [f"${{trialParameters.{name}}}" for name, _, _ in wanted]
     with pytest.raises((InvalidInput, NotFound)) as caught:
         cluster.create(manifest)
-    assert law in caught.value.message
+    assert message in caught.value.message
     assert caught.value.hint
     assert [one["metadata"]["name"] for one in cluster.list("Experiment")] == ["first"]

@@ -58,7 +58,7 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("policy", "changes", "law"),
+    ("policy", "changes", "message"),
     [
         ("Never", {"maxTrialCount": 4}, "is resumed only if"),
         ("LongRunning", {"maxTrialCount": 2, "parallelTrialCount": 1}, "maxTrialCount must be above"),
@@ -67,11 +67,13 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
         ("LongRunning", {"maxTrialCount": 4, "parallelTrialCount": 9}, "parallelTrialCount <= maxTrialCount"),
     ],
 )
-def test_edits_that_katib_refuses_are_refused(policy: str, changes: dict[str, int], law: str, tmp_path: Path) -> None:
+def test_edits_that_katib_refuses_are_refused(
+    policy: str, changes: dict[str, int], message: str, tmp_path: Path
+) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(experiment("e", policy=policy))
         before = finish(cluster, "e")
-        with pytest.raises(InvalidInput, match=law):
+        with pytest.raises(InvalidInput, match=message):
             resume(cluster, "e", changes)
         assert cluster.get("Experiment", "e") == before
 

@@ -169,7 +169,7 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "law"),
+    ("change", "message"),
     [
         ({"resumePolicy": "LongRunning"}, "resumePolicy: must be FromVolume"),
         (
@@ -179,6 +179,6 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
         ({"algorithm": {"algorithmName": "pbt"}}, "pbt needs the settings"),
     ],
 )
-def test_what_a_population_lacks_is_named(change: dict[str, Any], law: str, tmp_path: Path) -> None:
-    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=law):
+def test_what_a_population_lacks_is_named(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=message):
         cluster.create(json.loads(json.dumps(experiment(tmp_path / "program.py", most=6, **change))))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from podium.cluster.kubernetes.api import Api, Unreachable, event_time, resource
+from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
 from podium.cluster.kubernetes.pods import cannot_start
 from podium.cluster.kubernetes.refusals import REFUSED, Trouble
 from podium.doctor.outside import answers, find_images
@@ -53,7 +53,7 @@ def find_unknown_kinds(api: Api) -> list[str]:
     """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no rights."""
     missing = []
     for kind in KINDS:
-        where = resource(kind)
+        where = api_resource(kind)
         doing = f"discover {where.group}/{where.version}"
         try:
             group = ask(api, doing, api.custom.get_api_resources, where.group, where.version)
@@ -237,7 +237,7 @@ def is_bare(job: Workload) -> bool:
 def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
     """Offer a manifest to the server without keeping it; return its name and the refusal."""
     given, label = Resource.parse(manifest), _label(manifest)
-    kind, where = given.kind, resource(given.kind)
+    kind, where = given.kind, api_resource(given.kind)
     body = given.with_metadata({**given.metadata, "namespace": api.namespace}).manifest
     try:
         api.call(

@@ -31,7 +31,7 @@ CREATION = "podium/creation"
 
 
 @dataclass(frozen=True)
-class Resource:
+class ApiResource:
     """Where the API keeps a kind."""
 
     group: str
@@ -45,15 +45,15 @@ _KATIB = "install Katib 0.19 in this cluster, or run the experiment on one machi
 _OPERATOR = "install the Kubeflow training operator 1.9 in this cluster"
 _TRAINER = "install Kubeflow Trainer 2.2 or later in this cluster, or run a PyTorchJob"
 RESOURCES = {
-    **{kind: Resource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR) for kind in OPERATOR_KINDS},
-    TRAINJOB: Resource(TRAINER_API, "v1alpha1", "trainjobs", _TRAINER),
-    "Experiment": Resource("kubeflow.org", "v1beta1", "experiments", _KATIB),
-    "Trial": Resource("kubeflow.org", "v1beta1", "trials", _KATIB),
-    "Job": Resource("batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"),
+    **{kind: ApiResource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR) for kind in OPERATOR_KINDS},
+    TRAINJOB: ApiResource(TRAINER_API, "v1alpha1", "trainjobs", _TRAINER),
+    "Experiment": ApiResource("kubeflow.org", "v1beta1", "experiments", _KATIB),
+    "Trial": ApiResource("kubeflow.org", "v1beta1", "trials", _KATIB),
+    "Job": ApiResource("batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"),
 }
 
 
-def resource(kind: str) -> Resource:
+def api_resource(kind: str) -> ApiResource:
     """Return where a kind lives.
 
     Raises:
@@ -100,7 +100,7 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
     message, is_status = reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
-        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", resource(kind).hint)
+        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", api_resource(kind).hint)
     if error.status == 404:
         return NotFound(text)
     if error.status == 409:
@@ -195,7 +195,7 @@ class Api:
         return Unreachable(why, "check the cluster and the kubeconfig")
 
     def _where(self, kind: str) -> tuple[str, str, str, str]:
-        known = resource(kind)
+        known = api_resource(kind)
         return known.group, known.version, self.namespace, known.plural
 
     def create(self, kind: str, manifest: Manifest) -> Manifest:
@@ -219,7 +219,7 @@ class Api:
 
     def serves(self, kind: str) -> bool:
         """Return whether the server knows a kind; every account may ask (role system:discovery)."""
-        known = resource(kind)
+        known = api_resource(kind)
         try:
             answer = self.call(f"look for {kind}", self.custom.get_api_resources, known.group, known.version, kind=kind)
         except (UnknownKind, NotFound):
@@ -236,7 +236,7 @@ class Api:
         doing = f"list {kind} objects in namespace {self.namespace}"
         function = self.custom.list_namespaced_custom_object
         answer = self.call(doing, function, *self._where(kind), kind=kind, **options)
-        known = resource(kind)
+        known = api_resource(kind)
         version = f"{known.group}/{known.version}"
         items = [{"apiVersion": version, "kind": kind, **item} for item in answer["items"]]
         return items, str(answer["metadata"]["resourceVersion"])

@@ -9,7 +9,7 @@ from podium.cluster.base import Cluster, Manifest, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
-from podium.cluster.kubernetes.api import Api, resource
+from podium.cluster.kubernetes.api import Api, api_resource
 from podium.cluster.kubernetes.queues import Queues
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.kubeconfig import load_configuration
@@ -61,7 +61,7 @@ class KubernetesCluster(Cluster):
 
     def create(self, manifest: Manifest) -> Manifest:
         kind, namespace = str(manifest.get("kind")), self.api.namespace
-        resource(kind)
+        api_resource(kind)  # refuses a kind that podium does not launch
         require(kind != "Trial", "a Trial is made by its Experiment", kind=kind)
         given = Experiment.parse(manifest) if kind == "Experiment" else Workload.parse(manifest)
         named = given.metadata.get("namespace") or namespace
