@@ -282,6 +282,17 @@ def test_a_watch_keeps_its_timeout_while_nobody_answers(
     server.start()
 
 
+def test_a_look_at_pods_never_waits_for_the_server(server: ApiServer, cluster: KubernetesCluster) -> None:
+    job = Workload.parse(cluster.create(JOB))
+    watchman = kubernetes_pods.Watchman(cluster.api, 1)
+    watchman.look(job)
+    server.stop()
+    started = time.monotonic()
+    with pytest.raises(Unavailable):
+        watchman.look(job)
+    assert time.monotonic() - started < 10
+
+
 def test_an_outage_is_no_reason_to_delete_a_job(
     server: ApiServer, cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ class Api:
         self.custom = client.CustomObjectsApi(self.client)
         self.core = client.CoreV1Api(self.client)
         self.answered = pod_namespace() is not None  # a pod was given the right address
+        self.patience: float | None = None  # seconds that call() repeats a request; PATIENCE if None
 
     def call(
         self,
@@ -157,7 +158,7 @@ class Api:
             function: Method of a kubernetes client.
             *args: Its arguments.
             kind: The kind concerned.
-            patience: Seconds to repeat; PATIENCE if None.
+            patience: Seconds to repeat; that of this object if None.
             **options: Its keyword arguments.
 
         Raises:
@@ -175,7 +176,8 @@ class Api:
             except (ApiException, HTTPError) as error:
                 failed: Any = error
             self.answered = self.answered or bool(getattr(failed, "status", None))
-            limit = (PATIENCE if patience is None else patience) if self.answered else 3.0
+            limits = (limit for limit in (patience, self.patience, PATIENCE) if limit is not None)
+            limit = next(limits) if self.answered else 3.0
             if not is_passing(failed) or time.monotonic() + pause > started + limit:
                 raise self.error(failed, doing, kind) from failed
             time.sleep(pause)

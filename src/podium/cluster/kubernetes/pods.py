@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -192,7 +193,8 @@ class Watchman:
     """
 
     def __init__(self, api: Api, schedule_grace: float) -> None:
-        self.api, self.schedule_grace = api, schedule_grace
+        self.api, self.schedule_grace = copy(api), schedule_grace
+        self.api.patience = 0.0  # a look that fails is made again at the next: it must not outlast a watch's timeout
         self.since: dict[tuple[str, str], float] = {}
         self.complete: dict[str, datetime] = {}  # by job: creation of its newest pod when it had all of them
         self.warned = False
