@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from podium.api.notebook import table
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Trial
-from podium.steps.retention import output_of
-from podium.storage import connect
 
 if TYPE_CHECKING:
     from podium.api.predictions import Predictions
@@ -53,6 +51,9 @@ class Best:
 
 def model_of(trial: Trial) -> str | None:
     """Return the URI of what a trial left as its model; None if it left nothing."""
+    from podium.steps.retention import output_of
+    from podium.storage import connect
+
     try:
         url = output_of(trial)
     except InvalidInput:

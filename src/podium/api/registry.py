@@ -283,30 +283,6 @@ class RegisteredModel:
         return self.versions._repr_html_()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overview:
-    """A model in a list of models."""
-
-    name: str
-    versions: int
-    champion: str | None
-    metric: str | None
-    """Of the champion, as value."""
-
-    value: float | None
-    since: str | None
-    """Time at which the champion became it."""
-
-    @classmethod
-    def of(cls, model: Model) -> "Overview":
-        """Read it from the registry."""
-        held, versions = model.aliases().get(CHAMPION), model.versions()
-        champion = next((summary for summary in versions if held and summary.version == held.version), None)
-        return cls(name=model.name, versions=len(versions), champion=held.version if held else None,
-                   metric=champion.metric if champion else None, value=champion.value if champion else None,
-                   since=held.time if held else None)  # fmt: skip
-
-
 class Registry(Mapping[str, RegisteredModel]):
     """The models of a storage.
 
@@ -339,10 +315,9 @@ class Registry(Mapping[str, RegisteredModel]):
         return f"<registry {self.url}: {', '.join(self) or 'no models'}>"
 
     def _repr_html_(self) -> str:
-        overviews = map(Overview.of, self._registry.select())
         rows = [
             (row.name, str(row.versions), row.champion or "", "" if row.value is None else figure(row.value))
-            for row in overviews
+            for row in (model.overview() for model in self._registry.select())
         ]
         return table(("MODEL", ">VERSIONS", "CHAMPION", ">VALUE"), rows, title=self.url)
 

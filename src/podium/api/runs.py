@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
-from podium.api.place import Place
-from podium.api.sweep import Sweep
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.resource import Resource
-from podium.run.outcome import outcome_of, show
 from podium.run.printed import printed
 from podium.run.progress import progress
 from podium.run.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, start_run
@@ -28,6 +25,8 @@ from podium.text import duration, figure
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from podium.api.sweep import Sweep
 
 
 class Run:
@@ -117,6 +116,8 @@ class Run:
             raise PodiumError(
                 f"run {self.id} has no result: it is {self.state}", f"podium.runs()[{self.id!r}].resume()"
             )
+        from podium.run.outcome import outcome_of  # which loads numpy: only for a run that has a result
+
         return outcome_of(self.record)
 
     @property
@@ -169,12 +170,15 @@ class Run:
         return Log("\n".join(head + text for head, text in heads))
 
     @property
-    def sweep(self) -> Sweep:
+    def sweep(self) -> "Sweep":
         """Its sweep: ``.best``, ``.trials``, ``.plot.history()``.
 
         Raises:
             NotFound: It has none, or none on this machine.
         """
+        from podium.api.place import Place
+        from podium.api.sweep import Sweep
+
         place = Place.of(self.record.cluster)
         with place.open() as cluster:
             names = [Resource.parse(manifest).name for manifest in cluster.list("Experiment")]
@@ -233,6 +237,8 @@ class Run:
         steps = _steps_table(self.record, {})
         if self.state != "succeeded":
             return steps
+        from podium.run.outcome import show
+
         return f"{steps}{Log(show(self.outcome))._repr_html_()}"
 
 

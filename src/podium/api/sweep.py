@@ -19,7 +19,6 @@ from podium.heartbeat import doing
 from podium.interrupts import signals_interrupt
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
 from podium.settings import Settings
-from podium.sweeps.resume import is_stopped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -55,6 +54,8 @@ class Sweep:
     @property
     def status(self) -> str:
         """``Created``, ``Running``, ``Stopped``, ``Succeeded`` or ``Failed``."""
+        from podium.sweeps.resume import is_stopped  # which loads the engine
+
         experiment = self.experiment
         return "Stopped" if is_stopped(experiment) else experiment.state.phase
 
@@ -231,8 +232,7 @@ class Sweep:
 
     def check(self) -> None:
         """Raise Failed if the sweep failed."""
-        state = self.experiment.state
-        if state.finished and not state.succeeded and not is_stopped(self.experiment):
+        if self.status == "Failed":
             opened = f"podium.open_sweep({self.name!r})"
             raise failure(self.cluster, self.name, trials=f"{opened}.trials", logs=f"{opened}.logs('TRIAL')")
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
-    from podium.api.registry import Overview
-    from podium.registry import Record, Summary, Version
+    from podium.registry import Overview, Record, Summary, Version
     from podium.scoring.comparison import Change
     from podium.steps.compare import Difference
 

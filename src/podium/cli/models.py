@@ -47,9 +47,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
             lambda: view.versions(summaries, aliases),
         )
         return
-    from podium.api.registry import Overview
-
-    overviews = [Overview.of(model) for model in registry.select()]
+    overviews = [model.overview() for model in registry.select()]
     output(as_json, [vars(overview) for overview in overviews], lambda: view.models(overviews))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from podium.callable_package import make_callable
 from podium.registry.catalog import Summary
 from podium.registry.journal import Record
-from podium.registry.model import Contest, Model, Registry
+from podium.registry.model import Contest, Model, Overview, Registry
 from podium.registry.pointers import CHAMPION
 from podium.registry.rule import Decision, PromotionRule, decide
 from podium.registry.version import FileRecord, Version
@@ -20,6 +20,7 @@ __all__ = [
     "Decision",
     "FileRecord",
     "Model",
+    "Overview",
     "PromotionRule",
     "Record",
     "Registry",

@@ -73,6 +73,21 @@ class Registry:
         return Model(self.storage, name)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """A model in a list of models."""
+
+    name: str
+    versions: int
+    champion: str | None
+    metric: str | None
+    """Of the champion, as value."""
+
+    value: float | None
+    since: str | None
+    """Time at which the champion became it."""
+
+
 class Model:
     """One model of a registry.
 
@@ -150,6 +165,14 @@ class Model:
         if champion is None:
             warn_once(f"the champion of {self.name} in {self.storage.url} is {held.points_at}, which is gone")
         return champion
+
+    def overview(self) -> Overview:
+        """Return the model as a list of models shows it."""
+        held, versions = self.aliases().get(CHAMPION), self.versions()
+        champion = next((summary for summary in versions if held and summary.version == held.version), None)
+        return Overview(name=self.name, versions=len(versions), champion=held.version if held else None,
+                        metric=champion.metric if champion else None, value=champion.value if champion else None,
+                        since=held.time if held else None)  # fmt: skip
 
     def aliases(self) -> dict[str, Record]:
         """Return the record of each alias that points at a version, by alias."""
