@@ -53,7 +53,7 @@ def test_nonsense_in_metadata_is_damage_or_can_be_shown() -> None:
     shown = 0
     for document in spoiled(METADATA):
         try:
-            version = versions.parse(seal(document), "metadata.json", "mnist", "c")
+            version = versions.parse_metadata(seal(document), "metadata.json", "mnist", "c")
         except Damaged:
             continue
         assert isinstance(version, versions.Version)
@@ -85,7 +85,7 @@ def test_nonsense_in_a_tombstone_is_damage() -> None:
     del document["sha256"]
     for bad in spoiled(document):
         try:
-            found = versions.parse(seal(bad), "metadata.json", "mnist", "c")
+            found = versions.parse_metadata(seal(bad), "metadata.json", "mnist", "c")
         except Damaged:
             continue
         assert isinstance(found, versions.Tombstone)

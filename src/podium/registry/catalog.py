@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from podium.documents import load_json
-from podium.documents import parse as parse_document
+from podium.documents import load_json, parse
 from podium.errors import Damaged, InvalidInput, NotFound, PodiumError, require
 from podium.registry.document import MAX_BYTES, is_count, is_name, sha256_of, warn_once
-from podium.registry.version import METADATA, Tombstone, Version, parse
+from podium.registry.version import METADATA, Tombstone, Version, parse_metadata
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
 
@@ -100,7 +99,7 @@ class Catalog:
             content, entry = self.storage.read(key, limit=MAX_BYTES + 1)
         except NotFound:
             return None, None
-        return parse(content, self.storage.join(key), self.name, version), entry
+        return parse_metadata(content, self.storage.join(key), self.name, version), entry
 
     def look_many(self, versions: Iterable[str]) -> Iterator[tuple[str, Version | Tombstone | Damaged | None]]:
         """Read the metadata.json of many versions; yield what was read, or why it cannot be, by version."""
@@ -109,7 +108,7 @@ class Catalog:
         for version, (key, content) in zip(versions, self.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
             if isinstance(content, bytes):
                 try:
-                    yield version, parse(content, self.storage.join(key), self.name, version)
+                    yield version, parse_metadata(content, self.storage.join(key), self.name, version)
                 except Damaged as error:
                     yield version, error
             else:
@@ -222,7 +221,7 @@ class Catalog:
         try:
             index = load_json(content, self.index_key, limit=_LARGEST)
             rows = index.get("versions") if isinstance(index, dict) and index.get("format") == FORMAT else {}
-            return parse_document(dict[str, Summary], rows, self.index_key), entry.etag
+            return parse(dict[str, Summary], rows, self.index_key), entry.etag
         except InvalidInput:
             return {}, entry.etag  # the next listing writes it anew
 

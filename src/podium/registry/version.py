@@ -195,7 +195,7 @@ class Tombstone:
         })  # fmt: skip
 
 
-def parse(content: bytes, where: str, name: str, version: str) -> Version | Tombstone:
+def parse_metadata(content: bytes, where: str, name: str, version: str) -> Version | Tombstone:
     """Parse metadata.json, or the tombstone in its place.
 
     Raises:
