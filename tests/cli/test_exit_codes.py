@@ -112,6 +112,8 @@ def test_no_server_is_said_in_a_plain_sentence(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    # What kubernetes keeps of KUBECONFIG as it was when another test of this process imported it.
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
     (tmp_path / "one.yaml").write_text("name: x\npipeline: y\ncron: '@daily'\n")
     given = [word.format(tmp_path) for word in words]
     code, out, err = typed([*given, *(["--host", host] if host else [])], monkeypatch, capsys)
