@@ -33,6 +33,8 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     outcome = json.loads(run(project, "podium", "run", "--json"))
     assert outcome["decision"]["outcome"] == "promoted"
     assert len(outcome["sweep"]["trials"]) == 4
+    if template == "table":
+        assert len(run(project, "podium", "predict", "data.csv").splitlines()) == 900
     model = open_registry(project / "podium-work/store")["mine"]
     champion = model.champion()
     assert champion is not None
