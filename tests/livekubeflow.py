@@ -44,9 +44,10 @@ def end_of(run_id: str) -> str:
 
 def cancel(run_id: str) -> None:
     """Cancel a run."""
-    from kfp.client import Client
+    from kfp_server_api import ApiClient, Configuration, RunServiceApi
 
-    Client(host=os.environ["KF_PIPELINES_ENDPOINT"]).terminate_run(run_id)
+    server = ApiClient(Configuration(host=os.environ["KF_PIPELINES_ENDPOINT"]))
+    RunServiceApi(server).run_service_terminate_run(run_id)
 
 
 def ended_by_cancel(run_id: str) -> bool:
