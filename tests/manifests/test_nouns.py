@@ -111,6 +111,13 @@ def test_a_pod_of_the_wrong_shape_reads_as_empty(wrong: Any) -> None:
     assert [one.name for _, one in job.containers() if one.name] == []
 
 
+def test_a_number_for_a_key_leaves_a_variable_readable() -> None:
+    body = {"env": [{"name": "A", 1: 2}, {"name": "B", "value": None}, {"name": "C", "value": 0}]}
+    job = Workload.parse({"kind": "Job", "spec": {"template": {"spec": {"containers": [body]}}}})
+    ((_, container),) = job.containers()
+    assert [variable.value for variable in container.variables] == ["", "", "0"]
+
+
 def test_a_trial_tells_value_time_and_state() -> None:
     trial = a_trial("sweep-1", "0.9")
     assert trial.experiment == "sweep"

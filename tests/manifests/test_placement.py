@@ -115,3 +115,12 @@ def test_a_wrong_setting_is_refused_and_no_secret_is_shown(given: dict[str, Any]
     with pytest.raises(InvalidInput, match=said) as caught:
         Pods.read(given)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", [{}, {"containers": [{"env": [{"value": "x"}], "resources": None}]}])
+def test_what_the_checks_refuse_is_left_to_them(spec: dict[str, Any]) -> None:
+    job = Workload.parse({"kind": "Job", "spec": {"template": {"spec": spec}}})
+    placed = place(job, Pods.read({"cpu": "2", "env": {"A": "1"}})).manifest["spec"]["template"]["spec"]
+    for container in placed.get("containers", []):
+        assert container["env"][0] == {"value": "x"}
+        assert container["resources"] == {"requests": {"cpu": "2"}}

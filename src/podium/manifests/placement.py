@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from podium.errors import InvalidInput, require
 from podium.manifests.draft import Draft, merge
+from podium.manifests.fields import items, objects
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
 from podium.manifests.resource import Resource
 
@@ -147,12 +148,14 @@ def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
         context["runAsNonRoot"] = False  # by which podium.manifests.pod_security leaves the containers as they are
     if context:
         merge(spec, ("securityContext",), context)
-    for container in spec["containers"]:
-        _place_container(container, pods, names)
+    for container in items(spec.get("containers")):
+        if isinstance(container, dict):
+            _place_container(container, pods, names)
 
 
 def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, str]) -> None:
-    env = {entry["name"]: entry for entry in container.get("env") or []}
+    # An entry without a name stays: the checks of manifests speak of it.
+    env: dict[Any, Any] = {entry.get("name", at): entry for at, entry in enumerate(objects(container.get("env")))}
     env |= {name: {"name": name, "value": value} for name, value in pods.env.items()}
     if pods.cpu and THREADS not in env:
         env[THREADS] = {"name": THREADS, "value": str(max(1, round(_amount("cpu", pods.cpu))))}
@@ -166,7 +169,7 @@ def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, s
     for key, more in (("requests", requests), ("limits", {"memory": pods.memory})):
         more = {name: value for name, value in more.items() if value}
         if more:
-            container.setdefault("resources", {}).setdefault(key, {}).update(more)
+            merge(container, ("resources", key), more)
     if env:
         container["env"] = list(env.values())
     if mounts:

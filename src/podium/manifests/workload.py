@@ -15,7 +15,6 @@ from podium.manifests.fields import (
     mapping,
     numbered,
     objects,
-    present,
     strings,
     text,
     texts,
@@ -43,7 +42,8 @@ class Variable(Part):
     @property
     def value(self) -> str:
         """Empty if there is none."""
-        return str(present(**self.manifest).get("value", ""))
+        value = self.manifest.get("value")
+        return "" if value is None else str(value)
 
     source = Attribute("manifest.valueFrom", mapping)
     """``valueFrom``; empty if there is a value."""
