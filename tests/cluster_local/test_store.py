@@ -1,5 +1,6 @@
 """Objects on disk: atomic, watchable, and honest about who is alive."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -154,6 +155,14 @@ def test_an_end_written_during_a_read_is_not_a_loss(
 
     monkeypatch.setattr(reader, "is_supervised", end_first)
     assert status_of(reader.read("Job", "a")).phase == "Succeeded"
+
+
+def test_giving_up_an_object_leaves_a_removed_directory_removed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cluster")
+    store.create(job("a"))
+    shutil.rmtree(store.directory)
+    store.disown("Job", "a")
+    assert not store.directory.exists()
 
 
 def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None:

@@ -90,6 +90,8 @@ class Store:
 
         Possible even on a full disk. A record that another process has written meanwhile stays.
         """
+        if not self.path(kind, name).exists():  # to be alone would make the directory of a cluster that was removed
+            return
         with self.alone():
             if self._lease and self._lease_of(kind, name) == self._lease.name:
                 (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
