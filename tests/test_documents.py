@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podium.documents import load_json, load_yaml, parse, read_text
-from podium.errors import InvalidInput, require
+from podium.documents import load_json, load_yaml, parse, read_text, write_file
+from podium.errors import InvalidInput, PodiumError, require
 
 ROOT = Path(__file__).parent.parent
 
@@ -174,3 +175,28 @@ def test_a_document_becomes_a_dataclass() -> None:
 def test_a_document_that_does_not_fit_is_named(document: object, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(Note, document, "note.json")
+
+
+def test_a_file_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("folder/file")
+    write_file(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "folder/file").read_text() == "text"
+    assert len(list(tmp_path.rglob("*"))) == 3
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe, received = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()), daemon=True)
+    reader.start()
+    write_file(pipe, "text")
+    reader.join(10)
+    assert received == ["text"]
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("path", [".", "/", "", "/dev/null/file"])
+def test_a_path_that_is_not_a_files_is_refused(path: str) -> None:
+    with pytest.raises(PodiumError, match=r"cannot be written: (Is|Not) a directory"):
+        write_file(Path(path), "text")

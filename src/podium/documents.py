@@ -48,18 +48,32 @@ def read_text(path: Path, limit: int = MAX_YAML) -> str:
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a file that a user named, whole or not at all; its directory is made.
 
+    A link stays one, and so does a pipe or a device, such as /dev/stdout.
+
     Raises:
         PodiumError: It cannot be written.
     """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            _replace(Path(os.path.realpath(path)), data)
+    except OSError as error:
+        raise PodiumError(f"{path} cannot be written: {error.strerror}", "name another file") from None
+
+
+def _replace(path: Path, data: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        with suppress(FileExistsError):  # a file in the directory's place is named by the next line
+            path.parent.mkdir(parents=True)
+        draft.write_bytes(data)
         draft.replace(path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             draft.unlink()
-        raise PodiumError(f"{path} cannot be written: {error.strerror}", "name another file") from None
+        raise
 
 
 def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:

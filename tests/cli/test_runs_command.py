@@ -142,6 +142,7 @@ def test_pruning_keeps_the_newest_and_the_young(home: Path, podium: Callable[...
     assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
     for wrong in ([], ["--keep", "-1"], ["--older-than", "99999999999"]):
         assert isinstance(podium("prune", *wrong).exception, InvalidInput)
+    assert "--keep N" in str(podium("prune").exception)
 
 
 def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:

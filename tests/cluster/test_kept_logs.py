@@ -167,6 +167,15 @@ def test_a_refused_setting_is_kept_before_its_step_begins(in_step: World, tmp_pa
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.timeout(120)
+def test_a_refusal_is_readable_where_the_store_is_not(in_step: World, tmp_path: Path) -> None:
+    in_step.forbidden.add("configmaps")
+    ended = executor(tmp_path, "train-distributed", workers=-3, storage=f"file://{tmp_path}/store")
+    error, warning = ended.stderr.splitlines()[-2:]
+    assert error == "error: `workers >= -1` must hold, but got workers=-3"
+    assert warning.startswith("warning: what this step prints is not kept: ")
+
+
 @pytest.mark.parametrize(
     ("given", "artifact", "storage"),
     [({"storage": "s3://a/b/"}, "minio://c/d", "s3://a/b"), ({}, "minio://c/d", "minio://c/podium")],

@@ -12,7 +12,7 @@ import podium
 from podium.cli.completion import run_names
 from podium.cli.options import Commands, Notifier, ServerOptions, json_option, notify_option, server_options
 from podium.cli.run import FROM, carry_out
-from podium.errors import NotFound, PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.settings import STORAGE
 from podium.tables import Row, screen_width, table
 from podium.terminal import Styled, echo, echo_json, echo_log, output
@@ -200,6 +200,8 @@ def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str 
       podium runs prune --older-than 30 --dry-run
       podium runs prune --older-than 30 --storage s3://models/podium
     """
+    if keep is None and older_than is None:
+        raise InvalidInput("`--keep N` or `--older-than DAYS` must be given", "podium runs prune --keep 5 --dry-run")
     _delete(_known(storage).old(keep=keep, older_than=older_than), dry_run=dry_run, as_json=as_json)
 
 

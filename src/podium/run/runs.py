@@ -254,8 +254,7 @@ def choose_old(
     Raises:
         InvalidInput: Neither is given, or one is out of range.
     """
-    given, hint = {"keep": keep, "older_than": older_than}, "podium runs prune --keep 5 --dry-run"
-    require(keep is not None or older_than is not None, "keep or older_than is given", hint, **given)
+    require(keep is not None or older_than is not None, "keep or older_than is given", keep=keep, older_than=older_than)
     require(keep is None or keep >= 0, "keep >= 0", keep=keep)
     require(older_than is None or 0 <= older_than <= 36500, "0 <= older_than <= 36500", "days", older_than=older_than)
     ordered = sorted(runs, key=moment)

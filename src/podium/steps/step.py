@@ -55,8 +55,12 @@ def _refuse(kind: type[BaseException], error: BaseException, trace: TracebackTyp
     _show(kind, error, trace)
     with recorded() as recorder:
         recorder.write(describe_error(error))
-        take_access()
-        recorder.keep(storage_of_step)
+        recorder.keep(_storage_in_reach)
+
+
+def _storage_in_reach() -> str:
+    take_access()
+    return storage_of_step()
 
 
 def storage_of_step() -> str:
