@@ -104,11 +104,14 @@ def peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
     """Turn the failure of a collective operation into PeerLost.
 
     Args:
-        failure: What the operation raises; gloo has no type of its own for it, nccl has dist.DistError.
+        failure: What the operation raises; gloo has no type of its own for it but RuntimeError itself, nccl has
+            dist.DistError.
     """
     try:
         yield
     except failure as error:
+        if type(error) is not RuntimeError and not isinstance(error, dist.DistError):
+            raise  # of this rank itself, for example OutOfMemoryError or AcceleratorError: it would come again
         reason = str(error).partition("\n")[0][:200]
         hint = "start the job again: it resumes from its last checkpoint"
         raise PeerLost(f"another process of the training is gone ({reason})", hint) from error

@@ -79,6 +79,14 @@ def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
     assert shown > 20
 
 
+@pytest.mark.parametrize("member", ["sequence", "evidence", "time", "id", "version"])
+def test_a_record_that_lacks_a_member_is_damage(member: str) -> None:
+    document = Record.new("promotion", "mnist", "c", alias="champion", evidence=EVIDENCE).document()
+    del document[member]
+    with pytest.raises(Damaged, match=f"champion.json has no {member}"):
+        Record.unseal(seal(document), "champion.json", "mnist")
+
+
 def test_nonsense_in_a_tombstone_is_damage() -> None:
     stone = versions.Tombstone(name="mnist", version="c", event=Record.new("deletion", "mnist", "c"))
     document = json.loads(stone.seal())
@@ -142,6 +150,19 @@ def test_an_index_of_nonsense_is_made_again(model: Model, index: bytes) -> None:
     model.storage.put("models/mnist/index.json", index)
     assert model.versions() == listed
     assert [one.size for one in listed] == [1]
+
+
+def test_the_index_cannot_give_a_version_another_name(model: Model) -> None:
+    model.upload({"model.onnx": b"m"}, {}, "v")
+    listed, key = model.versions(), "models/mnist/index.json"
+    model.storage.put(key, model.storage.get(key).replace(b'"version":"v"', b'"version":"../w"'))
+    assert model.versions() == listed
+
+
+def test_a_whole_number_is_listed_as_the_index_reads_it(model: Model) -> None:
+    model.upload({"model.onnx": b"m"}, {"metric": {"name": "accuracy"}, "metrics": {"accuracy": 1}}, "v")
+    fresh, from_index = model.versions()[0].value, model.versions()[0].value
+    assert [repr(fresh), repr(from_index)] == ["1.0", "1.0"]
 
 
 def test_names_nobody_can_have_given_are_left_out(model: Model, tmp_path: Path) -> None:

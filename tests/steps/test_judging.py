@@ -1,6 +1,7 @@
 """evaluate, upload_model and promote on real, small models."""
 
 import json
+import re
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -279,3 +280,25 @@ def test_an_evaluations_field_of_another_type_is_named(
     with pytest.raises(InvalidInput, match=f"evaluation.*{path[0]}"):
         uploaded(tmp_path)
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("of", ["winner", "candidates"])
+def test_an_evaluations_missing_field_is_named(
+    of: str, tmp_path: Path, judged: tuple[Evaluated, dict[str, Any]]
+) -> None:
+    document = judged[1]
+    where = "winner" if of == "winner" else "candidates[0]"
+    for name in ("hyperparameters", "experiment", "image", "code", "install_requirements"):
+        changed = json.loads(json.dumps(document))
+        del (changed["winner"] if of == "winner" else changed["candidates"][0])[name]
+        (tmp_path / "evaluation").write_text(json.dumps(changed))
+        with pytest.raises(InvalidInput, match=re.escape(f"evaluation has no {where}.{name}")):
+            uploaded(tmp_path)
+
+
+def test_a_winner_that_is_not_a_candidate_is_refused(judged: tuple[Evaluated, dict[str, Any]], tmp_path: Path) -> None:
+    document = judged[1]
+    document["winner"]["uri"] = "elsewhere"
+    (tmp_path / "evaluation").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match=r"evaluation: .*the winner is one of the candidates"):
+        uploaded(tmp_path)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from ranks import run_ranks
+from torch import distributed
 
 from podium.trainer import data
 from podium.trainer import world as worlds
@@ -71,6 +72,16 @@ def test_running_statistics_are_never_left_as_half_a_sum(monkeypatch: pytest.Mon
     with pytest.raises(worlds.PeerLost):
         worlds.World(size=2).mean_buffers(network)
     assert network.running_mean.tolist() == [0] * 8
+
+
+def test_an_error_of_this_rank_is_not_a_lost_one() -> None:
+    unsupported = torch.ones(2).to_sparse()
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(NotImplementedError, match="broadcast"):
+            worlds.World(size=2).broadcast_tensors([unsupported])
+    finally:
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -221,7 +221,8 @@ class Catalog:
         try:
             index = load_json(content, self.index_key, limit=_LARGEST)
             rows = index.get("versions") if isinstance(index, dict) and index.get("format") == FORMAT else {}
-            return parse(dict[str, Summary], rows, self.index_key), entry.etag
+            summaries = parse(dict[str, Summary], rows, self.index_key)
+            return {name: known for name, known in summaries.items() if known.version == name}, entry.etag
         except InvalidInput:
             return {}, entry.etag  # the next listing writes it anew
 

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from podium.errors import Conflict, Damaged, InvalidInput, PodiumError
@@ -98,16 +98,23 @@ class Record:
     time: str
     """RFC3339, UTC."""
 
-    sequence: int = 0
+    sequence: int
     """Counts the moves of one alias from 1; 0 for other events."""
 
     id: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any]
     """The decision and its figures, or a reason in words."""
 
     @classmethod
     def new(
-        cls, event: str, name: str, version: str, *, evidence: Mapping[str, Any] | None = None, **details: Any
+        cls,
+        event: str,
+        name: str,
+        version: str,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        sequence: int = 0,
+        **details: Any,
     ) -> "Record":
         """Make a record of an event that happens now; details are further fields.
 
@@ -117,7 +124,7 @@ class Record:
         grounds = plain(evidence or {})
         Grounds.parse(grounds, "the record", InvalidInput)
         return cls(event=event, name=name, version=version, time=now(), id=uuid.uuid4().hex[:12], evidence=grounds,
-                   **details)  # fmt: skip
+                   sequence=sequence, **details)  # fmt: skip
 
     @classmethod
     def unseal(cls, content: bytes, where: str, name: str) -> "Record":

@@ -111,7 +111,8 @@ class Facts:
     @property
     def value(self) -> float | None:
         """Value of the metric it was chosen by, on the test part."""
-        return self.metrics.get(self.metric.name) if self.metric.name else None
+        value = self.metrics.get(self.metric.name) if self.metric.name else None
+        return None if value is None else float(value)
 
     @classmethod
     def parse(cls, metadata: Mapping[str, Any], where: str, error: type[PodiumError] = Damaged) -> "Facts":
@@ -124,7 +125,8 @@ class Facts:
         if isinstance(given.get("dataset"), str):  # only its digest
             given["dataset"] = {"digest": given["dataset"]}
         facts: Facts = read_as(cls, given, where, error=error)
-        read_as(float | None, facts.value, where, f"metrics.{facts.metric.name}", error=error)
+        if name := facts.metric.name:
+            read_as(float | None, facts.metrics.get(name), where, f"metrics.{name}", error=error)
         return facts
 
 

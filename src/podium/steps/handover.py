@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from podium.documents import parse, read_json
+from podium.errors import require
 from podium.steps.origin import Origin
 
 
@@ -21,13 +22,24 @@ class _Metric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Candidate(Origin):
+class _Judged(Origin):
+    """An origin that lacks nothing: `field()` takes the default away."""
+
+    hyperparameters: dict[str, Any] = field()
+    experiment: str | None = field()
+    image: str = field()
+    code: str = field()
+    install_requirements: bool = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate(_Judged):
     validation: _Scored
     epochs: list[dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Winner(Origin):
+class _Winner(_Judged):
     why: str
     files: dict[str, str]
     """sha256 by name."""
@@ -129,6 +141,10 @@ class Evaluation:
     sweep: _Sweep | None
     document: dict[str, Any] = field(default_factory=dict, repr=False)
     """The JSON it was read from, for those who show all of it."""
+
+    def __post_init__(self) -> None:
+        uris = [candidate.uri for candidate in self.candidates]
+        require(self.winner.uri in uris, "the winner is one of the candidates", winner=self.winner.uri, candidates=uris)
 
     @property
     def chosen(self) -> _Candidate:
