@@ -153,3 +153,11 @@ def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:
     assert [row["name"] for row in json.loads(done.stdout)] == ["sweep-1"]
     two: Any = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--dir", "x"]).exception
     assert two.message == "--dir and --run name 2 clusters"
+
+
+@pytest.mark.parametrize("began", ["yesterday", "2026-01-10T01:01:01"])
+def test_a_time_that_is_damaged_is_named(home: Path, podium: Callable[..., Result], began: str) -> None:
+    record = home / "runs" / "20260110-010101-bbbb" / "run.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "began": began}))
+    for words in (["list"], ["list", "--json"], ["prune", "--keep", "0"]):
+        assert "began must be a time with time zone" in str(podium(*words).exception)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from podium.documents import parse, read_json
+from podium.documents import parse, parse_member, read_json
 from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
 from podium.identity import ATTEMPT
 from podium.settings import Settings
@@ -234,6 +234,7 @@ def read_run(directory: Path) -> Run:
     """
     path = directory / "run.json"
     recorded = parse(_Recorded, read_json(path), str(path))
+    parse_member(datetime, recorded.began, str(path), "began")  # it stays text, as it is shown and written
     run = Run(directory=directory, **vars(recorded))
     if run.state == "running" and not is_locked(directory):
         run.close("killed")
