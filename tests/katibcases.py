@@ -70,9 +70,12 @@ def trivial(manifest: dict[str, Any]) -> dict[str, Any]:
     spec = made["spec"]
     metrics = [spec["objective"]["objectiveMetricName"], *(spec["objective"].get("additionalMetricNames") or [])]
     job = spec["trialTemplate"]["trialSpec"]["spec"]
-    replicas = job.get("pytorchReplicaSpecs") or {"": job}
-    for replica in replicas.values():
-        (container,) = replica["template"]["spec"]["containers"]
+    if "trainer" in job:
+        containers = [job["trainer"]]
+    else:
+        replicas = (job.get("pytorchReplicaSpecs") or {"": job}).values()
+        containers = [replica["template"]["spec"]["containers"][0] for replica in replicas]
+    for container in containers:
         words = [*container["command"], *container.get("args", [])]
         container["command"] = ["echo", *(f"{name}=0.5" for name in metrics)]
         container["args"] = [word for word in words if "trialParameters" in word]
