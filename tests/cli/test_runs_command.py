@@ -159,5 +159,9 @@ def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:
 def test_a_time_that_is_damaged_is_named(home: Path, podium: Callable[..., Result], began: str) -> None:
     record = home / "runs" / "20260110-010101-bbbb" / "run.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "began": began}))
-    for words in (["list"], ["list", "--json"], ["prune", "--keep", "0"]):
-        assert "began must be a time with time zone" in str(podium(*words).exception)
+    assert "began must be a time with time zone" in str(podium("show", "latest").exception)
+    for words in (["list"], ["list", "--json"], ["prune", "--keep", "0", "--dry-run"]):
+        listed = podium(*words)
+        assert listed.exit_code == 0
+        assert "20260101-010101-aaaa" in listed.stdout, "a damaged run hides no other"
+        assert "20260110-010101-bbbb" not in listed.stdout
