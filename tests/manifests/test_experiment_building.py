@@ -188,3 +188,12 @@ def test_a_name_nobody_knows_is_answered_with_the_nearest() -> None:
 def test_what_render_prints_can_be_loaded_again() -> None:
     made = customize(Experiment.load("medianstop"), name="m1", image="x:2")
     assert load(yaml.safe_dump(made.manifest, sort_keys=False)) == made.manifest
+
+
+@pytest.mark.parametrize("setting", [{"workers": 1}, {"flags": {"--lr": "1"}}, {"env": [{"name": "A", "value": "1"}]}])
+def test_settings_of_a_job_in_a_configmap_are_refused(setting: dict[str, Any]) -> None:
+    manifest = load("random")
+    del manifest["spec"]["trialTemplate"]["trialSpec"]
+    manifest["spec"]["trialTemplate"]["configMap"] = {"configMapName": "jobs", "templatePath": "job.yaml"}
+    with pytest.raises(InvalidInput, match="go with a trialSpec"):
+        customize(Experiment.parse(manifest), **setting)

@@ -78,8 +78,10 @@ def customize(
         if workers is not None:
             draft.set_workers(workers)
 
-    has_job = bool(experiment.template.workload.manifest)
-    require(has_job or not workers, "workers go with a trialSpec", workers=workers)
+    if not experiment.template.workload.manifest:
+        in_job = {"workers": workers, "flags": flags, "env": env, "image": image, "resources": resources}
+        for setting, value in in_job.items():
+            require(not value, f"{setting} go with a trialSpec", **{setting: value})
     changed = experiment.changed(change).changed_job(change_job)
     return _with_containers(changed, flags or {}, env or (), present(image=image, resources=resources))
 
