@@ -79,7 +79,7 @@ def customize(
             draft.set_workers(workers)
 
     if not experiment.template.workload.manifest:
-        in_job = {"workers": workers, "flags": flags, "env": env, "image": image, "resources": resources}
+        in_job: dict[str, Any] = {"workers": workers, "flags": flags, "env": env, "image": image, "resources": resources}
         for setting, value in in_job.items():
             require(not value, f"{setting} go with a trialSpec", **{setting: value})
     changed = experiment.changed(change).changed_job(change_job)
