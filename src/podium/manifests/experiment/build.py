@@ -79,8 +79,8 @@ def customize(
             draft.set_workers(workers)
 
     if not experiment.template.workload.manifest:
-        in_job: dict[str, Any] = {"workers": workers, "flags": flags, "env": env, "image": image, "resources": resources}
-        for setting, value in in_job.items():
+        in_job: dict[str, Any] = {"workers": workers, "flags": flags, "env": env, "image": image}
+        for setting, value in {**in_job, "resources": resources}.items():
             require(not value, f"{setting} go with a trialSpec", **{setting: value})
     changed = experiment.changed(change).changed_job(change_job)
     return _with_containers(changed, flags or {}, env or (), present(image=image, resources=resources))
