@@ -12,6 +12,7 @@ from podium.components.images import STEPS_IMAGE
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def evaluate(
     data: Input[Dataset],
+    test: Input[Dataset],
     trained: str,
     predictions: Output[Artifact],
     evaluation: Output[Artifact],
@@ -28,6 +29,7 @@ def evaluate(
 
     Args:
         data: The dataset artifact.
+        test: Its test part.
         trained: URI of the training job's model directory.
         predictions: The winner's predictions for the test part, and its target.
         evaluation: What was measured and why the winner won, as JSON.
@@ -45,7 +47,7 @@ def evaluate(
     candidates = [uri for uri in (best_model, trained) if uri]
     jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri)
     result = evaluate(data.path, candidates, evaluation.path, predictions.path, trials=trials.path if trials else None,
-                      metric=metric, jobs=jobs)  # fmt: skip
+                      metric=metric, test=test.path, jobs=jobs)  # fmt: skip
     evaluation.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     result.log_confusion(confusion)

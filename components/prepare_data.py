@@ -9,32 +9,33 @@ from podium.components.images import STEPS_IMAGE
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def prepare_data(
     prepared: Output[Dataset],
+    prepared_test: Output[Dataset],
     dataset: str = "mnist",
     source: str = "",
     target: str = "",
     limit: int = 0,
-    seed: int = 1,
     data_options: dict = {},  # noqa: B006  KFP takes the default from the signature
     metric: str = "",
+    model_name: str = "",
     storage: str = "",
 ) -> None:
-    """Read, verify and split data into one checksummed artifact.
+    """Read, verify and split data into a checksummed artifact, and another for its test part.
 
     Args:
-        prepared: The dataset artifact: train, validation and test parts and dataset.json.
+        prepared: The dataset artifact for trials and trainings: train and validation parts and dataset.json.
+        prepared_test: Its test part, for evaluate and promote alone.
         dataset: mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE, or a prepared dataset's URI.
         source: A directory or URI that holds the four idx files of mnist; empty for the known mirrors.
         target: Name of the target column of a table or of text.
         limit: At most this many items for training and validation together; 0 takes all.
-        seed: Decides which items form the validation part.
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
         metric: What models are chosen by; one that does not fit the data is refused here.
-        storage: URL under which the step's log is kept; empty for the bucket of the run's artifacts.
+        model_name: Name of the model in the registry; data of another task than the model's are refused here.
+        storage: URL under which models and the step's log are kept; empty for the bucket of the run's artifacts.
     """
     from podium.steps.prepare_data import DataSettings, prepare_data
 
-    settings = DataSettings(
-        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options
-    )
-    info = prepare_data(settings, prepared.path, metric=metric)
+    settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, data_options=data_options)
+    info = prepare_data(settings, prepared.path, test=prepared_test.path, metric=metric, model_name=model_name,
+                        storage=storage, beside=prepared.uri)  # fmt: skip
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

@@ -7,7 +7,7 @@ from podium.components.images import STEPS_IMAGE
 
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def promote_best(
-    data: Input[Dataset],
+    test: Input[Dataset],
     evaluation: Input[Artifact],
     decision: Output[Metrics],
     report: Output[HTML],
@@ -22,7 +22,7 @@ def promote_best(
     """Compare a version with the champion on the same test part; returns promoted or kept.
 
     Args:
-        data: The dataset artifact.
+        test: The test part of the dataset.
         evaluation: What evaluate measured.
         decision: The comparison in figures.
         report: The whole run as one page.
@@ -36,9 +36,9 @@ def promote_best(
     """
     from podium.steps.promote import LaunchTarget, PredictJobs, promote
 
-    jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri)
+    jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=test.uri)
     result = promote(
-        data.path, evaluation.path, decision.path, report.path, version=version, model_name=model_name, rule=rule,
+        test.path, evaluation.path, decision.path, report.path, version=version, model_name=model_name, rule=rule,
         jobs=jobs, tracking=tracking,
     )  # fmt: skip
     decision.metadata.update(result.metrics)

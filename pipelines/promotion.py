@@ -7,7 +7,7 @@ from podium.components.upload_model import upload_model
 
 
 def upload_and_promote(
-    data: Any, evaluated: Any, *, model_name: str, rule: str, tracking: str, launch: dict[str, Any]
+    test: Any, evaluated: Any, *, model_name: str, rule: str, tracking: str, launch: dict[str, Any]
 ) -> None:
     """Add the last two steps to the pipeline that is being defined, after that of evaluate."""
     evaluation = evaluated.outputs["evaluation"]
@@ -17,7 +17,7 @@ def upload_and_promote(
     )  # fmt: skip
     uploaded.set_display_name("Upload the model").set_caching_options(False)
     promoted = promote_best(
-        data=data, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, tracking=tracking,
+        test=test, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, tracking=tracking,
         **launch,
     )  # fmt: skip
     promoted.set_display_name("Promote it if it is better").set_caching_options(False)

@@ -55,7 +55,7 @@ def train_and_promote(
         epochs: Epochs of podium's trainer; 0 leaves them to the hyperparameters.
         workers: Workers besides the master; -1: one, or none with a command of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
-        seed: Seed of split and training.
+        seed: Seed of the training; data_options split_seed is that of the split.
         model_name: Name of the model in the registry.
         metric: What models are compared by, as in rmse or max:package.module:function; empty for accuracy or rmse.
         rule: What a challenger must do to be promoted.
@@ -75,17 +75,17 @@ def train_and_promote(
     }  # fmt: skip
 
     prepared = prepare_data(
-        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
-        metric=metric, storage=storage,
+        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options, metric=metric,
+        model_name=model_name, storage=storage,
     )  # fmt: skip
     prepared.set_display_name("Prepare the data").set_caching_options(True)
-    data = prepared.outputs["prepared"]
+    data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
 
     trained = train_distributed(
         data=data, command=command, hyperparameters=hyperparameters, epochs=epochs, workers=workers, **job
     )
     trained.set_display_name("Train the model").set_caching_options(False)
 
-    evaluated = evaluate(data=data, trained=trained.outputs["model"], metric=metric, **launch)
+    evaluated = evaluate(data=data, test=test, trained=trained.outputs["model"], metric=metric, **launch)
     evaluated.set_display_name("Evaluate the model").set_caching_options(False)
-    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)
+    upload_and_promote(test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)

@@ -63,7 +63,7 @@ def tune_and_promote(
         epochs: Epochs of the distributed training with podium's trainer; 0 leaves them to the Experiment.
         workers: Workers of the training, besides its master; -1: one, or with your own trainer as many as a trial has.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
-        seed: Seed of split, search and training; 0 leaves search and training to the Experiment.
+        seed: Seed of search and training; 0 leaves it to the Experiment. data_options split_seed is that of the split.
         model_name: Name of the model in the registry.
         metric: As in rmse or max:package.module:function; empty for the Experiment's objective, else accuracy or rmse.
         rule: What a challenger must do to be promoted.
@@ -83,11 +83,11 @@ def tune_and_promote(
     }  # fmt: skip
 
     prepared = prepare_data(
-        dataset=dataset, source=source, target=target, limit=limit, seed=seed, data_options=data_options,
-        metric=metric, storage=storage,
+        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options, metric=metric,
+        model_name=model_name, storage=storage,
     )  # fmt: skip
     prepared.set_display_name("Prepare the data").set_caching_options(True)
-    data = prepared.outputs["prepared"]
+    data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
 
     swept = katib_sweep(
         data=data, experiment=experiment, epochs=trial_epochs, max_trials=max_trials, parallel_trials=parallel_trials,
@@ -99,8 +99,8 @@ def tune_and_promote(
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 
     evaluated = evaluate(
-        data=data, best_model=swept.outputs["best_model"], trials=swept.outputs["trials"],
+        data=data, test=test, best_model=swept.outputs["best_model"], trials=swept.outputs["trials"],
         trained=trained.outputs["model"], metric=metric, **launch,
     )  # fmt: skip
     evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
-    upload_and_promote(data, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)
+    upload_and_promote(test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)

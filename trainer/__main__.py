@@ -74,10 +74,12 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
 
         training.run(save, track)
         if world.rank == 0:
+            seen = weights.Seen.read(config.data, config.weights or checkpoint.inherited(config))
             if config.inherit:
                 checkpoint.save_for_child(config, training.progress.weights, training.optimizer.state_dict())
+                seen.write(connect(config.inherit))
             if storage:
-                output.write(storage, training)
+                output.write(storage, training, seen)
             if config.save_model:
                 torch.save(training.kept_model().state_dict(), PLAIN_WEIGHTS)
             status.close()

@@ -59,6 +59,11 @@ def save_for_child(config: TrainConfig, weights: dict[str, Any], optimizer_state
     connect(config.inherit).put(INHERIT_KEY, to_bytes(content))
 
 
+def inherited(config: TrainConfig) -> str:
+    """Return the file under --inherit that a training begins with, if there is one; empty without --inherit."""
+    return f"{config.inherit.rstrip('/')}/{INHERIT_KEY}" if config.inherit else ""
+
+
 def load_parent(config: TrainConfig) -> dict[str, Any] | None:
     """Return what another training left under --inherit, or None.
 

@@ -16,7 +16,7 @@ from podium import __version__
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.storage import Storage
-from podium.trainer import checkpoint, processor
+from podium.trainer import checkpoint, processor, weights
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import Training
 from podium.trainer.objective import Objective
@@ -92,7 +92,7 @@ def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
     return value
 
 
-def write(storage: Storage, training: Training) -> None:
+def write(storage: Storage, training: Training, seen: weights.Seen) -> None:
     """Write the model directory of a finished training.
 
     Raises:
@@ -111,15 +111,18 @@ def write(storage: Storage, training: Training) -> None:
     kept = {name: progress.kept[name] for name in (*training.objective.metrics, "epoch")}
     fingerprint = checkpoint.fingerprint(config, dataset.digest)
     metrics = {**kept, "epochs": progress.history, "dataset": dataset.digest, "fingerprint": fingerprint}
+    if config.weights and not seen.whole:
+        metrics["unknown_weights"] = config.weights
     environment = describe_environment(
         threads=torch.get_num_threads(), precision=training.precision, device=str(world.device),
         processes=world.size, backend=config.backend)  # fmt: skip
-    weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     storage.put("model.onnx", onnx)
     # One key: safetensors writes several in an order that changes from process to process.
-    storage.put("model.safetensors", save(weights, {"format": "pt"}))
+    storage.put("model.safetensors", save(state, {"format": "pt"}))
     storage.put("hyperparameters.json", _json(asdict(config)))
     storage.put("environment.json", _json(environment))
+    seen.write(storage)
     storage.put("metrics.json", _json(metrics))
     storage.delete(checkpoint.KEY)
 

@@ -40,19 +40,22 @@ def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any
 
     @dsl.pipeline(name="somebody-elses")
     def theirs(image: str = "their/trainer:1", target: str = "s3://bucket/models") -> None:
-        data = loaded["prepare_data"](dataset="fashion-mnist").outputs["prepared"]
+        prepared = loaded["prepare_data"](dataset="fashion-mnist")
+        data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
         swept = loaded["katib_sweep"](data=data, image=image, max_trials=20, storage=target)
         trained = loaded["train_distributed"](
             data=data, image=image, recipe=swept.outputs["recipe"], workers=3, storage=target
         )
         rate(model=trained.outputs["model"])
-        chosen = loaded["evaluate"](data=data, trained=trained.outputs["model"], best_model=swept.outputs["best_model"])
+        chosen = loaded["evaluate"](
+            data=data, test=test, trained=trained.outputs["model"], best_model=swept.outputs["best_model"]
+        )
         kept = loaded["upload_model"](
             model=chosen.outputs["winner"], predictions=chosen.outputs["predictions"],
             evaluation=chosen.outputs["evaluation"], storage=target,
         )  # fmt: skip
         loaded["promote_best"](
-            data=data, evaluation=chosen.outputs["evaluation"], version=kept.output, rule="significant", storage=target
+            test=test, evaluation=chosen.outputs["evaluation"], version=kept.output, rule="significant", storage=target
         )
 
     Compiler().compile(theirs, str(tmp_path / "theirs.yaml"))

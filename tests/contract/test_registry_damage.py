@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from challenges import judging
 
 from podium.errors import Conflict, Damaged, NotFound
-from podium.registry import Model, PromotionRule, Registry
+from podium.registry import Model, Registry
 from podium.registry.document import seal
-from podium.scoring import METRICS
 from podium.storage import Storage
 
 CHAMPION = "models/mnist/aliases/champion.json"
@@ -120,7 +120,7 @@ def test_no_comparison_replaces_a_champion_that_cannot_be_read(model: Model) -> 
     flip(model.storage, CHAMPION)
     labels = np.arange(10)
     with pytest.raises(Damaged, match="champion") as raised:
-        model.challenge("c", PromotionRule(), METRICS["accuracy"], lambda version: labels, labels)
+        model.challenge("c", judging(lambda version: labels, labels))
     assert "podium models promote" in (raised.value.hint or "")
     assert [event.version for event in model.history()] == ["a"]
 

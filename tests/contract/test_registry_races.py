@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from challenges import judging
 
-from podium.registry import Model, PromotionRule, Registry, open_registry
-from podium.scoring import METRICS
+from podium.registry import Model, Registry, open_registry
 from podium.storage import Storage
 
 LABELS = np.arange(500) % 10
@@ -26,7 +26,7 @@ def run(url: str, environ: dict[str, str], number: int, barrier: Any) -> None:
     model, name = open_registry(url)["mnist"], f"runner-{number}"
     barrier.wait(120)
     model.upload({"model.onnx": name.encode() * 1000}, {"run_id": name})
-    model.challenge(name, PromotionRule(), METRICS["accuracy"], lambda one: predictions(one.version), LABELS)
+    model.challenge(name, judging(lambda one: predictions(one.version), LABELS))
 
 
 def look_on(url: str, environ: dict[str, str], stop: Any, seen: Any) -> None:

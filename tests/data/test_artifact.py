@@ -110,7 +110,7 @@ def test_a_dataset_is_replaced_but_other_things_are_left_alone(tmp_path: Path, p
     first = write(target, parts)
     parts["train"] = cut(parts["train"], 50)
     assert write(target, parts).digest == artifact.describe(target).digest != first.digest
-    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+    assert {path.name for path in tmp_path.iterdir()} == {"d", "d_test"}
 
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
@@ -237,7 +237,7 @@ class Trap:
 
 def test_a_pickle_in_a_dataset_is_not_opened(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
     write(tmp_path / "d", parts)
-    file = tmp_path / "d" / "test-target.npy"
+    file = tmp_path / "d_test" / "test-target.npy"
     np.save(file, np.array([Trap(tmp_path / "made")] * 100, object), allow_pickle=True)
     whole = json.loads((tmp_path / "d" / "dataset.json").read_text())
     whole["parts"]["test"]["target"] |= {"sha256": sha256(file.read_bytes()).hexdigest(), "bytes": file.stat().st_size}

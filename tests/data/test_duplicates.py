@@ -3,7 +3,7 @@ import pytest
 
 from podium.data.artifact import Selection
 from podium.data.blocks import BLOCK
-from podium.data.duplicates import find_overlaps
+from podium.data.duplicates import Overlap, find_overlaps, hash_parts
 from podium.data.schema import Part
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import _check_overlaps
@@ -14,38 +14,43 @@ def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict
     return {part: Selection(part=items, index=np.array(positions)) for part, positions in index.items()}
 
 
+def overlaps(parts: dict[str, Selection]) -> list[Overlap]:
+    return find_overlaps(parts, hash_parts(parts))
+
+
 def distinct(count: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.random((count, 3), np.float32), rng.integers(0, 9, (count, 2))
 
 
 def test_parts_without_common_items_do_not_overlap() -> None:
-    assert find_overlaps(selections(*distinct(9), train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])) == []
+    assert overlaps(selections(*distinct(9), train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])) == []
 
 
 def test_items_in_two_parts_are_found_and_named() -> None:
     table, words = distinct(9)
     table[[5, 6]], words[[5, 6]] = table[1], words[1]
-    found = find_overlaps(selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7]))
+    found = overlaps(selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7]))
     assert [(one.part, one.other, one.count) for one in found] == [("test", "train", 2)]
     assert found[0].examples == ((5, 1),)
+    parts = selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])
     with pytest.raises(
         InvalidInput, match="2 of the test items are train items too, for example items 6 and 2"
     ) as error:
-        _check_overlaps(selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7]), allowed=False)
+        _check_overlaps(parts, hash_parts(parts), allowed=False)
     assert "allow_duplicates" in str(error.value)
 
 
 def test_items_that_differ_in_one_input_are_not_duplicates() -> None:
     table, words = distinct(6)
     table[5] = table[0]
-    assert find_overlaps(selections(table, words, train=[0, 1], validation=[2, 3], test=[4, 5])) == []
+    assert overlaps(selections(table, words, train=[0, 1], validation=[2, 3], test=[4, 5])) == []
 
 
 def test_duplicates_within_a_part_are_nobodys_business() -> None:
     table, words = distinct(6)
     table[1], words[1] = table[0], words[0]
-    assert find_overlaps(selections(table, words, train=[0, 1], validation=[2, 3], test=[4, 5])) == []
+    assert overlaps(selections(table, words, train=[0, 1], validation=[2, 3], test=[4, 5])) == []
 
 
 def test_items_beyond_the_first_block_are_compared() -> None:
@@ -54,4 +59,4 @@ def test_items_beyond_the_first_block_are_compared() -> None:
     table[-1] = table[3]
     parts = selections(table, np.zeros((count, 1)), train=list(range(count - 2)), validation=[count - 2],
                        test=[count - 1])  # fmt: skip
-    assert find_overlaps(parts)[0].examples == ((count - 1, 3),)
+    assert overlaps(parts)[0].examples == ((count - 1, 3),)

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,9 @@ def test_statistics_are_measured_from_the_pixels(tiny_dataset: Path) -> None:
 
 def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in tiny_dataset.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
-    (copy / "test-target.npy").write_bytes(b"\0" * 228)
+    shutil.copytree(tiny_dataset, copy)
+    shutil.copytree(artifact.test_uri(tiny_dataset), artifact.test_uri(copy))
+    (tmp_path / "copy_test" / "test-target.npy").write_bytes(b"\0" * 228)
     with pytest.raises(Damaged, match="test-target"):
         look.statistics(copy)
 

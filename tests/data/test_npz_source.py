@@ -78,9 +78,9 @@ def test_groups_stay_together_and_are_no_input(tmp_path: Path) -> None:
     assert (list(info.inputs), info.split) == (["x"], "by patient")
 
 
-def test_items_in_two_parts_are_refused_unless_allowed(tmp_path: Path) -> None:
+def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> None:
     doubled = arrays()
-    doubled["x"][30:] = doubled["x"][:30]
+    doubled = {f"{name}_{part}": array for name, array in doubled.items() for part in ("train", "test")}
     np.savez(tmp_path / "made.npz", **doubled)
     with pytest.raises(InvalidInput, match="items are train items too, for example items") as error:
         prepare(tmp_path)

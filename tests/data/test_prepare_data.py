@@ -16,8 +16,14 @@ from podium.steps.prepare_data import DataSettings, prepare_data
 pytestmark = pytest.mark.usefixtures("known")
 
 
-def prepare(target: Path, folder: Path, *, limit: int = 0, seed: int = 1, **options: float) -> artifact.DatasetInfo:
-    settings = DataSettings(dataset="small", source=str(folder), limit=limit, seed=seed, data_options=options)
+def copy_dataset(source: Path, target: Path) -> None:
+    """Copy a dataset and its test part, which lies beside it."""
+    shutil.copytree(source, target)
+    shutil.copytree(artifact.test_uri(source), artifact.test_uri(target))
+
+
+def prepare(target: Path, folder: Path, *, limit: int = 0, **options: float) -> artifact.DatasetInfo:
+    settings = DataSettings(dataset="small", source=str(folder), limit=limit, data_options=options)
     return prepare_data(settings, target)
 
 
@@ -37,9 +43,9 @@ def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> 
 
 
 def test_equal_seeds_split_equally_and_others_do_not(tmp_path: Path, folder: Path) -> None:
-    first, again = prepare(tmp_path / "a", folder, seed=7), prepare(tmp_path / "b", folder, seed=7)
+    first, again = prepare(tmp_path / "a", folder, split_seed=7), prepare(tmp_path / "b", folder, split_seed=7)
     assert first == again
-    assert first.digest != prepare(tmp_path / "c", folder, seed=8).digest
+    assert first.digest != prepare(tmp_path / "c", folder, split_seed=8).digest
 
 
 def test_a_limit_shrinks_train_and_validation_only(tmp_path: Path, folder: Path) -> None:
@@ -55,7 +61,7 @@ def test_a_limit_shrinks_train_and_validation_only(tmp_path: Path, folder: Path)
         ({"validation": 0}, "0 < validation < 1"),
         ({"validation": float("nan")}, "validation must be a finite number"),
         ({"limit": 19}, "limit >= 20"),
-        ({"seed": -1}, "0 <= seed"),
+        ({"split_seed": -1}, "0 <= split_seed"),
     ],
 )
 def test_arguments_that_break_a_rule_are_refused(tmp_path: Path, options: dict[str, float], rule: str) -> None:
@@ -116,19 +122,19 @@ def test_a_prepared_dataset_is_copied_as_it_is(tiny_dataset: Path, tmp_path: Pat
 
 def test_a_prepared_dataset_may_stay_in_place(tiny_dataset: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(tiny_dataset, copy)
+    copy_dataset(tiny_dataset, copy)
     before = {file.name: file.stat().st_ino for file in copy.iterdir()}
     prepare_data(DataSettings(dataset=str(copy)), f"file://{copy}")
     assert {file.name: file.stat().st_ino for file in copy.iterdir()} == before
-    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+    assert {path.name for path in tmp_path.iterdir()} == {"copy", "copy_test"}
 
 
 def test_a_damaged_dataset_is_not_copied(tiny_dataset: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(tiny_dataset, copy)
-    with (copy / "test-target.npy").open("r+b") as file:
+    copy_dataset(tiny_dataset, copy)
+    with (tmp_path / "copy_test" / "test-target.npy").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x63")
     with pytest.raises(Damaged, match="test-target"):
         prepare_data(DataSettings(dataset=str(copy)), tmp_path / "other")
-    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+    assert {path.name for path in tmp_path.iterdir()} == {"copy", "copy_test"}

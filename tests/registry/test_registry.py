@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from challenges import judging
 
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
 from podium.registry import Model, PromotionRule, Registry, journal, open_registry
-from podium.scoring import METRICS
 from podium.storage import Storage
 
 FILES: dict[str, Path | bytes] = {"model.onnx": b"graph", "report/per_class.json": b"{}"}
@@ -302,7 +302,6 @@ def test_a_lost_or_broken_index_is_made_again(model: Model) -> None:
 
 
 LABELS = np.arange(100) % 10
-ACCURACY = METRICS["accuracy"]
 BAD, GOOD, BEST = (np.where(np.arange(100) < wrong, (LABELS + 1) % 10, LABELS) for wrong in (40, 20, 5))
 
 
@@ -314,14 +313,14 @@ def test_a_contest_promotes_only_the_better(model: Model) -> None:
     for version in ("bad", "good"):
         add(model, version)
     predict = predicting(bad=BAD, good=GOOD)
-    first = model.challenge("bad", PromotionRule(), ACCURACY, predict, LABELS)
+    first = model.challenge("bad", judging(predict, LABELS))
     assert first.record
     assert first.champion is None
-    second = model.challenge("good", PromotionRule(), ACCURACY, predict, LABELS, {"run_id": "r2"})
+    second = model.challenge("good", judging(predict, LABELS), {"run_id": "r2"})
     assert second.record
     assert second.record.evidence["run_id"] == "r2"
     assert second.record.evidence["only_challenger_right"] == 20
-    third = model.challenge("bad", PromotionRule(), ACCURACY, predict, LABELS)
+    third = model.challenge("bad", judging(predict, LABELS))
     assert third.record is None
     assert model.version().version == "good"
     refusal = model.history()[-1]
@@ -333,9 +332,9 @@ def test_a_repeated_refusal_is_recorded_once(model: Model) -> None:
     for version in ("bad", "good"):
         add(model, version)
     predict = predicting(bad=BAD, good=GOOD)
-    model.challenge("good", PromotionRule(), ACCURACY, predict, LABELS)
+    model.challenge("good", judging(predict, LABELS))
     for rule in (PromotionRule(), PromotionRule(), PromotionRule(criterion="significant")):
-        model.challenge("bad", rule, ACCURACY, predict, LABELS)
+        model.challenge("bad", judging(predict, LABELS, rule))
     assert [event.event for event in model.history()] == ["promotion", "refusal", "refusal"]
     assert list(model.verify()) == []
 
@@ -352,7 +351,7 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> No
             model.promote("best", {}, expect="bad")
         return {"bad": BAD, "good": GOOD, "best": BEST}[version.version]
 
-    ended = model.challenge("good", PromotionRule(), ACCURACY, predict, LABELS)
+    ended = model.challenge("good", judging(predict, LABELS))
     assert asked == ["good", "bad", "best"]
     assert ended.record is None
     assert ended.champion == "best"
@@ -361,7 +360,7 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> No
 
 def test_a_promotion_step_fired_twice_makes_one_promotion(model: Model) -> None:
     add(model, "good")
-    first, again = (model.challenge("good", PromotionRule(), ACCURACY, predicting(good=GOOD), LABELS) for _ in range(2))
+    first, again = (model.challenge("good", judging(predicting(good=GOOD), LABELS)) for _ in range(2))
     assert first.record == again.record
     assert len(model.history()) == 1
 

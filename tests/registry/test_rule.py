@@ -136,7 +136,7 @@ def test_numbers_are_compared_in_the_direction_of_their_metric(name: str) -> Non
     assert won.figures["difference"] == won.figures["value"] - won.figures["champion_value"]
     low, high = won.figures["interval"]
     assert low < won.figures["difference"] < high
-    assert won.figures["test"] == "paired bootstrap"
+    assert won.figures["test"] == "paired permutation"
     assert not decide(PromotionRule(criterion="not-worse"), metric, NUMBERS, FAR, CLOSE).promote
     assert decide(PromotionRule(criterion="not-worse"), metric, NUMBERS, CLOSE, CLOSE).promote
     assert not decide(PromotionRule(), metric, NUMBERS, CLOSE, CLOSE).promote

@@ -97,10 +97,8 @@ def test_the_test_part_is_opened_once_for_the_winner(
     opened: list[str] = []
     load = artifact.load
     monkeypatch.setattr(artifact, "load", lambda uri, part: (opened.append(part), load(uri, part))[1])
-    real = scoring.score
-    monkeypatch.setattr(
-        scoring, "score", lambda model, *rest, **more: (opened.append(str(model)), real(model, *rest, **more))[1]
-    )
+    real = scoring.OnnxModel
+    monkeypatch.setattr(scoring, "OnnxModel", lambda model: (opened.append(str(model)), real(model))[1])
     judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"])
     weak, strong = "sweep-1-aaaa/model.onnx", "train-1/model.onnx"
     assert ["/".join(name.split("/")[-2:]) for name in opened] == ["validation", weak, strong, "test", strong]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from skl2onnx import to_onnx
-from skl2onnx.common.data_types import FloatTensorType
+from judging import Judge, fitted
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score, root_mean_squared_error
@@ -17,13 +16,8 @@ from podium.data import artifact
 from podium.data.schema import Column
 from podium.errors import InvalidInput
 from podium.registry import open_registry
-from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate
-from podium.steps.origin import Origin
-from podium.steps.predict_job import PredictJobs
+from podium.steps.evaluate import PREDICTIONS, TARGET
 from podium.steps.prepare_data import DataSettings, prepare_data
-from podium.steps.promote import promote
-from podium.steps.target import LaunchTarget
-from podium.steps.upload_model import upload_model
 
 Array = np.ndarray[Any, Any]
 
@@ -57,47 +51,6 @@ def cancer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows, names = data.data.astype(np.float32), [str(name) for name in data.feature_names]
     classes = tuple(map(str, data.target_names))
     return write_table(tmp_path_factory.mktemp("data") / "cancer", rows, data.target, names, classes)
-
-
-def fitted(data: Path, target: Path, model: Any) -> Path:
-    """Leave a model directory as a trainer of one's own would: no metrics.json but a digest."""
-    part = artifact.load(data, "train")
-    model.fit(part.inputs["table"], part.target)
-    types = [("table", FloatTensorType([None, part.inputs["table"].shape[1]]))]
-    options = {"zipmap": False} if hasattr(model, "predict_proba") else None
-    target.mkdir(parents=True)
-    (target / "model.onnx").write_bytes(to_onnx(model, initial_types=types, options=options).SerializeToString())
-    digest = artifact.describe(data).digest
-    (target / "metrics.json").write_text(json.dumps({"accuracy": 0, "loss": 0, "epoch": 1, "dataset": digest}))
-    Origin(kind="training", name=target.name, run_id="r", uri=str(target), hyperparameters={}).write()
-    return target
-
-
-class Judge:
-    """Runs the three steps in one directory and reads what they wrote."""
-
-    def __init__(self, data: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.data, self.place, self.monkeypatch = data, place, monkeypatch
-        target = LaunchTarget(storage=str(place / "store"), cluster=f"local://{place}/cluster")
-        self.jobs = PredictJobs(target=target, beside="")
-
-    def evaluate(self, *models: Path, metric: str = "", trials: Path | None = None) -> tuple[Evaluated, dict[str, Any]]:
-        found = evaluate(
-            self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
-            trials=trials, metric=metric, jobs=self.jobs,
-        )  # fmt: skip
-        return found, json.loads((self.place / "evaluation").read_text())
-
-    def challenge(self, run: str, *models: Path, metric: str = "", rule: str = "better") -> dict[str, Any]:
-        """Evaluate, upload and promote as one run; return the decision."""
-        self.monkeypatch.setenv("PODIUM_RUN_ID", run)
-        winner = self.evaluate(*models, metric=metric)[0].winner
-        common = {"model_name": "real"}
-        store = {"beside": "", "storage": str(self.place / "store")}
-        version = upload_model(winner, self.place / "predictions", self.place / "evaluation", **common, **store)
-        promote(self.data, self.place / "evaluation", self.place / "decision", self.place / "report.html",
-                version=version, rule=rule, jobs=self.jobs, **common)  # fmt: skip
-        return dict(json.loads((self.place / "decision").read_text()))
 
 
 @pytest.fixture
@@ -136,11 +89,11 @@ def test_a_regressions_report_shows_fit_residuals_and_rows(numbers: Judge, diabe
     assert "Largest errors" in page
 
 
-def test_a_regression_is_promoted_by_a_paired_bootstrap(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
+def test_a_regression_is_promoted_by_a_paired_permutation_test(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
     first = numbers.challenge("r1", fitted(diabetes, tmp_path / "weak", Ridge(50.0)))
     assert first["reasons"][0].startswith("ok: rmse ")
     second = numbers.challenge("r2", fitted(diabetes, tmp_path / "good", Ridge(0.1)), rule="significant,p=0.001")
-    assert (second["outcome"], second["test"]) == ("promoted", "paired bootstrap")
+    assert (second["outcome"], second["test"]) == ("promoted", "paired permutation")
     assert second["difference"] == second["value"] - second["champion_value"] < 0
     assert second["interval"][0] < second["difference"] < second["interval"][1] < 0
     third = numbers.challenge("r3", tmp_path / "weak")

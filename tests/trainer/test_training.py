@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from podium.data import artifact
 from podium.storage import connect
-from podium.trainer import data, models, output, task
+from podium.trainer import data, models, output, task, weights
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
@@ -96,7 +96,7 @@ def test_equal_weights_are_equal_bytes(tiny_dataset: Path, tmp_path: Path) -> No
     training = Training(config, data.load(config), World(), lambda line: None)
     training.run(lambda state: None)
     for number in range(8):
-        output.write(connect(tmp_path / str(number)), training)
+        output.write(connect(tmp_path / str(number)), training, weights.Seen.read(config.data, ""))
     for name in ("model.safetensors", "model.onnx"):
         assert len({(tmp_path / str(number) / name).read_bytes() for number in range(8)}) == 1
 

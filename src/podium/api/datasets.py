@@ -161,7 +161,7 @@ def load_dataset(uri: str | Path) -> Dataset:
 
 def prepare_data(
     dataset: str | Path = "mnist", output: str | Path | None = None, *, source: str | Path = "", target: str = "",
-    limit: int = 0, seed: int = 1, **options: Any,
+    limit: int = 0, seed: int | None = None, **options: Any,
 ) -> Dataset:  # fmt: skip
     """Read, verify, split and write data as one checksummed dataset, as ``podium data prepare`` does.
 
@@ -172,7 +172,7 @@ def prepare_data(
         source: Directory or URI with the idx files of mnist; cache and mirrors if empty.
         target: Name of the target column of a table or of text.
         limit: Most items for train and validation together; 0 takes all. The test part of mnist stays whole.
-        seed: Decides which items are chosen.
+        seed: Decides which items form which part: the option ``split_seed``, 1 if None.
         **options: Of the source, such as ``validation=0.2`` or ``group="city"``.
 
     Raises:
@@ -185,9 +185,8 @@ def prepare_data(
         >>> podium.prepare_data("table:houses.csv", target="price")
         <dataset houses: regression, train 57, validation 6, test 7>
     """
-    settings = DataSettings(
-        dataset=str(dataset), source=str(source), target=target, limit=limit, seed=seed, data_options=options
-    )
+    options |= {} if seed is None else {"split_seed": seed}
+    settings = DataSettings(dataset=str(dataset), source=str(source), target=target, limit=limit, data_options=options)
     return write(settings, output)
 
 

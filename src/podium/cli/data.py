@@ -28,7 +28,7 @@ def data() -> None:
 @click.option("--target", default="", help="Name of the target column of a table or of text.")
 @click.option("--validation", type=float, help="Share of the training items put aside.  [default: 0.1]")
 @click.option("--limit", default=0, help="Use so many items for train and validation together; test stays whole.")
-@click.option("--seed", default=1, show_default=True, help="Decides which items are chosen.")
+@click.option("--seed", type=int, help="Decides which items form which part, the option split_seed.  [default: 1]")
 @pairs_option(
     "--option",
     "words",
@@ -39,7 +39,12 @@ def data() -> None:
 )
 @json_option
 def prepare(
-    output: str | None, validation: float | None, words: dict[str, str], as_json: bool, **settings: Any
+    output: str | None,
+    validation: float | None,
+    seed: int | None,
+    words: dict[str, str],
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Read, verify, split and write data as one checksummed artifact.
 
@@ -60,6 +65,7 @@ def prepare(
     _talk()
     options = {name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()}
     options |= {} if validation is None else {"validation": validation}
+    options |= {} if seed is None else {"split_seed": seed}
     data = write(DataSettings(**settings, data_options=options), output)
     info, where = data.info, output or data.uri
     if as_json:

@@ -205,6 +205,8 @@ def difference(
         pictures: The pictures of the test part, uint8 [n, rows, columns] or [n, rows, columns, 3].
         drawn: How many of them to draw each way.
     """
+    from rich.markup import escape
+
     listed = _flips if change.classes else _moved
     titles = ("right in second only", "right in first only")
     if not change.classes:
@@ -217,6 +219,7 @@ def difference(
         *(_classes(change) if change.classes else []),
         *(_sides(change) if change.comparison.gained is not None else []),
         f"  {_verdict(change)}",
+        *(f"  {escape(note)}" for note in change.notes),
         "",
         *listed(f"[green]{titles[0]}[/]", change.changes.gained, most),
         *_pictures(pictures, change.changes.gained[:drawn]),
@@ -255,14 +258,14 @@ def _sides(change: "Difference") -> list[str]:
 def _verdict(change: "Difference") -> str:
     compared = change.comparison
     if compared.p_value is None:
-        return "too few items for a test"
+        return compared.why or "too few items for a test"
     words = f"{p_words(compared.p_value)}, " + (
         "more than chance" if compared.p_value <= 0.05 else "may well be chance"
     )
     if compared.test == "McNemar" or compared.interval is None:
         return f"exact McNemar test, two-sided: {words}"
     low, high = compared.interval
-    return f"paired bootstrap: 95 % interval of the change {low:+.4g} to {high:+.4g}, {words}"
+    return f"95 % interval of the change {low:+.4g} to {high:+.4g}; paired permutation test: {words}"
 
 
 def _classes(change: "Difference") -> list[str]:

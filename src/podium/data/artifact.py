@@ -1,5 +1,8 @@
 """The dataset artifact: ``dataset.json`` and a ``.npy`` file for each input and target, each with its sha256.
 
+The test part is an artifact of its own, by default beside the other with ``_test`` behind its name: what is given to
+trials and trainings holds train and validation only. Datasets of earlier versions hold their test part themselves.
+
 Trainers import this module, so it costs numpy and nothing else. Reading verifies every byte and maps the arrays from
 disk; writing streams, and makes the whole directory appear at once or not at all. Neither needs memory for the data.
 """
@@ -7,13 +10,13 @@ disk; writing streams, and makes the whole directory appear at once or not at al
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from podium.data.artifact_files import appearing, check_parts, check_target, write_directory, write_info
+from podium.data.artifact_files import Extras, appearing, check_parts, check_target, write_directory, write_info
 from podium.data.blocks import Selection
 from podium.data.cache import ObjectCache, matches
 from podium.data.schema import (
@@ -31,9 +34,17 @@ from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
 from podium.settings import Settings
 from podium.storage import connect, local_path
 
-__all__ = ["PARTS", "DatasetInfo", "InputDescription", "Part", "Selection", "copy", "describe", "load", "write"]
+__all__ = [
+    "PARTS", "DatasetInfo", "Extras", "InputDescription", "Part", "Selection", "copy", "describe", "load", "test_uri",
+    "write",
+]  # fmt: skip
 
 PREPARE_HINT = "make it again: podium data prepare --output DIRECTORY"
+
+
+def test_uri(uri: str | Path) -> str:
+    """Return where the test part of a dataset lies, unless it was written elsewhere."""
+    return f"{str(uri).rstrip('/')}_test"
 
 
 def describe(uri: str | Path) -> DatasetInfo:
@@ -85,11 +96,37 @@ def load(uri: str | Path, part: str) -> Part:
     require(part in PARTS, f"part is one of {', '.join(PARTS)}", part=part)
     whole = describe(uri)
     info = whole.parts[part]
+    home = _home(uri, whole, part)
     inputs = {
-        name: _map(uri, info.inputs[name], described.dtype, (info.count, *described.shape))
+        name: _map(home, info.inputs[name], described.dtype, (info.count, *described.shape))
         for name, described in whole.inputs.items()
     }
-    return Part(inputs=inputs, target=_map(uri, info.target, whole.target.dtype, (info.count, *whole.target.shape)))
+    return Part(inputs=inputs, target=_map(home, info.target, whole.target.dtype, (info.count, *whole.target.shape)))
+
+
+def load_hashes(uri: str | Path, name: str) -> Array | None:
+    """Map 64-bit hashes, uint64 [n]; None if the dataset has none.
+
+    Args:
+        uri: Of the dataset, or of its test part.
+        name: ``seen``, of all items of train and validation; or ``groups``, of the group of each test item.
+
+    Raises:
+        NotFound, InvalidInput, Damaged: As load.
+    """
+    info = describe(uri)
+    file = info.seen if name == "seen" else info.parts["test"].groups
+    if file is None:
+        return None
+    path = _verified(uri if name == "seen" else _home(uri, info, "test"), file)
+    return np.lib.format.open_memmap(path, mode="r")
+
+
+def originals(uri: str | Path) -> Path | None:
+    """Return the Parquet file of the test items as they came, on this machine; None if the dataset has none."""
+    info = describe(uri)
+    file = info.parts["test"].originals
+    return None if file is None else _verified(_home(uri, info, "test"), file)
 
 
 def write(
@@ -106,6 +143,9 @@ def write(
     split: str,
     seed: int = 1,
     limit: int | None = None,
+    test: str | Path | None = None,
+    extras: Extras | None = None,
+    overlaps: Iterable[str] = (),
 ) -> DatasetInfo:
     """Write an artifact, a few megabytes at a time; it appears complete or not at all.
 
@@ -123,6 +163,9 @@ def write(
         split: How it was divided.
         seed: Seed of the split.
         limit: What train and validation were limited to.
+        test: As target, for the test part; `test_uri` of the target if None.
+        extras: What else is kept of the items.
+        overlaps: Items in two parts that were accepted, in words.
 
     Raises:
         InvalidInput: A part is missing, empty, unlike the others, has a class without a name or a value that is not
@@ -134,56 +177,94 @@ def write(
     check_parts(chosen, kind, tuple(classes), inputs)
     facts = {
         "name": name, "kind": kind, "classes": tuple(classes), "source": source,
-        "split": split, "seed": seed, "limit": limit,
+        "split": split, "seed": seed, "limit": limit, "overlaps": tuple(overlaps),
         "preprocessing": json.loads(json.dumps(preprocessing, allow_nan=False)),  # as it will be read again
     }  # fmt: skip
-    directory = local_path(target)
-    if directory is not None:
-        return write_directory(directory.absolute(), chosen, inputs, target_name, facts)
+    extras, target, test = extras or Extras(), str(target), str(test or test_uri(target))
+    directory, beside = local_path(target), local_path(test)
+    if directory is not None and beside is not None:
+        return write_directory(directory.absolute(), beside.absolute(), chosen, inputs, target_name, facts, extras)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        info = write_directory(Path(scratch, "dataset"), chosen, inputs, target_name, facts)
-        upload(Path(scratch, "dataset"), info, str(target))
+        draft = Path(scratch, "dataset")
+        info = write_directory(draft, Path(test_uri(draft)), chosen, inputs, target_name, facts, extras)
+        upload(draft, info, target, test)
         return info
 
 
-def copy(source: str | Path, target: str | Path) -> DatasetInfo:
+def copy(
+    source: str | Path, target: str | Path, test: str | Path | None = None, *, held_out: bool = True
+) -> DatasetInfo:
     """Copy an artifact file by file, every byte verified; it appears complete or not at all.
 
     Args:
         source: A directory or URI that holds a dataset.
         target: As in `write`; source itself is verified and stays where it is.
+        test: As in `write`.
+        held_out: Whether the test part is copied too: who trains does not need it.
 
     Raises:
         NotFound, InvalidInput, Damaged: As load.
         Conflict, PodiumError: As write.
     """
-    info = describe(source)
-    files = {file.file: _verified(source, file) for part in info.parts.values() for file in part.files}
-    directory = local_path(target)
-    if directory is None:
+    info, target, test = describe(source), str(target), str(test or test_uri(target))
+    homes = [target, test] if held_out else [target]
+    files = {
+        home: {file.file: _verified(_home(source, info, "test") if home == test else source, file) for file in held}
+        for home, held in _files(info, target, test) if home in homes
+    }  # fmt: skip
+    directory, beside = local_path(target), local_path(test)
+    if directory is None or beside is None:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            upload(_copy(Path(scratch, "dataset"), files, info), info, str(target))
-    elif not (directory.exists() and (home := local_path(source)) and directory.samefile(home)):
-        check_target(directory.absolute())
-        _copy(directory.absolute(), files, info)
+            draft = Path(scratch, "dataset")
+            for home in homes:
+                _copy(Path(test_uri(draft)) if home == test else draft, files[home], info)
+            upload(draft, info, target, test)
+    elif not (directory.exists() and (own := local_path(source)) and directory.samefile(own)):
+        places = {home: Path(local_path(home) or "").absolute() for home in reversed(homes)}  # the test part first
+        for place in places.values():
+            check_target(place)
+        for home, place in places.items():
+            _copy(place, files[home], info)
     return info
 
 
-def upload(directory: Path, info: DatasetInfo, uri: str) -> None:
-    """Copy a dataset from a directory to a prefix; it appears complete or not at all.
+def upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
+    """Copy a dataset from a directory, and its test part from beside it, if it is there, to prefixes.
+
+    Each appears complete or not at all, the test part first.
 
     Raises:
         Conflict: The prefix holds another dataset.
     """
-    storage = connect(uri)
-    if storage.head("dataset.json"):
-        if describe(uri).digest == info.digest:
-            return
-        raise Conflict(f"{uri} holds another dataset already", "name another prefix: running trials may read that one")
-    for part in info.parts.values():
-        for file in part.files:
-            storage.put(file.file, directory / file.file)
-    storage.put("dataset.json", directory / "dataset.json")  # last: a dataset without it does not exist
+    for home, files in _files(info, uri, test):
+        source = Path(test_uri(directory)) if home == test else directory
+        if not source.exists():
+            continue
+        storage = connect(home)
+        if storage.head("dataset.json"):
+            if describe(home).digest == info.digest:
+                continue
+            raise Conflict(f"{home} holds another dataset already",
+                           "name another prefix: running trials may read that one")  # fmt: skip
+        for file in files:
+            storage.put(file.file, source / file.file)
+        storage.put("dataset.json", source / "dataset.json")  # last: a dataset without it does not exist
+
+
+def _files(info: DatasetInfo, uri: str, test: str) -> list[tuple[str, list[FileInfo]]]:
+    """Return what lies where, the test part first: who finds the dataset must find that too."""
+    kept = [file for part in ("train", "validation") for file in info.parts[part].files]
+    seen = [info.seen] if info.seen else []
+    return [(test, list(info.parts["test"].files)), (uri, kept + seen)]
+
+
+def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
+    """Return where the files of a part lie: in the dataset itself, or beside it."""
+    if part != "test":
+        return uri
+    directory, file = local_path(uri), info.parts[part].target.file
+    inside = connect(str(uri)).head(file) if directory is None else (directory / file).is_file()
+    return uri if inside else test_uri(uri)
 
 
 def _read(uri: str | Path, file: str) -> bytes:

@@ -5,12 +5,14 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podium.data.blocks import Selection, first_not_finite, mean_and_std
 from podium.data.schema import (
@@ -26,6 +28,9 @@ from podium.data.schema import (
     digest_of,
 )
 from podium.errors import InvalidInput, PodiumError, require
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
@@ -49,21 +54,78 @@ def write_info(directory: Path, info: DatasetInfo) -> None:
     (directory / "dataset.json").write_text(json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Extras:
+    """What an artifact keeps of its items besides their arrays."""
+
+    seen: NDArray[np.uint64] | None = None
+    """64-bit hashes of all items of train and validation and of their groups."""
+
+    groups: NDArray[np.uint64] | None = None
+    """Of the group of each test item, [n]."""
+
+    originals: "Iterable[RecordBatch] | None" = None
+    """The test items in order as they came: rows, or pictures."""
+
+
 def write_directory(
     target: Path,
+    test: Path,
     parts: Mapping[str, Selection],
     descriptions: Mapping[str, InputDescription],
     target_name: str,
     facts: dict[str, Any],
+    extras: Extras,
 ) -> DatasetInfo:
+    """Write the test part to a directory of its own, and all else to the target."""
     check_target(target)
-    with appearing(target) as draft:
-        infos = {part: _write_part(draft, part, parts[part], len(facts["classes"])) for part in PARTS}
+    check_target(test)
+    with appearing(target) as draft, appearing(test) as held_out:  # the test part appears first
+        infos = {
+            part: _write_part(held_out if part == "test" else draft, part, parts[part], len(facts["classes"]))
+            for part in PARTS
+        }
+        infos["test"] = _write_extras(held_out, infos["test"], extras)
         inputs = {name: _input_info(name, description, parts["train"]) for name, description in descriptions.items()}
         info = DatasetInfo(digest=digest_of(*infos.values()), inputs=inputs, parts=infos, **facts,
+                           seen=_write_hashes(draft / "seen.npy", extras.seen),
                            target=_target_info(target_name, parts["train"], facts["kind"]))  # fmt: skip
         write_info(draft, info)
+        write_info(held_out, info)
     return info
+
+
+def _write_extras(directory: Path, part: PartInfo, extras: Extras) -> PartInfo:
+    return replace(part, groups=_write_hashes(directory / "test-groups.npy", extras.groups),
+                   originals=_write_originals(directory / "test-originals.parquet", extras.originals))  # fmt: skip
+
+
+def _write_hashes(path: Path, hashes: NDArray[np.uint64] | None) -> FileInfo | None:
+    if hashes is None:
+        return None
+    np.save(path, hashes)
+    return _file_info(path)
+
+
+def _write_originals(path: Path, batches: "Iterable[RecordBatch] | None") -> FileInfo | None:
+    if batches is None:
+        return None
+    from pyarrow.parquet import ParquetWriter  # not at the top: trainers import this module, and have numpy only
+
+    writer = None
+    for batch in batches:
+        writer = writer or ParquetWriter(path, batch.schema)
+        writer.write_batch(batch)
+    if writer is None:
+        return None
+    writer.close()
+    return _file_info(path)
+
+
+def _file_info(path: Path) -> FileInfo:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return FileInfo(file=path.name, sha256=digest, bytes=path.stat().st_size)
 
 
 def _input_info(name: str, description: InputDescription, train: Selection) -> InputInfo:

@@ -9,9 +9,9 @@ from podium.documents import parse
 from podium.errors import InvalidInput, require, suggestion
 
 SPLITS = ("stratified", "random")
-LISTS = ("drop", "categories", "numbers", "missing_values")
+LISTS = ("drop", "categories", "numbers", "missing_values", "split_by")
 MISSING = ("fill", "indicator", "refuse")
-COMMON = ("name", "kind", "split", "validation", "test", "allow_duplicates")
+COMMON = ("name", "kind", "split", "split_seed", "validation", "test", "allow_duplicates")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,22 @@ class DataOptions:
     split: str = ""
     """``stratified`` or ``random``; empty takes the first for classes and the second for numbers."""
 
+    split_seed: int = 1
+    """Decides which items form which part, and nothing else: the seed of a training is another."""
+
+    split_by: tuple[str, ...] = ()
+    """Columns of a table that tell one row from another, such as an id: a row stays in its part while they are the
+    same. Empty for all columns but the target."""
+
     group: str = ""
     """Column or array that says which items stay together."""
 
     time: str = ""
-    """Column or array by which the oldest items train and the newest test."""
+    """Column or array by which the oldest items train and the newest test. With a group, items of an older part whose
+    group occurs in a newer one are left out."""
+
+    gap: float = 0.0
+    """With time: items so much older than the newer part are left out between the parts; days if times are dates."""
 
     part: str = ""
     """Column or array that names the part of each item: train, validation or test."""
@@ -45,8 +56,9 @@ class DataOptions:
     validation: float = 0.1
     """Share of the items put aside for validation, of those that are not the test part."""
 
-    test: float = 0.1
-    """Share of all items put aside as the test part, if the source has none."""
+    test: float | str = 0.1
+    """Share of all items put aside as the test part, if the source has none; or the location of the test part: a file
+    or folder like the source."""
 
     allow_duplicates: bool = False
     """Whether an item may occur in two parts."""
@@ -100,7 +112,11 @@ class DataOptions:
         require(self.channels in (0, 1, 3), "channels is 1 or 3", channels=self.channels)
         for name in ("max_categories", "length", "max_words"):
             require(getattr(self, name) >= 0, f"{name} >= 0", **{name: getattr(self, name)})
-        require(0 < self.test < 1, "0 < test < 1", "the share of all items", test=self.test)
+        require(isinstance(self.test, str) or 0 < self.test < 1, "0 < test < 1",
+                "the share of all items, or a file with the test part", test=self.test)  # fmt: skip
+        require(0 <= self.split_seed < 2**32, "0 <= split_seed < 2**32", split_seed=self.split_seed)
+        require(self.gap >= 0, "gap >= 0", gap=self.gap)
+        require(not self.gap or bool(self.time), "a gap is one of time", "time=COLUMN", gap=self.gap)
 
     def only(self, source: str, *names: str) -> None:
         """Refuse options that a kind of source does not know.

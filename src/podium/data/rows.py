@@ -1,7 +1,7 @@
 """Rows of a table file, read in batches."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +38,13 @@ class Rows:
     """Name of the file, for errors."""
 
     numbers: NDArray[np.int64]
-    """[n], of each row in the file, from 1."""
+    """[n], of each row in the file, from 1; of a file that follows another, from the row after that one's last."""
 
     columns: Mapping[str, pa.Array]
     """Each of length n."""
+
+    above: int = 0
+    """Rows of the file that this one follows."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -50,16 +53,16 @@ class Rows:
         """Return those of the rows where ``chosen`` [n] is true."""
         mask = pa.array(chosen)
         columns = {name: values.filter(mask) for name, values in self.columns.items()}
-        return Rows(file=self.file, numbers=self.numbers[chosen], columns=columns)
+        return replace(self, numbers=self.numbers[chosen], columns=columns)
 
     def slice(self, start: int, count: int) -> "Rows":
         """Return at most ``count`` of the rows, from a position on."""
         columns = {name: values.slice(start, count) for name, values in self.columns.items()}
-        return Rows(file=self.file, numbers=self.numbers[start : start + count], columns=columns)
+        return replace(self, numbers=self.numbers[start : start + count], columns=columns)
 
     def problem(self, position: int, column: str, reason: str) -> Problem:
         """Name what is wrong with the value at a position of these rows."""
-        row = int(self.numbers[position])
+        row = int(self.numbers[position]) - self.above
         return Problem(row=row, where=f"{self.file}, row {row}, column {column}", reason=reason)
 
 
@@ -91,3 +94,23 @@ class RowFile:
         if column not in self.columns:
             raise InvalidInput(f"{self.name} has no column {column!r}, which is {role}",
                                f"its columns ({self.note}): {', '.join(self.columns[:20])}")  # fmt: skip
+
+    def followed_by(self, other: "RowFile") -> "RowFile":
+        """Return the rows of this file and then those of another, which has the same columns.
+
+        Raises:
+            InvalidInput: It lacks a column.
+        """
+        for column in self.columns:
+            other.require(column, role=f"a column of {self.name}")
+
+        def batches(on_problem: OnProblem | None) -> Iterator[Rows]:
+            above = 0
+            for rows in self.batches(on_problem):
+                above = int(rows.numbers[-1])
+                yield rows
+            for rows in other.batches(on_problem):
+                columns = {name: rows.columns[name] for name in self.columns}
+                yield replace(rows, numbers=rows.numbers + above, columns=columns, above=above)
+
+        return replace(self, batches=batches)

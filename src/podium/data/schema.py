@@ -166,10 +166,22 @@ class PartInfo:
 
     target: FileInfo
 
+    groups: FileInfo | None = None
+    """Test part: a 64-bit hash of each item's group, if items were divided by group."""
+
+    originals: FileInfo | None = None
+    """Test part: its rows, or the bytes of its pictures, as they came; Parquet. A model with a preprocessing of its own
+    is measured on these."""
+
     @property
-    def files(self) -> tuple[FileInfo, ...]:
+    def arrays(self) -> tuple[FileInfo, ...]:
         """Of every input in order of name, then of the target."""
         return (*(self.inputs[name] for name in sorted(self.inputs)), self.target)
+
+    @property
+    def files(self) -> tuple[FileInfo, ...]:
+        """All files of the part."""
+        return (*self.arrays, *filter(None, (self.groups, self.originals)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +194,7 @@ class DatasetInfo:
     """``classification`` or ``regression``."""
 
     digest: str
-    """sha256 over the sha256 of all files: equal digests are equal data."""
+    """sha256 over the sha256 of all arrays: equal digests are equal data."""
 
     classes: tuple[str, ...] = ()
     """Name of each class; empty for regression."""
@@ -206,8 +218,14 @@ class DatasetInfo:
     limit: int | None
     """Limit on the items of train and validation together; None for all."""
 
+    overlaps: tuple[str, ...] = ()
+    """Items that occur in two parts and were accepted, in words."""
+
+    seen: FileInfo | None = None
+    """64-bit hashes, ascending, of all items of train and validation and of their groups, without accepted overlaps."""
+
     parts: dict[str, PartInfo]
-    """``train``, ``validation`` and ``test``."""
+    """``train``, ``validation`` and ``test``; the files of the last lie elsewhere: see podium.data.artifact."""
 
     def __post_init__(self) -> None:
         check_kind(self.kind, self.classes)
@@ -247,8 +265,8 @@ class DatasetInfo:
 
 
 def digest_of(*parts: PartInfo) -> str:
-    """Return the sha256 over the sha256 of the parts' files."""
-    return sha256("".join(file.sha256 for part in parts for file in part.files).encode()).hexdigest()
+    """Return the sha256 over the sha256 of the parts' arrays."""
+    return sha256("".join(file.sha256 for part in parts for file in part.arrays).encode()).hexdigest()
 
 
 def check_kind(kind: str, classes: tuple[str, ...]) -> None:

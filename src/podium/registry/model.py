@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.registry import audit, garbage
@@ -16,16 +16,11 @@ from podium.registry.document import check_name, warn_once
 from podium.registry.garbage import GRACE, Garbage
 from podium.registry.journal import Journal, Record
 from podium.registry.pointers import CHAMPION, AliasLost, Pointers
-from podium.registry.rule import Decision, PromotionRule, decide
+from podium.registry.rule import Decision
 from podium.registry.upload import Upload
 from podium.registry.version import METADATA, Version
 from podium.storage import Storage
 from podium.storage.base import Progress
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from podium.scoring import Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,43 +247,29 @@ class Model:
     def challenge(
         self,
         version: str,
-        rule: PromotionRule,
-        metric: "Metric",
-        predict: "Callable[[Version], np.ndarray]",
-        target: "np.ndarray",
+        judge: Callable[[Version, Version | None], Decision],
         evidence: Mapping[str, Any] | None = None,
     ) -> Contest:
-        """Promote a version if it beats the champion by a rule; compare again if the champion changes meanwhile.
+        """Promote a version if it beats the champion; compare again if the champion changes meanwhile.
 
         Args:
             version: The challenger, already uploaded.
-            rule: What it must achieve.
-            metric: What both are compared by, whatever the champion was chosen by.
-            predict: Returns what a version predicts for the test part, as decide takes it; called once per version.
-            target: The true classes or numbers.
+            judge: Decides between the challenger and a champion, or about a first champion.
             evidence: Kept in the history beside the decision: run id, dataset digest, ….
 
         Raises:
             NotFound: There is no such version.
             Damaged: A file of the challenger or the champion is.
         """
-        cached: dict[str, np.ndarray] = {}
-
-        def predictions(of: Version) -> "np.ndarray":
-            if of.version not in cached:
-                cached[of.version] = predict(of)
-            return cached[of.version]
-
         challenger = self.version(version)
         while True:
             champion = self.champion()
             expect = champion.version if champion else None
-            decision = decide(
-                rule, metric, target, predictions(challenger), predictions(champion) if champion else None
-            )
-            if champion and champion.facts.metric.name not in (None, metric.name):
+            decision = judge(challenger, champion)
+            metric = decision.figures["metric"]["name"]
+            if champion and champion.facts.metric.name not in (None, metric):
                 decision = decision.noting(
-                    f"{champion.version} was chosen by {champion.facts.metric.name}; both are compared by {metric.name}"
+                    f"{champion.version} was chosen by {champion.facts.metric.name}; both are compared by {metric}"
                 )
             if expect == challenger.version:
                 # The step fired twice, or was retried after it won: the record is ours already.

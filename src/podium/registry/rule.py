@@ -1,5 +1,6 @@
 """The promotion rule: when a challenger replaces the champion, decided item by item on the same test part."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ CRITERIA = ("better", "not-worse", "significant")
 SHARES = ("accuracy", "balanced_accuracy", "f1_macro", "roc_auc")
 """Metrics from 0 to 1."""
 LEAST_P = 0.001
-"""Of a bootstrap of 10,000 resamples: it cannot show much less."""
+"""Of a permutation test of 10,000 draws: it cannot show much less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class PromotionRule:
 
     criterion: str = "better"
     """better: a better value than the champion's; not-worse: as good or better; significant: better, and the paired
-    test gives at most p: the exact McNemar test for accuracy, a bootstrap for other metrics."""
+    test gives at most p: the exact McNemar test for accuracy, a permutation test otherwise."""
 
     p: float = 0.05
     """For criterion significant."""
@@ -65,7 +66,7 @@ class PromotionRule:
                                "leave it out, or add metric=accuracy to the rule")  # fmt: skip
         if self.criterion == "significant" and metric.name != "accuracy":
             hint = "only the McNemar test of accuracy is exact"
-            require(self.p >= LEAST_P, f"p >= {LEAST_P:g} for a bootstrap", hint, p=self.p, metric=metric.name)
+            require(self.p >= LEAST_P, f"p >= {LEAST_P:g} for a permutation test", hint, p=self.p, metric=metric.name)
 
     @classmethod
     def parse(cls, text: str) -> "PromotionRule":
@@ -113,12 +114,17 @@ class Decision:
     """Every condition of the rule with its figures, in words."""
 
     figures: Mapping[str, Any]
-    """rule, metric, items and value; with a champion also champion_value, difference, interval, p_value and test; for
-    accuracy also only_challenger_right, only_champion_right and classes."""
+    """rule, metric, items, units (items, or groups of them, that count) and value; with a champion also champion_value,
+    difference, interval, p_value and test; for accuracy also value_interval, only_challenger_right, only_champion_right
+    and classes."""
 
     def noting(self, words: str) -> "Decision":
         """Return it with a reason that changes nothing."""
         return replace(self, reasons=(*self.reasons, f"ok: {words}"))
+
+    def refused(self, why: str) -> "Decision":
+        """Return it as a refusal for a reason beyond the rule."""
+        return replace(self, promote=False, reasons=(f"no: {why}", *self.reasons))
 
     def evidence(self) -> dict[str, Any]:
         """Return it as plain JSON values for the history."""
@@ -130,7 +136,12 @@ class Decision:
 
 
 def decide(
-    rule: PromotionRule, metric: "Metric", target: "np.ndarray", challenger: "np.ndarray", champion: "np.ndarray | None"
+    rule: PromotionRule,
+    metric: "Metric",
+    target: "np.ndarray",
+    challenger: "np.ndarray",
+    champion: "np.ndarray | None",
+    groups: "np.ndarray | None" = None,
 ) -> Decision:
     """Compare two models on the same items.
 
@@ -141,26 +152,30 @@ def decide(
         challenger: Predictions of the same items in the same order: probabilities ``[n, classes]`` or class indices
             ``[n]``, or floats in the target's shape.
         champion: The champion's; None if there is none: then only the minimum counts.
+        groups: Number of each item's group ``[n]``, from 0: items of a group count together. None if all count alone.
 
     Raises:
-        InvalidInput: There are no items, the lengths differ, or the rule or the metric does not fit.
+        InvalidInput: There are no items, the shapes differ, or the rule or the metric does not fit.
     """
     from podium.scoring import compare
-    from podium.scoring.comparison import by_class
+    from podium.scoring.comparison import by_class, wilson
 
     rule.check(metric)
     for what, predictions in (("challenger", challenger), ("champion", champion)):
         if predictions is not None:
             _check(what, predictions, target, metric)
     value = metric.defined_value(target, challenger)
-    evidence: dict[str, Any] = {"rule": str(rule), "metric": metric.to_json(), "items": len(target), "value": value}
+    evidence: dict[str, Any] = {"rule": str(rule), "metric": metric.to_json(), "items": len(target), "value": value,
+                                "units": len(target) if groups is None else int(groups.max()) + 1}  # fmt: skip
+    if metric.name == "accuracy" and groups is None:
+        evidence["value_interval"] = list(wilson(round(value * len(target)), len(target)))
     conditions = _minimum(rule, metric, value)
     if champion is None:
-        conditions.append((True, f"{metric.name} {figure(value)}, and there is no champion yet"))
+        conditions.append((True, f"{metric.name} {_measured(evidence)}, and there is no champion yet"))
     else:
-        compared = compare(metric, target, challenger, champion)
+        compared = compare(metric, target, challenger, champion, groups)
         evidence |= figures(compared)
-        conditions.append(_criterion(rule, compared))
+        conditions.append(_criterion(rule, compared, evidence))
         if metric.name == "accuracy":
             evidence["classes"] = by_class(target, challenger, champion)
             conditions += _drops(rule, evidence["classes"])
@@ -170,8 +185,10 @@ def decide(
 
 def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "Metric") -> None:
     require(len(target) > 0, "at least one item", items=0)
-    require(len(predictions) == len(target), f"one prediction of the {what} for each item",
-            items=len(target), predictions=len(predictions))  # fmt: skip
+    from podium.scoring.scores import check_predictions
+
+    check_predictions(predictions, target, classes=_classes(predictions) if target.dtype.kind in "iu" else None,
+                      name=f"the {what}")  # fmt: skip
     kinds = {"classification": "iu", "regression": "f", None: "iuf"}[metric.kind]
     require(target.dtype.kind in kinds, f"{metric.name} is of a target of {metric.kind}", dtype=str(target.dtype))
     classes_only = predictions.ndim == 1 and predictions.dtype.kind in "iu"
@@ -183,6 +200,11 @@ def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "
                 shape=predictions.shape, dtype=str(predictions.dtype))  # fmt: skip
         require(int(target.max()) < predictions.shape[1], f"the {what} knows every class of the target",
                 classes=predictions.shape[1], largest=int(target.max()))  # fmt: skip
+
+
+def _classes(predictions: "np.ndarray") -> int:
+    """Return how many classes predictions speak of."""
+    return int(predictions.shape[1] if predictions.ndim == 2 else predictions.max() + 1)
 
 
 def figures(compared: "Comparison") -> dict[str, Any]:
@@ -207,7 +229,18 @@ def _minimum(rule: PromotionRule, metric: "Metric", value: float) -> list[tuple[
     return [(not metric.better(rule.minimum, value), words)]
 
 
-def _criterion(rule: PromotionRule, compared: "Comparison") -> tuple[bool, str]:
+def _measured(evidence: Mapping[str, Any]) -> str:
+    """Return the challenger's figure with what is known of its precision."""
+    counted = f"n = {evidence['items']:,}"
+    if evidence["units"] != evidence["items"]:
+        counted += f" in {evidence['units']:,} groups"
+    if "value_interval" in evidence:
+        low, high = evidence["value_interval"]
+        counted = f"95 % {low:.4f} to {high:.4f}, {counted}"
+    return f"{figure(evidence['value'])} ({counted})"
+
+
+def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[str, Any]) -> tuple[bool, str]:
     sure = compared.p_value is not None and compared.p_value <= rule.p
     holds = {"better": compared.better, "not-worse": not compared.worse, "significant": compared.better and sure}
     wanted = {
@@ -215,21 +248,25 @@ def _criterion(rule: PromotionRule, compared: "Comparison") -> tuple[bool, str]:
         "not-worse": "not worse than",
         "significant": f"significantly better (p <= {rule.p:g}) than",
     }[rule.criterion]
-    words = f"{compared.metric.name} {figure(compared.first)} against {figure(compared.second)}, {_test(compared)}"
+    words = f"{compared.metric.name} {_measured(evidence)} against {figure(compared.second)}, {_test(compared)}"
     return holds[rule.criterion], f"{wanted} the champion: {words}"
 
 
 def _test(compared: "Comparison") -> str:
-    if compared.gained is not None and compared.p_value is not None:
-        return (
-            f"right where the champion is wrong: {compared.gained}, wrong where it is right: {compared.lost}, "
-            f"McNemar {p_words(compared.p_value)}"
-        )
+    sides = ""
+    if compared.gained is not None:
+        sides = f"right where the champion is wrong: {compared.gained}, wrong where it is right: {compared.lost}, "
+    if compared.test == "McNemar" and compared.p_value is not None:
+        return f"{sides}McNemar {p_words(compared.p_value)}"
     change = f"difference {compared.difference:+.4g}"
-    if compared.interval is None or compared.p_value is None:
-        return f"{change}; too few items for a test"
-    low, high = compared.interval
-    return f"{change}, 95 % interval {low:+.4g} to {high:+.4g}, bootstrap {p_words(compared.p_value)}"
+    if not math.isfinite(compared.difference):
+        return f"{change}: the metric is {figure(compared.first)} here and {figure(compared.second)} there"
+    if compared.interval is not None:
+        low, high = compared.interval
+        change += f", 95 % interval {low:+.4g} to {high:+.4g}"
+    if compared.p_value is None:
+        return f"{sides}{change}; {compared.why or 'too few items for a test'}"
+    return f"{sides}{change}, permutation {p_words(compared.p_value)}"
 
 
 def _drops(rule: PromotionRule, classes: Mapping[str, Mapping[str, Any]]) -> list[tuple[bool, str]]:

@@ -51,6 +51,8 @@ class DatasetFacts:
     """Of the test part the version was evaluated on."""
 
     classes: tuple[str, ...] = ()
+    target: str | None = None
+    """Its name."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,16 @@
 """Measuring models: running a ``model.onnx``, metrics by scikit-learn's definitions, paired comparison; no torch."""
 
-from podium.scoring.bootstrap import Bootstrap, paired_bootstrap
+from podium.scoring.bootstrap import paired_bootstrap
 from podium.scoring.comparison import Comparison, compare
 from podium.scoring.families import FunctionMetric, Metric, class_indices
 from podium.scoring.metrics import DEFAULTS, METRICS, choose_metric, find_metric
 from podium.scoring.model import OnnxModel
+from podium.scoring.permutation import paired_permutation
 from podium.scoring.scores import Scores, score, score_predictions
 
 __all__ = [
     "DEFAULTS",
     "METRICS",
-    "Bootstrap",
     "Comparison",
     "FunctionMetric",
     "Metric",
@@ -21,6 +21,7 @@ __all__ = [
     "compare",
     "find_metric",
     "paired_bootstrap",
+    "paired_permutation",
     "score",
     "score_predictions",
 ]

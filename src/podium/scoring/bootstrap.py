@@ -1,6 +1,7 @@
-"""Paired bootstrap: how far the difference of two models' metrics could come from the choice of test items.
+"""Paired bootstrap: how far the difference of two models' metrics could be another on other test items.
 
-Items are drawn with replacement and both models are measured on the same draw. How a draw is made depends on what the
+Items are drawn with replacement and both models are measured on the same draw; items of one group are drawn together
+(a cluster bootstrap). How a draw is made depends on what the
 metric is computed from, so that 10,000 draws of a million items take seconds and little memory:
 
 - means: items are weighted by how often they are drawn. Beyond BLOCKS items, these are dealt at random into BLOCKS
@@ -13,7 +14,6 @@ metric is computed from, so that 10,000 draws of a million items take seconds an
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,64 +41,61 @@ _WIDEST = 1 << 24
 """Numbers of the sums over blocks."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bootstrap:
-    """What the draws say about a difference."""
-
-    interval: tuple[float, float]
-    """Of the difference, 95 %: the percentiles of the draws."""
-
-    p_value: float
-    """Two-sided: twice the share of draws on the rarer side of 0. Below 0.05 where the interval excludes 0."""
-
-    resamples: int
-    """Draws for which the metric is defined."""
-
-
 def paired_bootstrap(
-    metric: Metric, target: Array, first: Array, second: Array, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Bootstrap | None:
-    """Resample the difference of a metric, first minus second; the same input gives the same result.
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, *,
+    resamples: int = RESAMPLES, seed: int = 0,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Return the 95 % interval of the difference of a metric, first minus second: the percentiles of the draws.
+
+    The same input gives the same result.
 
     Args:
         metric: Any metric.
         target: As in Metric.value, ``n`` items.
         first: Predictions of one model.
         second: Predictions of the other, for the same items.
+        groups: Number of each item's group [n], from 0; None if every item is on its own.
         resamples: Number of draws.
         seed: Of the draws.
 
     Returns:
         None if the metric is defined for hardly any draw, as with a single item of a class.
     """
-    drawn = differences(metric, target, first, second, resamples=resamples, seed=seed)
+    drawn = differences(metric, target, first, second, groups, resamples=resamples, seed=seed)
     drawn = drawn[np.isfinite(drawn)]
     if len(drawn) < resamples / 2:
         return None
     drawn[np.abs(drawn) < 1e-12 * np.abs(drawn).max()] = 0  # equal but for rounding
-    rarer = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
     low, high = np.quantile(drawn, [0.025, 0.975])
-    p_value = min(1.0, 2 * (rarer + 1) / (len(drawn) + 1))
-    return Bootstrap(interval=(float(low), float(high)), p_value=p_value, resamples=len(drawn))
+    return float(low), float(high)
 
 
 def differences(
-    metric: Metric, target: Array, first: Array, second: Array, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Array:
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, *,
+    resamples: int = RESAMPLES, seed: int = 0,
+) -> Array:  # fmt: skip
     """Return the metric of the first minus that of the second on each draw, ``[resamples]``; NaN where undefined."""
     random = np.random.default_rng(seed)
-    if metric.name == "accuracy":
+    if metric.name == "accuracy" and groups is None:
         return _of_hits(target, first, second, resamples, random)
     if isinstance(metric, MeanMetric):
-        return _of_means(metric, target, first, second, resamples, random)
-    if isinstance(metric, ConfusionMetric):
+        return _of_means(metric, target, first, second, groups, resamples, random)
+    if isinstance(metric, ConfusionMetric) and groups is None:
         return _of_confusion(metric, target, first, second, resamples, random)
     if isinstance(metric, RankMetric):
         curves = len(scored_classes(first))
         ranks = _of_ranks if len(target) * curves <= EXACT_RANKS else _of_placements
-        return ranks(target, first, second, resamples, random)
-    picks = (random.integers(len(target), size=len(target)) for _ in range(resamples))
+        return ranks(target, first, second, groups, resamples, random)
+    picks = _picks(np.arange(len(target)) if groups is None else groups, resamples, random)
     return np.array([metric.value(target[at], first[at]) - metric.value(target[at], second[at]) for at in picks])
+
+
+def _picks(units: Array, resamples: int, random: np.random.Generator) -> Iterator[Array]:
+    """Yield the positions of the items of drawn units."""
+    order, count = np.argsort(units, kind="stable"), int(units.max()) + 1
+    members = np.split(order, np.searchsorted(units[order], np.arange(1, count)))
+    for _ in range(resamples):
+        yield np.concatenate([members[unit] for unit in random.integers(count, size=count)])
 
 
 def _of_hits(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
@@ -109,11 +106,12 @@ def _of_hits(target: Array, first: Array, second: Array, resamples: int, random:
 
 
 def _of_means(
-    metric: MeanMetric, target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator
-) -> Array:
+    metric: MeanMetric, target: Array, first: Array, second: Array, groups: Array | None, resamples: int,
+    random: np.random.Generator,
+) -> Array:  # fmt: skip
     columns = [metric.items(target, first), metric.items(target, second)]
     width = columns[0].shape[1]
-    dealt = _deal(len(target), 2 * width + 1, random)
+    dealt = deal(len(target), 2 * width + 1, random, groups)
     sums = _block_sums(dealt, [np.ones(len(target)), *columns[0].T, *columns[1].T])
     drawn = []
     for counts in _draws(len(sums), resamples, random):
@@ -123,10 +121,17 @@ def _of_means(
     return np.concatenate(drawn)
 
 
-def _deal(items: int, columns: int, random: np.random.Generator) -> Array:
-    """Return the block of each item, ``[items]``, dealt at random; few items are a block each."""
+def deal(items: int, columns: int, random: np.random.Generator, groups: Array | None = None) -> Array:
+    """Return the block of each item, ``[items]``, dealt at random; few units, items or groups, are a block each."""
+    units = items if groups is None else int(groups.max()) + 1
     blocks = min(BLOCKS, max(1000, _WIDEST // columns))
-    return np.arange(items) if items <= blocks else random.permutation(items) % blocks
+    dealt = np.arange(units) if units <= blocks else random.permutation(units) % blocks
+    return dealt if groups is None else dealt[groups]
+
+
+def chunk(units: int) -> int:
+    """Return how many draws of so many units are in memory at a time."""
+    return max(1, _CHUNK // units)
 
 
 def _block_sums(dealt: Array, columns: Iterable[Array]) -> Array:
@@ -136,7 +141,7 @@ def _block_sums(dealt: Array, columns: Iterable[Array]) -> Array:
 
 def _draws(units: int, resamples: int, random: np.random.Generator) -> Iterator[Array]:
     """Yield how often each unit is drawn, float64 ``[some, units]``, all resamples in turn."""
-    some = max(1, _CHUNK // units)
+    some = chunk(units)
     for start in range(0, resamples, some):
         rows = min(some, resamples - start)
         picked = random.integers(units, size=(rows, units), dtype=np.int64)
@@ -170,10 +175,13 @@ def _by_class(counts: Array, of: Array, classes: int) -> Array:
     return np.bincount(cells.ravel(), counts.ravel(), minlength=len(counts) * classes).reshape(-1, classes)
 
 
-def _of_ranks(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
+def _of_ranks(
+    target: Array, first: Array, second: Array, groups: Array | None, resamples: int, random: np.random.Generator
+) -> Array:
+    units = np.arange(len(target)) if groups is None else groups
     curves = [(scores[:, at], target == at) for at in scored_classes(first) for scores in (first, second)]
     drawn = []
-    for counts in _draws(len(target), resamples, random):
+    for counts in (drawn_units[:, units] for drawn_units in _draws(int(units.max()) + 1, resamples, random)):
         areas = np.stack([_weighted_areas(scores, positive, counts) for scores, positive in curves], axis=1)
         drawn.append(_mean_defined(areas[:, ::2]) - _mean_defined(areas[:, 1::2]))
     return np.concatenate(drawn)
@@ -195,9 +203,11 @@ def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
     return _ratio(right, ups.sum(1) * below[:, -1])
 
 
-def _of_placements(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
+def _of_placements(
+    target: Array, first: Array, second: Array, groups: Array | None, resamples: int, random: np.random.Generator
+) -> Array:
     curves = list(scored_classes(first))
-    dealt = _deal(len(target), 4 * len(curves), random)
+    dealt = deal(len(target), 4 * len(curves), random, groups)
     columns = (column for at in curves for column in _placements(target == at, first[:, at], second[:, at]))
     sums = _block_sums(dealt, columns)
     drawn = []

@@ -1,5 +1,6 @@
 """Two models on the same items: the difference of a metric, a paired test, and the items that changed."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from podium.scoring.bootstrap import paired_bootstrap
-from podium.scoring.families import Array, Metric, class_indices, only_right
+from podium.scoring.families import Array, ConfusionMetric, Metric, RankMetric, class_indices, only_right
+from podium.scoring.permutation import paired_permutation
+
+LEAST_OF_CLASS = 10
+"""Test items of each class that a p value of roc_auc, f1_macro or balanced_accuracy needs: of fewer, no test knows
+whether they stand for their class."""
+
+SMALL = 200
+"""Test items; the 95 % interval of an accuracy of .90 on so many is 8 points wide."""
 
 MOST_ERRORS = 20
 """Items whose error grew, and as many whose error shrank, that are listed."""
@@ -33,10 +42,14 @@ class Comparison:
     """95 % interval of first minus second, by bootstrap; None if the metric is defined for hardly any resample."""
 
     p_value: float | None
-    """Two-sided; of the exact McNemar test for accuracy, else of the bootstrap."""
+    """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired permutation test; None where
+    the test part cannot carry one."""
 
     test: str
-    """``McNemar`` or ``paired bootstrap``."""
+    """``McNemar`` or ``paired permutation``."""
+
+    why: str = ""
+    """Why there is no p value."""
 
     gained: int | None = None
     """Accuracy: items that only the first has right."""
@@ -60,7 +73,7 @@ class Comparison:
         return self.metric.better(self.second, self.first)
 
 
-def compare(metric: Metric, target: Array, first: Array, second: Array) -> Comparison:
+def compare(metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None) -> Comparison:
     """Compare two models by a metric.
 
     Args:
@@ -68,24 +81,54 @@ def compare(metric: Metric, target: Array, first: Array, second: Array) -> Compa
         target: As in Metric.value, ``n`` items.
         first: Predictions of the first model.
         second: Predictions of the second, for the same items.
+        groups: Number of each item's group [n], from 0: items of a group count together. None if all count alone.
 
     Raises:
         InvalidInput: The metric is not defined for these items.
     """
     values = [metric.defined_value(target, predictions) for predictions in (first, second)]
-    drawn = paired_bootstrap(metric, target, first, second)
+    why = untestable(metric, target)
+    exact = metric.name == "accuracy" and groups is None
     compared = Comparison(
-        metric=metric,
-        first=values[0],
-        second=values[1],
-        interval=drawn.interval if drawn else None,
-        p_value=drawn.p_value if drawn else None,
-        test="paired bootstrap",
-    )
+        metric=metric, first=values[0], second=values[1], why=why,
+        interval=paired_bootstrap(metric, target, first, second, groups),
+        p_value=None if why or exact else paired_permutation(metric, target, first, second, groups),
+        test="McNemar" if exact else "paired permutation",
+    )  # fmt: skip
     if metric.name != "accuracy":
         return compared
     gained, lost = (int(items.sum()) for items in only_right(target, first, second))
-    return replace(compared, p_value=mcnemar(gained, lost), test="McNemar", gained=gained, lost=lost)
+    p_value = mcnemar(gained, lost) if exact else compared.p_value
+    return replace(compared, p_value=p_value, gained=gained, lost=lost)
+
+
+def untestable(metric: Metric, target: Array) -> str:
+    """Say why a test part carries no p value for a metric that looks at classes one by one; empty if it does."""
+    if not isinstance(metric, RankMetric | ConfusionMetric):
+        return ""
+    least = int(min(np.unique(target, return_counts=True)[1]))
+    if least >= LEAST_OF_CLASS:
+        return ""
+    return f"no p value: {metric.name} needs {LEAST_OF_CLASS} test items of each class, and one has {least}"
+
+
+def wilson(hits: int, items: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of independent items (Wilson 1927)."""
+    z = 1.959964
+    middle, spread = (hits + z * z / 2) / (items + z * z), z / (items + z * z)
+    half = spread * math.sqrt(hits * (items - hits) / items + z * z / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def small_test_part(count: int, kind: str) -> str:
+    """Say what a test part of so many items cannot show; empty if it is not small."""
+    if count >= SMALL:
+        return ""
+    low, high = wilson(round(0.9 * count), count)
+    shows = (
+        f"an accuracy of .90 on it means {low:.2f} to {high:.2f}" if kind == "classification" else "figures on it vary"
+    )
+    return f"the test part has only {count:,} items: {shows}; {SMALL} or more are better"
 
 
 def mcnemar(gained: int, lost: int) -> float:

@@ -116,8 +116,8 @@ class FunctionMetric(Metric):
 
     def value(self, target: Array, predictions: Array) -> float:
         function = self.load()
-        try:
-            return float(function(np.asarray(target), np.asarray(predictions)))
+        try:  # copies: what the function works on in place must not change what is stored and measured
+            return float(function(np.array(target), np.array(predictions)))
         except Exception as error:  # it is the user's code: anything may come
             message = f"the metric {self.name} failed: {type(error).__name__}: {error}"
             raise InvalidInput(message, "it is called with (target, predictions) and returns a number") from error

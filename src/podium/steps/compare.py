@@ -1,32 +1,63 @@
-"""Predictions of several versions for the same test part: as stored with the versions, or by running them."""
+"""Versions of a model on the same test items, each along its whole path: raw item, preprocessing, network, class name.
+
+A version is measured as ``podium predict`` would use it: its own preprocessing makes its inputs, and its classes go by
+name. What it was trained on or chosen by does not count, nor do items of a class that only one of two versions knows.
+"""
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import Damaged, InvalidInput
-from podium.registry import Contest, Model, PromotionRule, Version
+from podium.documents import load_json
+from podium.errors import Damaged, InvalidInput, require
+from podium.registry import Contest, Decision, Model, PromotionRule, Version
+from podium.registry.rule import decide
 from podium.steps.evaluate import PREDICTIONS, TARGET
-from podium.steps.predict import open_version
+from podium.steps.predict import PREPROCESSING, open_version
 from podium.steps.predict_command import CommandModel
+from podium.steps.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
 from podium.steps.target import Runtime
+from podium.steps.task import check_model_task, check_task, class_names
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.data.schema import DatasetInfo, Part
+    from podium.data.held_out import HeldOut, TestInputs
+    from podium.data.schema import DatasetInfo
     from podium.scoring import Comparison, Metric
     from podium.scoring.comparison import Changes
     from podium.steps.predict_job import PredictJobs
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One version on the test items."""
+
+    version: str
+
+    predicted: "np.ndarray"
+    """Of all items: probabilities [n, classes], class indices [n], or floats [n] or [n, k]; 0 where not fair."""
+
+    classes: tuple[str, ...]
+    """Its own classes, by index; empty for regression."""
+
+    fair: "np.ndarray"
+    """[n], whether an item counts: it could be prepared, and the version has not seen it."""
+
+    notes: tuple[str, ...] = ()
+    """What else is to be known, in sentences."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """Several versions on the same items."""
+    """Several versions on the test items that are fair to all of them."""
+
+    items: "np.ndarray"
+    """[m], positions in the test part, ascending."""
 
     target: "np.ndarray"
-    """Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``."""
+    """Class indices ``[m]``, or floats ``[m]`` or ``[m, k]``."""
 
     predicted: "tuple[np.ndarray, ...]"
     """The predictions of each version: probabilities, class indices or floats."""
@@ -34,8 +65,14 @@ class Predictions:
     classes: tuple[str, ...]
     """Names of the classes; empty for regression."""
 
+    groups: "np.ndarray | None" = None
+    """[m], numbers of the groups of items that count together; None if every item counts alone."""
+
     inputs: "Mapping[str, np.ndarray]"
-    """The dataset's inputs by name, each ``[n, ...]``; empty for stored predictions."""
+    """The dataset's inputs by name, each ``[n, ...]`` of the whole test part; empty for stored predictions."""
+
+    notes: tuple[str, ...] = ()
+    """How many items were left out and why, and what is not known, in sentences."""
 
     @property
     def kind(self) -> str:
@@ -43,19 +80,121 @@ class Predictions:
         return "regression" if self.target.dtype.kind == "f" else "classification"
 
 
-def predictions(model: Model, versions: Sequence[Version], data: str | None) -> Predictions:
+@dataclass(frozen=True, kw_only=True)
+class TestItems:
+    """What versions are measured on."""
+
+    target: "np.ndarray"
+    """[n] or [n, k]."""
+
+    classes: tuple[str, ...]
+    """Of the target; empty for regression."""
+
+    units: "np.ndarray | None" = None
+    """[n], hash of what counts together: the group of an item, else the item itself; None if it is not known."""
+
+    inputs: "Mapping[str, np.ndarray]"
+    """As Predictions.inputs."""
+
+    def common(self, measured: Sequence[Measured]) -> Predictions:
+        """Return the predictions for the items that are fair to all versions, with classes by name.
+
+        Raises:
+            TooFewItems: Hardly any are left.
+        """
+        import numpy as np
+
+        names = tuple(dict.fromkeys([*self.classes, *(name for one in measured for name in one.classes)]))
+        fair = np.logical_and.reduce([one.fair for one in measured])
+        notes = [note for one in measured for note in one.notes]
+        if left_out := int((~fair).sum()):
+            notes.append(f"{left_out:,} of {len(fair):,} test items are left out: a model was trained on them or "
+                         "chosen by them, or cannot read them")  # fmt: skip
+        if self.classes:
+            shared = [name for name in self.classes if all(name in one.classes for one in measured)]
+            if len(shared) < len(self.classes):
+                known = np.isin(self.target, [names.index(name) for name in shared])
+                notes.append(f"compared on the {len(shared)} of {len(self.classes)} classes that all models know: "
+                             f"{int((known & fair).sum()):,} items")  # fmt: skip
+                fair &= known
+        require_items(fair)
+        items = np.flatnonzero(fair)
+        return Predictions(
+            items=items, target=self.target[items], classes=names, inputs=self.inputs, notes=tuple(notes),
+            predicted=tuple(by_name(one.predicted[items], one.classes, names) for one in measured),
+            groups=_groups(self.units, items),
+        )  # fmt: skip
+
+
+def by_name(predicted: "np.ndarray", own: tuple[str, ...], names: tuple[str, ...]) -> "np.ndarray":
+    """Return predictions in the order of other classes, by name.
+
+    Args:
+        predicted: Probabilities [n, classes] or class indices [n].
+        own: The classes they speak of.
+        names: The classes wanted, own among them.
+    """
+    import numpy as np
+
+    if own == names:
+        return predicted
+    places = np.array([names.index(name) for name in own])
+    if predicted.ndim == 1:
+        return places[predicted]
+    renamed = np.zeros((len(predicted), len(names)), predicted.dtype)
+    renamed[:, places] = predicted
+    return renamed
+
+
+def _groups(units: "np.ndarray | None", items: "np.ndarray") -> "np.ndarray | None":
+    """Return the number of each item's unit; None if every item is one."""
+    import numpy as np
+
+    if units is None:
+        return None
+    different, numbers = np.unique(units[items], return_inverse=True)
+    return None if len(different) == len(items) else numbers
+
+
+def predictions(
+    model: Model, versions: Sequence[Version], data: str | None, jobs: "PredictJobs | None" = None
+) -> Predictions:
     """Get the predictions of versions for one test part.
 
     Args:
         model: Whose versions they are.
         versions: The versions.
-        data: URI of a dataset to run them on; None to use the predictions stored with them.
+        data: URI of a dataset, or of its test part, to run them on; None to use the predictions stored with them.
+        jobs: Where a predict command runs; None runs it on this machine.
 
     Raises:
-        InvalidInput: No predictions are stored, or they are of different items, and no data is given.
+        InvalidInput: No predictions are stored, or they are of different items, and no data is given; a version does
+            not fit the dataset; or too few items are new to all versions.
     """
-    if data is not None:
-        return _run(model, versions, data)
+    items, measure = _stored_items(model, versions) if data is None else _items_of(model, data, jobs)
+    return items.common([measure(version) for version in versions])
+
+
+def _items_of(model: Model, data: str, jobs: "PredictJobs | None") -> tuple[TestItems, Callable[[Version], Measured]]:
+    """Return the test items of a dataset, and what measures a version on them, each once."""
+    from podium.data.held_out import HeldOut
+
+    held_out = HeldOut.open(data)
+    known: dict[str, Measured] = {}
+
+    def measure(version: Version) -> Measured:
+        if version.version not in known:
+            known[version.version] = _measure(model, version, held_out, jobs)
+        return known[version.version]
+
+    return TestItems(target=held_out.part.target, classes=held_out.info.classes, units=held_out.units,
+                     inputs=held_out.part.inputs), measure  # fmt: skip
+
+
+def _stored_items(model: Model, versions: Sequence[Version]) -> tuple[TestItems, Callable[[Version], Measured]]:
+    """Return the test items that all versions were evaluated on, and what reads a version's stored predictions."""
+    import numpy as np
+
     digests = [version.facts.dataset.test_digest for version in versions]
     missing = [
         f"{file} of {version.version}"
@@ -67,14 +206,155 @@ def predictions(model: Model, versions: Sequence[Version], data: str | None) -> 
         why = f"{', '.join(missing)} is not stored" if missing else "they were evaluated on different test parts"
         raise InvalidInput(f"versions are compared on the same test part, but {why}", "run them again: --data URI")
     target = stored_array(model, versions[0], TARGET)
-    arrays = tuple(stored_array(model, version, PREDICTIONS) for version in versions)
-    for version, array in zip(versions, arrays, strict=True):
+    classes = versions[0].facts.dataset.classes or _numbered(target)
+    first = versions[0]
+    hashes = _stored_hashes(model, first, TEST_ITEMS)
+
+    def measure(version: Version) -> Measured:
+        array = stored_array(model, version, PREDICTIONS)
         if len(array) != len(target):
             raise Damaged(f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}")
-    names = versions[0].facts.dataset.classes
-    if not names and target.dtype.kind != "f":
-        names = tuple(str(label) for label in range(int(target.max()) + 1))
-    return Predictions(target=target, predicted=arrays, classes=names, inputs={})
+        seen = _stored_hashes(model, version, SEEN)
+        fair = np.ones(len(target), bool)
+        if hashes is not None and seen is not None:
+            fair &= ~np.isin(hashes, seen).any(axis=1)
+        return Measured(version=version.version, predicted=array, classes=version.facts.dataset.classes or classes,
+                        fair=fair)  # fmt: skip
+
+    units = None if hashes is None else hashes[:, 1]
+    return TestItems(target=target, classes=classes, units=units, inputs={}), measure
+
+
+def _numbered(target: "np.ndarray") -> tuple[str, ...]:
+    """Return the numbers of classes without names; nothing for regression."""
+    return () if target.dtype.kind == "f" else tuple(str(label) for label in range(int(target.max()) + 1))
+
+
+def _measure(model: Model, version: Version, held_out: "HeldOut", jobs: "PredictJobs | None") -> Measured:
+    """Measure a version on a test part.
+
+    Raises:
+        InvalidInput: It is of another task, or does not fit the dataset.
+        Failed: Its predict command failed.
+    """
+    import numpy as np
+
+    from podium.scoring.scores import check_predictions
+
+    name = f"{model.name} {version.version}"
+    taken, fresh, notes = _prepare(model, version, held_out)
+    classes = held_out.info.classes
+    predicted = _stored_for(model, version, held_out) if taken.inputs is held_out.part.inputs else None
+    if predicted is None:
+        classes = class_names(model, version) or classes
+        predicted = run_version(model, version, taken, classes, jobs)
+    target = held_out.part.target[taken.kept]
+    if held_out.info.classes:  # the version's own classes may be others
+        require(len(predicted) == len(target), "one prediction for each item", predictions=len(predicted),
+                items=len(target))  # fmt: skip
+    else:
+        check_predictions(predicted, target, classes=None, name=name)
+    fair, whole = np.zeros(len(held_out), bool), np.zeros((len(held_out), *predicted.shape[1:]), predicted.dtype)
+    fair[taken.kept], whole[taken.kept] = fresh, predicted
+    return Measured(version=version.version, predicted=whole, classes=classes, fair=fair, notes=notes)
+
+
+def _prepare(model: Model, version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.ndarray, tuple[str, ...]]":
+    """Return the test items as a version takes them, which of them are new to it, and what is not known.
+
+    Raises:
+        InvalidInput: It is of another task, or cannot be measured on these items.
+    """
+    name = f"{model.name} {version.version}"
+    check_task(model, version, held_out.info)
+    taken = held_out.inputs_for(_preprocessing(model, version), name)
+    seen = _stored_hashes(model, version, SEEN)
+    notes = _unknown(version, held_out.info, name) if seen is None else ()
+    return taken, unseen(taken, held_out.groups, seen), notes
+
+
+def check_comparable(model: Model, data: str) -> None:
+    """Refuse a dataset on which no version of a model could be compared with the champion, before anything is trained.
+
+    Args:
+        model: By its name in the registry; it may have no version yet.
+        data: URI of the dataset or of its test part.
+
+    Raises:
+        InvalidInput: It is of another task than the model, the champion cannot be measured on its test items, or hardly
+            any of them is new to the champion.
+    """
+    from podium.data.artifact import describe
+    from podium.data.held_out import HeldOut
+
+    check_model_task(model, describe(data))
+    champion = model.champion()
+    if champion is not None:
+        held_out = HeldOut.open(data)
+        require_items(_prepare(model, champion, held_out)[1])
+
+
+def _unknown(version: Version, info: "DatasetInfo", name: str) -> tuple[str, ...]:
+    if version.facts.dataset.test_digest == info.test_digest:  # what it was evaluated on it was not trained on
+        return ()
+    return (f"it is not known which items {name} was trained on: some of the test items may be among them",)
+
+
+def _stored_hashes(model: Model, version: Version, file: str) -> "np.ndarray | None":
+    if file not in version.files:
+        return None
+    return parse_hashes(model.read(version, file), f"{file} of {version.name} {version.version}")
+
+
+def _preprocessing(model: Model, version: Version) -> Mapping[str, Any]:
+    if PREPROCESSING not in version.files:
+        return {}
+    own: Mapping[str, Any] = load_json(model.read(version, PREPROCESSING), PREPROCESSING)
+    return own if "kind" in own else {}
+
+
+def _stored_for(model: Model, version: Version, held_out: "HeldOut") -> "np.ndarray | None":
+    """Return the stored predictions of a version if they are for these items and classes."""
+    facts = version.facts.dataset
+    same = (facts.test_digest, facts.classes) == (held_out.info.test_digest, held_out.info.classes)
+    if not same or PREDICTIONS not in version.files:
+        return None
+    stored = stored_array(model, version, PREDICTIONS)
+    return stored if len(stored) == len(held_out) else None
+
+
+def judge(
+    model: Model, data: str | None, rule: PromotionRule, metric: "Metric | None", jobs: "PredictJobs | None" = None
+) -> Callable[[Version, Version | None], Decision]:
+    """Return what decides between a challenger and a champion, or about a first champion.
+
+    Args:
+        model: Whose versions they are.
+        data: As in predictions.
+        rule: What the challenger must achieve.
+        metric: What both are compared by; None for the rule's, else what the challenger was chosen by.
+        jobs: As in predictions.
+    """
+
+    of_data = _items_of(model, data, jobs) if data is not None else None
+
+    def decide_between(challenger: Version, champion: Version | None) -> Decision:
+        both = (challenger, champion) if champion else (challenger,)
+        items, measure = of_data or _stored_items(model, both)
+        try:
+            seen = items.common([measure(version) for version in both])
+        except TooFewItems as error:
+            if champion is None:
+                raise
+            return decide_between(challenger, None).refused(error.message)
+        chosen = metric or chosen_metric(rule.metric, challenger, seen.kind)
+        decision = decide(rule, chosen, seen.target, seen.predicted[0],
+                          seen.predicted[1] if champion else None, seen.groups)  # fmt: skip
+        for note in seen.notes:
+            decision = decision.noting(note)
+        return decision
+
+    return decide_between
 
 
 def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
@@ -112,19 +392,7 @@ def contest(model: Model, version: str, rule: str, data: str | None, evidence: M
         data: URI of a dataset; None to use stored predictions.
         evidence: For the history.
     """
-    parsed = PromotionRule.parse(rule)
-    challenger = model.version(version)
-    champion = model.champion()
-    both = (challenger, champion) if champion else (challenger,)
-    seen = predictions(model, both, data)
-    known = {of.version: array for of, array in zip(both, seen.predicted, strict=True)}
-
-    def predict(of: Version) -> "np.ndarray":
-        # Only a champion promoted since then is not known yet.
-        return known[of.version] if of.version in known else predictions(model, (challenger, of), data).predicted[1]
-
-    metric = chosen_metric(parsed.metric, challenger, seen.kind)
-    return model.challenge(challenger.version, parsed, metric, predict, seen.target, evidence)
+    return model.challenge(version, judge(model, data, PromotionRule.parse(rule), None), evidence)
 
 
 def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
@@ -145,26 +413,26 @@ def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
 
 
 def run_version(
-    model: Model, version: Version, info: "DatasetInfo", part: "Part", jobs: "PredictJobs | None" = None
+    model: Model, version: Version, taken: "TestInputs", classes: tuple[str, ...], jobs: "PredictJobs | None" = None
 ) -> "np.ndarray":
-    """Run a version on the test part of a dataset.
+    """Run a version on test items.
 
     Args:
         model: Whose version it is.
         version: The version: a model.onnx, or a predict command.
-        info: Of the dataset.
-        part: Its test part.
+        taken: The items as the version takes them.
+        classes: Its classes; empty for regression.
         jobs: Where a predict command runs; None runs it on this machine.
 
     Raises:
-        InvalidInput: It does not fit the dataset.
+        InvalidInput: It does not fit the items.
         Failed: Its predict command failed.
     """
-    classes, opened = len(info.classes) or None, open_version(model, version)
+    count, opened = len(classes) or None, open_version(model, version)
     if jobs and isinstance(opened, CommandModel):
         uri = model.storage.join(version.prefix)
-        return jobs.predict(uri, _runtime(version), part.inputs, part="test", classes=classes, name=opened.name)
-    return opened.predict(part.inputs, classes=classes)
+        return jobs.predict(uri, _runtime(version), taken.inputs, part="test", classes=count, name=opened.name)
+    return opened.predict(taken.inputs, classes=count)
 
 
 def _runtime(version: Version) -> Runtime:
@@ -172,14 +440,6 @@ def _runtime(version: Version) -> Runtime:
     brought = code if isinstance(code, Mapping) else {}
     return Runtime(image=str(version.metadata.get("image") or ""), code=str(brought.get("uri") or ""),
                    install_requirements=brought.get("install_requirements") is True)  # fmt: skip
-
-
-def _run(model: Model, versions: Sequence[Version], data: str) -> Predictions:
-    from podium.data.artifact import describe, load
-
-    info, part = describe(data), load(data, "test")
-    predicted = tuple(run_version(model, version, info, part) for version in versions)
-    return Predictions(target=part.target, predicted=predicted, classes=info.classes, inputs=part.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +461,9 @@ class Difference:
     changes: "Changes"
     """The items the second does better or worse."""
 
+    notes: tuple[str, ...] = ()
+    """As Predictions.notes."""
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values; ``value`` is the second version's, ``champion_value`` the first's."""
         from podium.registry.rule import figures
@@ -212,6 +475,7 @@ class Difference:
             "classes": dict(self.classes),
             "gained": [vars(change) for change in self.changes.gained],
             "lost": [vars(change) for change in self.changes.lost],
+            "notes": list(self.notes),
         }  # fmt: skip
 
 
@@ -236,10 +500,19 @@ def difference(seen: Predictions, metric: "Metric") -> Difference:
     names = dict.fromkeys([metric.name, *scores[0].metrics, *scores[1].metrics])
     regression = seen.kind == "regression"
     return Difference(
-        comparison=compare(metric, seen.target, after, before),
+        comparison=compare(metric, seen.target, after, before, seen.groups),
         items=len(seen.target),
         metrics={name: (scores[0].metrics.get(name), scores[1].metrics.get(name)) for name in names},
         classes={} if regression else by_class(seen.target, after, before, seen.classes),
-        changes=moved_errors(seen.target, before, after) if regression
-        else flips(seen.target, before, after, seen.classes),
+        changes=_placed(moved_errors(seen.target, before, after) if regression
+                        else flips(seen.target, before, after, seen.classes), seen.items),
+        notes=seen.notes,
     )  # fmt: skip
+
+
+def _placed(changes: "Changes", items: "np.ndarray") -> "Changes":
+    """Return changes with the positions of their items in the test part."""
+    return replace(changes, **{
+        side: tuple(replace(change, item=int(items[change.item])) for change in getattr(changes, side))
+        for side in ("gained", "lost")
+    })  # fmt: skip

@@ -16,6 +16,7 @@ from podium.steps.model_directory import fetch_model, model_files
 from podium.steps.origin import Origin
 from podium.steps.predict import ONNX, PREPROCESSING, write_preprocessing
 from podium.steps.predict_job import PredictJobs
+from podium.steps.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
 from podium.steps.step import step
 from podium.steps.target import LaunchTarget
 from podium.steps.trained import TrainedMetrics
@@ -24,6 +25,8 @@ from podium.text import figure
 __all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from podium.data.schema import DatasetInfo, Part
     from podium.scoring import Metric, Scores
 
@@ -88,6 +91,7 @@ def evaluate(
     trials: str | Path | None = None,
     metric: str = "",
     *,
+    test: str | Path | None = None,
     jobs: PredictJobs,
 ) -> Evaluated:
     """Score every candidate on the validation part and the best of them on the test part.
@@ -99,11 +103,12 @@ def evaluate(
         data: The dataset artifact, a directory or URI.
         candidates: URIs of model directories, the best trial's first.
         evaluation: JSON file to write all measurements to, with the sha256 of each file of the winner.
-        predictions: Directory to write PREDICTIONS, TARGET and PREPROCESSING to; the last only if the dataset says how
-            its inputs were made and the winner does not.
+        predictions: Directory to write PREDICTIONS, TARGET, TEST_ITEMS, SEEN and PREPROCESSING to; the last only if
+            the dataset says how its inputs were made and the winner does not.
         trials: Table of the sweep's trials, if there was a sweep.
         metric: In the notation of find_metric; empty for the Experiment's objective if that is a known metric, else
             accuracy or rmse.
+        test: URI of the dataset's test part; None where it lies beside the dataset.
         jobs: Where models that are commands predict.
 
     Raises:
@@ -119,16 +124,28 @@ def evaluate(
     chosen_by = _metric(metric, info, sweep)
     ranked = _rank(data, info, candidates, chosen_by, jobs)
     winner = ranked[0]
-    scores, files, plotted = _test(data, info, winner.origin, Path(predictions), chosen_by, jobs)
+    tested = _test(data, test or data, info, winner.origin, Path(predictions), chosen_by, jobs)
+    scores = tested.scores
     say(f"test part, opened for the winner alone: {_words(scores, chosen_by)}")
+    if winner.trained.unknown_weights:
+        say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
+            "some of the test items may be among them")  # fmt: skip
+    if tested.left_out:
+        say(f"{tested.left_out:,} test items are left out: the winner, or the weights it began with, has seen them")
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     result = {
         "run_id": current_run().id,
         "dataset": describe_dataset(info),
         "metric": chosen_by.to_json(),
         "candidates": [candidate.to_json() for candidate in ranked],
-        "winner": {**asdict(winner.origin), "why": _why(ranked, chosen_by), "files": files},
-        "test": {**_figures(scores), "confusion": matrix, "classes": per_class(matrix, info.classes), **plotted},
+        "winner": {**asdict(winner.origin), "why": _why(ranked, chosen_by), "files": tested.files},
+        "test": {
+            **_figures(scores),
+            "left_out": tested.left_out,
+            "confusion": matrix,
+            "classes": per_class(matrix, info.classes),
+            **tested.plotted,
+        },
         "sweep": sweep,
     }
     Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
@@ -174,49 +191,91 @@ def _order(scores: "Scores", metric: "Metric", kind: str) -> tuple[float, float]
     return -value if metric.maximize else value, scores.metrics.get(TIES[kind], math.inf)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tested:
+    """The winner on the test part."""
+
+    scores: "Scores"
+    """On the items that it has not seen."""
+
+    left_out: int
+    """How many it has seen."""
+
+    files: Mapping[str, str]
+    """sha256 of each of its files."""
+
+    plotted: Mapping[str, Any]
+    """What the report shows."""
+
+
 def _test(
-    data: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path, metric: "Metric", jobs: PredictJobs
-) -> tuple["Scores", Mapping[str, str], dict[str, Any]]:
-    """Score the winner on the test part; return also the sha256 of each of its files, and what the report shows."""
+    data: str | Path, test: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path, metric: "Metric",
+    jobs: PredictJobs,
+) -> _Tested:  # fmt: skip
     import numpy as np
 
-    from podium.data.artifact import load
+    from podium.data.held_out import HeldOut
     from podium.steps.examples import regression_points, worst_examples
 
-    part = load(data, "test")
+    held_out = HeldOut.open(test)
+    part = held_out.part
     predictions.mkdir(parents=True, exist_ok=True)
     np.save(predictions / TARGET, part.target)
+    seen = seen_in_training(data, winner.uri)
+    fresh = unseen(held_out.as_prepared(), held_out.groups, seen)
+    require_items(fresh)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         files = fetch_model(winner.uri, model_files(winner.uri), Path(scratch))
-        scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS)
+        scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS,
+                        fresh=fresh)  # fmt: skip
+    write_test_items(held_out, predictions)
+    if seen is not None:
+        np.save(predictions / SEEN, seen)
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
-    points = regression_points(scores) if info.kind == "regression" else []
-    return scores, files, {"examples": worst_examples(info, part, scores), "points": points}
+    items = np.flatnonzero(fresh)
+    return _Tested(scores=scores, left_out=len(fresh) - len(items), files=files, plotted={
+        "examples": worst_examples(info, part, scores, items),
+        "points": regression_points(scores) if info.kind == "regression" else [],
+    })  # fmt: skip
 
 
 def _score(
     origin: Origin, part: "Part", info: "DatasetInfo", metric: "Metric", jobs: PredictJobs, *, part_name: str,
-    target: Path | None = None,
+    target: Path | None = None, fresh: "np.ndarray | None" = None,
 ) -> "Scores":  # fmt: skip
-    """Score a model on a part: its model.onnx here, or its predict command in a job; write predictions to a target."""
+    """Score a model on a part: its model.onnx here, or its predict command in a job.
+
+    Args:
+        origin: The model.
+        part: Its items.
+        info: Of the dataset.
+        metric: What it is chosen by.
+        jobs: Where a predict command runs.
+        part_name: Of the part.
+        target: File to write the predictions of all items to.
+        fresh: [n], which items count; None for all.
+    """
     import numpy as np
 
-    from podium.scoring import score, score_predictions
+    from podium.scoring import OnnxModel, score_predictions
 
     classes = len(info.classes) or None
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         directory = Path(scratch) / origin.name
         if ONNX in model_files(origin.uri):
             fetch_model(origin.uri, (ONNX,), directory)
-            return score(directory / ONNX, part.inputs, part.target, classes=classes, metric=metric,
-                         predictions=target or Path(scratch) / PREDICTIONS)  # fmt: skip
-        predicted = jobs.predict(
-            origin.uri, origin.runtime, part.inputs, part=part_name, classes=classes, name=origin.title
-        )
-        if target:
-            np.save(target, predicted)
-        return score_predictions(predicted, part.target, classes=classes, metric=metric, name=origin.title)
+            model = OnnxModel(directory / ONNX)
+            predicted, name = model.predict(part.inputs, classes=classes, target=target), model.name
+        else:
+            name = origin.title
+            predicted = jobs.predict(
+                origin.uri, origin.runtime, part.inputs, part=part_name, classes=classes, name=name
+            )
+            if target:
+                np.save(target, predicted)
+    counted = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
+    return score_predictions(predicted[counted], part.target[counted], classes=classes, metric=metric, name=name)
 
 
 def check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
@@ -267,6 +326,7 @@ def describe_dataset(info: "DatasetInfo") -> dict[str, Any]:
         "classes": list(info.classes),
         "target": info.target.name,
         "counts": {name: part.count for name, part in info.parts.items()},
+        "overlaps": list(info.overlaps),
         "source": info.source,
     }
 

@@ -20,14 +20,15 @@ MOST_COLUMNS = 40
 
 
 def worst_examples(
-    info: "DatasetInfo", part: "Part", scores: "Scores", most: int = MOST_EXAMPLES
+    info: "DatasetInfo", part: "Part", scores: "Scores", items: "np.ndarray", most: int = MOST_EXAMPLES
 ) -> list[dict[str, Any]]:
     """Describe the items that a model is most wrong about, the worst first.
 
     Args:
         info: Of the dataset.
         part: The part that was scored.
-        scores: On that part.
+        scores: On some of its items.
+        items: Positions of these in the part, [m].
         most: How many to describe.
 
     Returns:
@@ -39,11 +40,11 @@ def worst_examples(
     order, values = _by_class(scores) if info.kind == "classification" else _by_error(scores)
     return [
         {
-            "item": int(at),
+            "item": int(items[at]),
             "target": _name(info, scores.target[at]),
             "predicted": _name(info, predicted),
             "score": None if np.isnan(values[at]) else float(values[at]),
-            **_shown(info, part, int(at)),
+            **_shown(info, part, int(items[at])),
         }
         for at, predicted in zip(order[:most], _predicted(scores, order[:most]), strict=True)
     ]

@@ -73,6 +73,8 @@ class _Points:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tested(_Scored):
+    left_out: int
+    """Test items that the winner, or the weights it began with, has seen; count is without them."""
     confusion: list[list[int]]
     classes: list[_Class]
     """Empty for regression, as the confusion matrix is."""
@@ -89,6 +91,8 @@ class _Dataset:
     classes: list[str]
     target: str
     counts: dict[str, int]
+    overlaps: list[str]
+    """Items in two parts that were accepted, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)

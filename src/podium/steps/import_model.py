@@ -11,20 +11,34 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.registry import Model, Version
 from podium.registry.document import check_name
 from podium.registry.version import METADATA
+from podium.steps.compare import by_name
 from podium.steps.evaluate import PREDICTIONS, TARGET, check_data, describe_dataset, per_class
 from podium.steps.model_directory import fetch_model, model_files, require_model
 from podium.steps.origin import Origin
 from podium.steps.predict import ONNX, PREPROCESSING, command_model, write_preprocessing
 from podium.steps.predict_command import FILE as COMMAND
 from podium.steps.predict_command import PredictCommand
+from podium.steps.seen import (
+    SEEN,
+    TEST_ITEMS,
+    read_seen,
+    require_items,
+    seen_in_training,
+    unseen,
+    write_test_items,
+)
+from podium.steps.task import check_model_task
 from podium.steps.trained import TrainedMetrics
 from podium.storage import connect
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from podium.data.schema import DatasetInfo
     from podium.scoring import Scores
     from podium.steps.predict import Predicts
 
-WRITTEN = (METADATA, PREDICTIONS, TARGET)
+WRITTEN = (METADATA, PREDICTIONS, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export` made."""
 
 
@@ -69,6 +83,8 @@ def import_model(source: Source, model: Model, version: str = "") -> Version:
         Failed: The model fails on the inputs.
         Conflict: The version exists with other content, or was judged otherwise.
     """
+    from podium.data.artifact import describe
+
     if version:
         check_name("version", version)
     names = _files(source.uri)
@@ -79,6 +95,7 @@ def import_model(source: Source, model: Model, version: str = "") -> Version:
         opened = _open(directory, source.uri)
         metadata = _describe(directory, source)
         if source.data:
+            check_model_task(model, describe(source.data))
             metadata |= _judge(opened, directory, source, judged)
         files: dict[str, Path | bytes] = {name: directory / name for name in names}
         files |= {file.name: file for file in judged.iterdir()}
@@ -135,17 +152,29 @@ def _judge(opened: "Predicts", directory: Path, source: Source, judged: Path) ->
     """Score a model on the test part, and write what is stored of that to a directory; return the metadata."""
     import numpy as np
 
-    from podium.data.artifact import describe, load
+    from podium.data.artifact import describe
+    from podium.data.held_out import HeldOut
     from podium.scoring import choose_metric, score_predictions
 
-    info = describe(source.data)
+    info, trained = describe(source.data), TrainedMetrics.read(str(directory))
     metric = choose_metric(source.metric, info.kind)
-    check_data(source.uri, TrainedMetrics.read(str(directory)), info)
-    part, classes = load(source.data, "test"), len(info.classes) or None
-    predicted = opened.predict(part.inputs, classes=classes)
-    scores: Scores = score_predictions(predicted, part.target, classes=classes, metric=metric, name=source.uri)
-    np.save(judged / PREDICTIONS, predicted)
-    np.save(judged / TARGET, part.target)
+    check_data(source.uri, trained, info)
+    held_out, classes = HeldOut.open(source.data), len(info.classes) or None
+    own = _own_preprocessing(directory)
+    taken = held_out.inputs_for(own, source.uri)
+    seen = seen_in_training(source.data, str(directory)) if trained.dataset else read_seen(str(directory))
+    fresh = unseen(taken, held_out.groups, seen)
+    require_items(fresh)
+    target = held_out.part.target[taken.kept]
+    predicted = _predict(opened, taken.inputs, own.get("classes"), info, source.uri)
+    scores: Scores = score_predictions(predicted[fresh], target[fresh], classes=classes, metric=metric,
+                                       name=source.uri)  # fmt: skip
+    if len(taken.kept) == len(held_out):
+        np.save(judged / PREDICTIONS, predicted)
+        np.save(judged / TARGET, target)
+        write_test_items(held_out, judged)
+    if seen is not None:
+        np.save(judged / SEEN, seen)
     if not (directory / PREPROCESSING).is_file():
         write_preprocessing(info, judged)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
@@ -156,3 +185,24 @@ def _judge(opened: "Predicts", directory: Path, source: Source, judged: Path) ->
         "predictions": PREDICTIONS,
         "dataset": describe_dataset(info),
     }
+
+
+def _predict(
+    opened: "Predicts", inputs: "Mapping[str, np.ndarray]", own: Any, info: "DatasetInfo", name: str
+) -> "np.ndarray":
+    """Return predictions in the order of the dataset's classes.
+
+    Raises:
+        InvalidInput: The model says that it has other classes.
+    """
+    names = tuple(map(str, own)) if isinstance(own, list) and own else info.classes
+    if set(names) != set(info.classes):
+        raise InvalidInput(f"{name} knows {', '.join(names)}, but the classes of {info.name} are "
+                           f"{', '.join(info.classes)}", "name a dataset with its classes: --data URI")  # fmt: skip
+    predicted = opened.predict(inputs, classes=len(names) or None)
+    return by_name(predicted, names, info.classes) if names else predicted
+
+
+def _own_preprocessing(directory: Path) -> Mapping[str, Any]:
+    file = directory / PREPROCESSING
+    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}

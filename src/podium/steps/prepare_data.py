@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, cast
 from podium.data.sources.known import DATASETS, known_dataset
 from podium.errors import InvalidInput, require, suggestion
 from podium.settings import Settings
-from podium.steps.base import require_seed
 from podium.steps.step import step
+from podium.steps.target import storage_url
 
 if TYPE_CHECKING:
-    from podium.data.artifact import DatasetInfo, Part, Selection
+    from podium.data.artifact import DatasetInfo, Extras, Part, Selection
+    from podium.data.hashes import Hashes
     from podium.data.options import DataOptions
     from podium.data.sources.raw import Raw
+    from podium.data.splits import Division
 
 log = logging.getLogger("podium.data")
 
 SOURCES = ("images", "table", "text", "npz")
 """What may stand before the colon of a dataset, each a module of podium.data.sources."""
 
-KNOWN_OPTIONS = ("validation", "split")
+KNOWN_OPTIONS = ("validation", "split", "split_seed")
 """Options of mnist and fashion-mnist, whose images, classes and test part are given."""
 
 LEAST_LIMIT = 20
@@ -50,16 +52,12 @@ class DataSettings:
     limit: int = 0
     """How many items to use, train and validation together; 0 for all."""
 
-    seed: int = 1
-    """Decides which items are chosen, nothing else."""
-
     data_options: Mapping[str, Any] = field(default_factory=dict)
     """The other fields of podium.data.options.DataOptions, by name."""
 
     def __post_init__(self) -> None:
         require(self.limit == 0 or self.limit >= LEAST_LIMIT, f"limit >= {LEAST_LIMIT}",
                 "train and validation together; 0 takes all", limit=self.limit)  # fmt: skip
-        require_seed(self.seed)
         if self.dataset not in DATASETS:
             require(not self.source, "source holds the idx files of mnist or fashion-mnist",
                     "name your own data itself: dataset=table:FILE, or the path of a prepared dataset",
@@ -121,8 +119,12 @@ def prepare_data(
     settings: DataSettings,
     target: str | Path,
     *,
+    test: str | Path | None = None,
     cache: Path | None = None,
     metric: str = "",
+    model_name: str = "",
+    storage: str = "",
+    beside: str = "",
 ) -> "DatasetInfo":
     """Write the dataset artifact that every trainer and the evaluation read.
 
@@ -133,38 +135,58 @@ def prepare_data(
     Args:
         settings: Which dataset.
         target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
+        test: As target, for the test part; beside the target, see podium.data.artifact, if None.
         cache: Directory of verified downloads; the machine's own if None.
         metric: What models will be chosen by; refused here if it is of the other kind, before anything is trained.
+        model_name: Name in the registry of the model that will be trained on it; nothing is looked up if empty.
+        storage: URL of the registry's storage.
+        beside: URI of an artifact of the run; its bucket is used if no storage is given.
 
     Raises:
-        InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts, or target holds
-            something else.
+        InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts, target holds something
+            else, or the model is for another task or can hardly be compared on these data.
         NotFound: The source lacks a file.
         Damaged: The source has a wrong file.
         Failed: No source has the files; the message names each.
         Conflict: The prefix holds another dataset.
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
+    info = _write(settings, target, test, cache, metric)
+    if model_name:
+        from podium.registry import open_registry
+        from podium.steps.compare import check_comparable
+
+        check_comparable(open_registry(storage_url(storage, beside))[model_name], str(test or target))
+    return info
+
+
+def _write(
+    settings: DataSettings, target: str | Path, test: str | Path | None, cache: Path | None, metric: str
+) -> "DatasetInfo":
     from podium.data import artifact
+    from podium.data.duplicates import hash_parts
     from podium.data.splits import divide
 
     if settings.is_prepared:
         _check_metric(metric, artifact.describe(settings.dataset).kind)
-        return artifact.copy(settings.dataset, target)
+        return artifact.copy(settings.dataset, target, test)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         raw = _read(settings, cache or Settings.from_environment().cache, Path(scratch))
         _check_metric(metric, raw.kind)
-        limit = settings.limit or None
-        division = divide(raw, settings.options, seed=settings.seed, limit=limit)
+        options, limit = settings.options, settings.limit or None
+        division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
         own: dict[str, Part | None] = {"validation": raw.validation, "test": raw.test}
         parts = {part: artifact.Selection(part=whole) for part, whole in own.items() if whole is not None}
         parts |= {part: artifact.Selection(part=raw.items, index=index) for part, index in division.index.items()}
-        _check_overlaps(parts, allowed=settings.options.allow_duplicates or raw.published)
+        hashes = hash_parts(parts)
+        accepted = options.allow_duplicates or raw.published
+        overlaps = _check_overlaps(parts, hashes, allowed=accepted or division.by_hash)
         info = artifact.write(
             target, parts, name=raw.name, kind=raw.kind, classes=raw.classes, inputs=raw.descriptions,
             target_name=raw.target_name, preprocessing=raw.preprocessing, source=raw.source, split=division.how,
-            seed=settings.seed, limit=limit,
+            seed=options.split_seed, limit=limit, test=test, extras=_extras(raw, division, hashes, accepted=accepted),
+            overlaps=overlaps if accepted else (),
         )  # fmt: skip
     _report_classes(info)
     return info
@@ -189,17 +211,39 @@ def _read(settings: DataSettings, cache: Path, scratch: Path) -> "Raw":
     return mnist.read(known_dataset(settings.dataset), cache=cache, source=settings.source or None)
 
 
-def _check_overlaps(parts: "Mapping[str, Selection]", *, allowed: bool) -> None:
+def _check_overlaps(
+    parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, allowed: bool
+) -> tuple[str, ...]:
+    """Refuse items in two parts, or report them: where parts follow from hashes, these became equal as inputs only."""
     from podium.data.duplicates import find_overlaps
 
-    overlaps = find_overlaps(parts)
+    overlaps = tuple(map(str, find_overlaps(parts, hashes)))
     if overlaps and not allowed:
         raise InvalidInput(
-            "; ".join(map(str, overlaps)),
+            "; ".join(overlaps),
             "remove the duplicates, keep them together by a group, or accept them: data_options.allow_duplicates=true",
         )
     for overlap in overlaps:
         log.warning("%s", overlap)
+    return overlaps
+
+
+def _extras(raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]", *, accepted: bool) -> "Extras":
+    """Return what tells later which items a model has seen, and the test items as they came."""
+    import numpy as np
+
+    from podium.data.artifact import Extras
+    from podium.data.hashes import hash_labels
+
+    seen = np.union1d(hashes["train"], hashes["validation"])
+    if accepted:
+        seen = np.setdiff1d(seen, hashes["test"])
+    groups = {part: raw.groups[at] for part, at in division.index.items()} if raw.groups is not None else {}
+    hashed = {part: hash_labels(labels) for part, labels in {**groups, **raw.part_groups}.items()}
+    if hashed:
+        seen = np.union1d(seen, np.concatenate([of for part, of in hashed.items() if part != "test"]))
+    originals = raw.originals(division.index.get("test")) if raw.originals else None
+    return Extras(seen=seen, groups=hashed.get("test"), originals=originals)
 
 
 def _report_classes(info: "DatasetInfo") -> None:

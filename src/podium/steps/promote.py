@@ -2,13 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.identity import current_run
 from podium.steps.base import say
-from podium.steps.evaluate import PREDICTIONS
+from podium.steps.compare import judge
 from podium.steps.handover import Evaluation
 from podium.steps.mlflow_log import check_tracking, log_to_mlflow
 from podium.steps.predict_job import PredictJobs
@@ -18,10 +17,7 @@ from podium.steps.target import LaunchTarget, storage_url
 __all__ = ["LaunchTarget", "PredictJobs", "promote"]
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from podium.data.schema import DatasetInfo, Part
-    from podium.registry import Contest, Model, Version
+    from podium.registry import Contest, Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +52,7 @@ def promote(
     Running it twice changes nothing: a version that is champion already stays champion.
 
     Args:
-        data: The dataset artifact.
+        data: URI of the dataset's test part.
         evaluation: The file written by evaluate.
         decision: JSON file to write the decision to.
         report: HTML file to write the report to.
@@ -71,7 +67,7 @@ def promote(
         NotFound: There is no such version.
         Damaged: A file of the challenger or the champion is.
     """
-    from podium.data.artifact import describe, load
+    from podium.data.artifact import describe
     from podium.registry import PromotionRule, open_registry
     from podium.report import render
     from podium.scoring import find_metric
@@ -83,11 +79,10 @@ def promote(
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(chosen_by.name, chosen_by.maximize)
     parsed.check(metric)
     model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
-    info, part = describe(data), load(data, "test")
+    info = describe(data)
     evidence = {"run_id": current_run().id, "dataset": info.digest, **({"tracking": tracking} if tracking else {})}
-    contest = model.challenge(
-        version, parsed, metric, partial(_predict, model, info, part, jobs), part.target, evidence
-    )
+    say(f"the test part of {info.name} is opened for the comparison")
+    contest = model.challenge(version, judge(model, str(data), parsed, metric, jobs), evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     Path(report).write_text(render(measured.document, result))
@@ -103,17 +98,6 @@ def promote(
 def _named(figure: str, metric: str) -> str:
     """Return the name of a figure as the user knows it: accuracy, not value."""
     return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
-
-
-def _predict(model: "Model", info: "DatasetInfo", part: "Part", jobs: PredictJobs, version: "Version") -> "np.ndarray":
-    """Return a version's predictions for the test part: the stored ones if they are for these items."""
-    from podium.steps.compare import run_version, stored_array
-
-    if version.facts.dataset.test_digest == info.test_digest and PREDICTIONS in version.files:
-        stored = stored_array(model, version, PREDICTIONS)
-        if len(stored) == len(part):
-            return stored
-    return run_version(model, version, info, part, jobs)
 
 
 def _decision(contest: "Contest", model: "Model", version: str) -> dict[str, Any]:

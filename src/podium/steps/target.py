@@ -126,7 +126,7 @@ class LaunchTarget:
             raise PodiumError(f"the pods of {cluster.url} cannot read {data} on this machine, nor write {root}", hint)
         copied = f"{root}/runs/{run.id}/data"
         say(f"copying the data to {copied}, where the pods of {cluster.url} read them")
-        artifact.copy(data, copied)
+        artifact.copy(data, copied, held_out=False)
         return copied
 
     def place(self, resource: T, container: str | None = None) -> T:

@@ -26,6 +26,9 @@ class TrainedMetrics:
     dataset: str | None = None
     """Digest of the dataset."""
 
+    unknown_weights: str | None = None
+    """The weights that the training began with, if it is not known which items they had seen."""
+
     epochs: list[dict[str, float]] = field(default_factory=list)
     """Metrics of every epoch, by name."""
 

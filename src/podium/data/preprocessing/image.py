@@ -19,6 +19,9 @@ from podium.machine import cores
 RECIPES = ("digit", "garment")
 """Those of MNIST and Fashion-MNIST, with rules of their own."""
 
+PICTURE = "picture"
+"""Column of the bytes of pictures in a Parquet file."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePreprocessing(Fitted):

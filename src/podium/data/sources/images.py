@@ -2,21 +2,23 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
 from podium.data.pictures import ENDINGS, is_picture, look_at
-from podium.data.preprocessing.image import ImagePreprocessing
+from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription, Part
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.raw import Raw
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import InvalidInput, PodiumError, require
 from podium.machine import cores
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     options.only("images", "resize", "channels")
     root = fetch_folder(location, scratch)
     parts = find_parts(root, location)
+    if isinstance(options.test, str):
+        parts = _with_test(parts, options.test, location, scratch)
     everything = [file for pictures in parts.values() for file in pictures.files]
     preprocessing = fit(everything, root, options.resize, options.channels)
     classes = tuple(sorted(set(parts["train"].labels)))
@@ -75,7 +79,30 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         target_name="class",
         preprocessing=preprocessing.to_json(),
         source=location,
+        keys=_hash_files(parts["train"].files),
+        originals=lambda positions: _originals(parts, positions),
     )
+
+
+def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:
+    """Return a hash of the bytes of each file, [n]: a picture stays in its part whatever size it is read in."""
+    return np.array([int.from_bytes(blake2b(file.read_bytes(), digest_size=8).digest(), "little") for file in files],
+                    np.uint64)  # fmt: skip
+
+
+def _originals(parts: Mapping[str, Pictures], positions: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
+    """Yield the bytes of pictures of the training folder at some positions, or of all of the test folder."""
+    files = parts["test"].files if positions is None else [parts["train"].files[at] for at in positions]
+    for start in range(0, len(files), BATCH):
+        batch = files[start : start + BATCH]
+        yield pa.record_batch({"name": [file.name for file in batch], PICTURE: [file.read_bytes() for file in batch]})
+
+
+def _with_test(parts: dict[str, Pictures], test: str, location: str, scratch: Path) -> dict[str, Pictures]:
+    require("test" not in parts, "there is one test part", folder=location, test=test)
+    parts = {**parts, "test": _find_classes(fetch_folder(test, scratch / "test"), test)}
+    _check_classes(parts, test)
+    return parts
 
 
 def find_parts(root: Path, location: str) -> dict[str, Pictures]:
@@ -94,12 +121,16 @@ def find_parts(root: Path, location: str) -> dict[str, Pictures]:
             raise InvalidInput(f"{location}/{folder.name} lies beside {location}/train, but is not another part",
                                "parts are train, validation and test; move other folders elsewhere")  # fmt: skip
         parts[part] = _find_classes(folder, f"{location}/{folder.name}")
+    _check_classes(parts, location)
+    return parts
+
+
+def _check_classes(parts: Mapping[str, Pictures], location: str) -> None:
     known = set(parts["train"].labels)
     for part, pictures in parts.items():
         if strange := sorted(set(pictures.labels) - known):
             raise InvalidInput(f"{location} has the class {strange[0]!r} in {part}, but not in train",
                                f"classes of train: {', '.join(sorted(known))}")  # fmt: skip
-    return parts
 
 
 def _find_classes(folder: Path, location: str) -> Pictures:
@@ -135,7 +166,7 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
     """
     with ThreadPoolExecutor(cores()) as pool:
         looks = list(pool.map(_look, files))
-    _refuse([f"{file.relative_to(root)}: {look}" for file, look in zip(files, looks, strict=True)
+    _refuse([f"{_shown(file, root)}: {look}" for file, look in zip(files, looks, strict=True)
              if isinstance(look, str)])  # fmt: skip
     seen = [look for look in looks if not isinstance(look, str)]
     channels = channels or max(colors for _, colors in seen)
@@ -147,7 +178,7 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
     if odd:
         width, height = sizes[files.index(odd[0])]
         raise InvalidInput(
-            f"{odd[0].relative_to(root)} has {width}x{height} pixels, but most pictures have {common[0]}x{common[1]} "
+            f"{_shown(odd[0], root)} has {width}x{height} pixels, but most pictures have {common[0]}x{common[1]} "
             f"({len(odd):,} of {len(files):,} differ)",
             f"make them all of one size: resize=[{common[1]}, {common[0]}] (height, width)",
         )
@@ -165,11 +196,15 @@ def decode(files: Sequence[Path], root: Path, preprocessing: ImagePreprocessing,
     bad: list[str] = []
     for start in range(0, len(files), BATCH):
         batch = files[start : start + BATCH]
-        applied = preprocessing.apply(batch, [str(file.relative_to(root)) for file in batch])
+        applied = preprocessing.apply(batch, [_shown(file, root) for file in batch])
         array[start + applied.kept] = applied.inputs[preprocessing.input]
         bad += map(str, applied.problems)
     _refuse(bad)
     return array
+
+
+def _shown(file: Path, root: Path) -> str:
+    return str(file.relative_to(root) if file.is_relative_to(root) else file)
 
 
 def _look(file: Path) -> tuple[tuple[int, int], int] | str:

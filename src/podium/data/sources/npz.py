@@ -36,10 +36,15 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         Damaged: It cannot be unpacked.
         InvalidInput: An array is missing, holds no numbers, or has another length.
     """
-    options.only("npz", "target", "group", "time", "part")
+    options.only("npz", "target", "group", "time", "gap", "part")
     named = _open(location, scratch)
     names = named.pop("classes", None)
     parts = _divide(named, location)
+    if isinstance(options.test, str):
+        require("test" not in parts, "there is one test part", file=location, test=options.test)
+        parts["test"] = {name: array for name, array in _open(options.test, scratch / "test").items()
+                         if name != "classes"}  # fmt: skip
+        _check_same(parts, location)
     first = parts["train"]
     target = options.target or next((name for name in TARGETS if name in first), "")
     roles = {role: getattr(options, role) for role in ("group", "time", "part") if getattr(options, role)}
@@ -66,6 +71,11 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         target_name=target,
         source=location,
         groups=columns.get("group"),
+        part_groups={
+            part: np.asarray(arrays[roles["group"]]).reshape(-1)
+            for part, arrays in parts.items()
+            if "group" in roles and part != "train"
+        },
         times=columns.get("time"),
         given=columns["part"].astype(str) if "part" in columns else None,
     )
@@ -108,10 +118,14 @@ def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
         return {"train": arrays}
     inside = sum(map(len, parts.values()))
     require(inside == len(arrays), "all arrays are divided, or none is", arrays=sorted(arrays), file=location)
+    _check_same(parts, location)
+    return parts
+
+
+def _check_same(parts: Mapping[str, Arrays], location: str) -> None:
     for part, members in parts.items():
         require(members.keys() == parts["train"].keys(), "all parts have the same arrays", file=location, part=part,
                 arrays=sorted(members))  # fmt: skip
-    return parts
 
 
 def _read_target(

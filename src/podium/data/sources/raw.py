@@ -1,14 +1,17 @@
 """What a source hands over."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.schema import Array, InputDescription, Part, check_kind
 from podium.errors import require
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,16 @@ class Raw:
     times: Array | None = None
     """Of each of the items [n], anything numpy sorts: the oldest train, the newest test."""
 
+    keys: NDArray[np.uint64] | None = None
+    """Of each of the items [n], a 64-bit hash: an item's part follows from it. None hashes the inputs."""
+
+    part_groups: Mapping[str, Array] = field(default_factory=dict)
+    """Groups of the items of the parts that the source has divided itself, by part."""
+
+    originals: "Callable[[NDArray[np.int64] | None], Iterator[RecordBatch]] | None" = None
+    """Given positions, yields these items as they came: rows, or pictures; given None, those of the source's own test
+    part. None if the inputs are all there is."""
+
     given: NDArray[np.str_] | None = None
     """Of each of the items [n]: ``train``, ``validation`` or ``test``."""
 
@@ -69,7 +82,7 @@ class Raw:
 
     def __post_init__(self) -> None:
         check_kind(self.kind, self.classes)
-        for name in ("groups", "times", "given"):
+        for name in ("groups", "times", "given", "keys"):
             column = getattr(self, name)
             if column is not None:
                 require(column.shape == (len(self.items),), f"{name} has one value an item", items=len(self.items),

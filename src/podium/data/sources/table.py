@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.hashes import hash_rows
 from podium.data.options import DataOptions
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
 from podium.data.schema import Column, InputDescription
@@ -28,12 +29,13 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     Raises:
         InvalidInput: The message names file, row and column.
     """
-    options.only("table", "target", "group", "time", "part", "drop", "categories", "numbers", "missing",
-                 "missing_values", "max_categories", "delimiter", "encoding")  # fmt: skip
+    options.only("table", "target", "group", "time", "gap", "part", "split_by", "drop", "categories", "numbers",
+                 "missing", "missing_values", "max_categories", "delimiter", "encoding")  # fmt: skip
     seen = survey(location, options, scratch)
-    raw = seen.unfitted(location, options)
     fields = choose_fields(seen, options)
     report(seen, fields)
+    by = options.split_by or [field.name for field in fields]
+    raw = seen.unfitted(location, options, seen.hashes(lambda rows: hash_rows(rows, by, seen.missing_values)))
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 
@@ -43,7 +45,7 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     Raises:
         InvalidInput: An option names a column that is not there, or says two things of it.
     """
-    for option in ("drop", "categories", "numbers"):
+    for option in ("drop", "categories", "numbers", "split_by"):
         for name in getattr(options, option):
             if name not in seen.file.columns:
                 raise InvalidInput(f"{option}: {seen.file.name} has no column {name!r}",

@@ -1,7 +1,7 @@
 """What sources of rows share: the file, the types of its columns, and the columns with a role of their own."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,12 +61,16 @@ class Survey:
     kept: Mapping[str, pa.Array]
     """All values of the columns with a role."""
 
-    def unfitted(self, location: str, options: DataOptions) -> Raw:
+    held_out: int = 0
+    """How many of the last rows are from a file of their own, the test part."""
+
+    def unfitted(self, location: str, options: DataOptions, keys: NDArray[np.uint64]) -> Raw:
         """Return the rows by number with their target and what divides them; their inputs are fitted later.
 
         Args:
             location: What the user called the file.
             options: Name the columns with a role.
+            keys: Hash of each row.
 
         Raises:
             InvalidInput: As target, groups, times and given.
@@ -82,8 +86,21 @@ class Survey:
             source=location,
             groups=self.groups(options.group) if options.group else None,
             times=self.times(options.time) if options.time else None,
-            given=self.given(options.part) if options.part else None,
+            given=self.given(options.part) if options.part or self.held_out else None,
+            keys=keys,
+            originals=self.originals,
         )
+
+    def hashes(self, hash_batch: Callable[[Rows], NDArray[np.uint64]]) -> NDArray[np.uint64]:
+        """Read all rows once more, and return a hash of each, [n]."""
+        return np.concatenate([hash_batch(rows) for rows in self.file])
+
+    def originals(self, positions: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows at these positions as they came."""
+        assert positions is not None  # a table has no parts of its own
+        for rows in self.chosen(positions):
+            if len(rows):
+                yield pa.record_batch(dict(rows.columns))
 
     def chosen(self, positions: NDArray[np.int64]) -> Iterator[Rows]:
         """Read the rows at these positions once more."""
@@ -160,11 +177,13 @@ class Survey:
         return to_days(self.kept[name], self.missing_values)[0]
 
     def given(self, name: str) -> NDArray[np.str_]:
-        """Return what the file calls the part of each row, [n].
+        """Return what the file calls the part of each row, [n]; without such a column, that of its file.
 
         Raises:
             InvalidInput: A value is missing.
         """
+        if self.held_out:
+            return np.repeat(["train", "test"], [self.count - self.held_out, self.held_out])
         self._require_all(name, "the part")
         text = to_text(self.kept[name], self.missing_values)
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
@@ -220,17 +239,20 @@ def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
         InvalidInput: No target is named, the file lacks a column or a row, or cannot be read.
     """
     require(bool(options.target), "a table has a target", "name its column: target=NAME", target="")
-    path = fetch_file(location, scratch)
-    file = open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding)
+    file = _open(location, options, scratch)
+    if isinstance(options.test, str):
+        require(not options.part, "the test part is a file or named by a column", test=options.test, part=options.part)
+        file = file.followed_by(_open(options.test, options, scratch / "test"))
     roles = {role: getattr(options, role) for role in ("target", "group", "time", "part") if getattr(options, role)}
     for role, column in roles.items():
         file.require(column, role=f"the {role}")
     missing_values = options.missing_values or MISSING_VALUES
     guesses = {name: Guess(name, missing_values) for name in file.columns}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in roles.values()}
-    count = 0
+    count = held_out = 0
     for rows in file:
         count += len(rows)
+        held_out += len(rows) if rows.above else 0
         for name, values in rows.columns.items():
             try:
                 guesses[name].add(values)
@@ -240,4 +262,9 @@ def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
                 chunks[name].append(values)
     require(count > 0, f"{location} has rows below its header", rows=0)
     kept = {name: pa.chunked_array(values).combine_chunks() for name, values in chunks.items()}
-    return Survey(file=file, count=count, guesses=guesses, missing_values=missing_values, kept=kept)
+    return Survey(file=file, count=count, guesses=guesses, missing_values=missing_values, kept=kept, held_out=held_out)
+
+
+def _open(location: str, options: DataOptions, scratch: Path) -> RowFile:
+    path = fetch_file(location, scratch)
+    return open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding)

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.hashes import hash_texts
 from podium.data.options import DataOptions
-from podium.data.preprocessing.text import MAX_WORDS, TextPreprocessing
+from podium.data.preprocessing.text import MAX_WORDS, TextPreprocessing, words
+from podium.data.rows import Rows
 from podium.data.schema import InputDescription
 from podium.data.sources.raw import Raw
 from podium.data.sources.tabular import Survey, survey
@@ -26,14 +28,19 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     Raises:
         InvalidInput: The message names file, row and column.
     """
-    options.only("text", "target", "group", "time", "part", "text", "length", "max_words", "delimiter", "encoding",
-                 "missing_values")  # fmt: skip
+    options.only("text", "target", "group", "time", "gap", "part", "text", "length", "max_words", "delimiter",
+                 "encoding", "missing_values")  # fmt: skip
     seen = survey(location, options, scratch)
     column = options.text or "text"
     seen.file.require(column, role="the text (text=NAME names another)")
-
-    raw = seen.unfitted(location, options)
+    raw = seen.unfitted(location, options, seen.hashes(lambda rows: _hash_sentences(rows, column)))
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
+
+
+def _hash_sentences(rows: Rows, column: str) -> NDArray[np.uint64]:
+    """Return a hash of the words of each sentence, [n]: case and spaces do not count."""
+    texts = to_text(rows.columns[column], ("",)).to_pylist()
+    return hash_texts([" ".join(words(text or "")) for text in texts])
 
 
 def _fit(raw: Raw, seen: Survey, column: str, options: DataOptions, train: NDArray[np.int64], scratch: Path) -> Raw:

@@ -1,0 +1,137 @@
+"""The test part of a dataset, as any model can be measured on it: prepared by the model's own preprocessing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyarrow import parquet
+
+from podium.data import artifact, preprocessing
+from podium.data.blocks import Selection
+from podium.data.hashes import Hashes, hash_items
+from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
+from podium.data.preprocessing.image import PICTURE
+from podium.data.row_files import open_rows
+from podium.data.schema import Array, DatasetInfo, Part
+from podium.errors import InvalidInput
+
+PICTURES = 256
+"""Decoded at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestInputs:
+    """The test items as one model takes them."""
+
+    inputs: Mapping[str, Array]
+    """By name, each [m, …]."""
+
+    kept: NDArray[np.int64]
+    """[m], positions of the items that could be prepared, ascending."""
+
+    def hashes(self) -> Hashes:
+        """Return the hash of each item, [m], as the seen items of this model were hashed."""
+        target = np.zeros(len(self.kept), np.int8)
+        return hash_items(Selection(part=Part(inputs=self.inputs, target=target)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """The test part of a dataset."""
+
+    info: DatasetInfo
+
+    part: Part
+    """Its items as the dataset's own preprocessing made them."""
+
+    groups: Hashes | None
+    """Of each item [n], if items were divided by group."""
+
+    originals: Path | None
+    """The items as they came, if the dataset keeps them."""
+
+    @classmethod
+    def open(cls, uri: str | Path) -> "HeldOut":
+        """Open the test part, every byte verified.
+
+        Args:
+            uri: Of the dataset, or of its test part.
+
+        Raises:
+            NotFound, InvalidInput, Damaged: As podium.data.artifact.load.
+        """
+        return cls(info=artifact.describe(uri), part=artifact.load(uri, "test"),
+                   groups=artifact.load_hashes(uri, "groups"), originals=artifact.originals(uri))  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def hashes(self) -> Hashes:
+        """Return the hash of each item, [n]."""
+        return hash_items(Selection(part=self.part))
+
+    @property
+    def units(self) -> Hashes:
+        """Hash of what counts together, [n]: an item's group, else the item itself."""
+        return self.hashes() if self.groups is None else self.groups
+
+    def as_prepared(self) -> TestInputs:
+        """Return all items as the dataset's own preprocessing made them."""
+        return TestInputs(inputs=self.part.inputs, kept=np.arange(len(self.part)))
+
+    def inputs_for(self, own: Mapping[str, Any], name: str) -> TestInputs:
+        """Prepare the items as a model prepares new ones, which is what ``podium predict`` does.
+
+        Args:
+            own: Content of the model's preprocessing.json; empty if it does not say how its inputs are made: then it
+                takes the dataset's.
+            name: Of the model, for errors.
+
+        Raises:
+            InvalidInput: The model needs a column that the items lack, or they were not kept as they came.
+        """
+        wanted = {key: value for key, value in own.items() if key not in ("target", "classes")}
+        if not wanted or wanted == self.info.preprocessing or not self.info.preprocessing:
+            return self.as_prepared()
+        if self.originals is None:
+            raise InvalidInput(
+                f"{name} prepares its inputs otherwise than the dataset {self.info.name}, which does not keep its test "
+                "items as they came",
+                "prepare the data again: podium data prepare; or give the model another name: model_name=NAME",
+            )
+        prepared = preprocessing.read(wanted, f"preprocessing.json of {name}")
+        assert prepared is not None
+        batches = list(_apply(prepared, self.originals, f"the test part of {self.info.name}"))
+        inputs = {of: np.concatenate([batch.inputs[of] for batch in batches]) for of in batches[0].inputs}
+        return TestInputs(inputs=inputs, kept=np.concatenate([batch.kept for batch in batches]))
+
+
+def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:
+    """Yield what a preprocessing makes of original items, some at a time; positions are among all of them."""
+    if isinstance(prepared, ImagePreprocessing):
+        yield from _apply_pictures(prepared, file, name)
+        return
+    for rows in open_rows(file, name=name):
+        yield _moved(prepared.apply(rows), int(rows.numbers[0]) - 1)
+
+
+def _apply_pictures(prepared: ImagePreprocessing, file: Path, name: str) -> Iterator[Applied]:
+    with parquet.ParquetFile(file) as stored, TemporaryDirectory(prefix="podium-") as scratch:
+        if PICTURE not in stored.schema_arrow.names:
+            raise InvalidInput(f"{name} holds rows, but the model takes pictures",
+                               "give the model another name: model_name=NAME")  # fmt: skip
+        start = 0
+        for batch in stored.iter_batches(PICTURES, columns=[PICTURE]):
+            files = [Path(scratch, str(at)) for at in range(len(batch))]
+            for copy, content in zip(files, batch[PICTURE].to_pylist(), strict=True):
+                copy.write_bytes(content)
+            yield _moved(prepared.apply(files), start)
+            start += len(batch)
+
+
+def _moved(applied: Applied, start: int) -> Applied:
+    return replace(applied, kept=applied.kept + start)

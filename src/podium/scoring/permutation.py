@@ -1,0 +1,137 @@
+"""Paired permutation test: would models of equal quality differ as much, if it were chance which of the two said what?
+
+For each item the predictions of the two models change places with probability 1/2, and the difference of the metric is
+computed again; p is the share of such draws with a difference at least as large as the one observed. It assumes that
+items are independent of each other, and nothing about their distribution (Fisher 1935; Good, "Permutation Tests").
+Items of one group change places together.
+
+- means and confusion matrices: sums over items are exchanged, so that a draw is a product of matrices. Beyond BLOCKS
+  units these are dealt at random into BLOCKS blocks, which are exchanged instead.
+- ROC AUC: the signs of each item's part in the difference of areas are drawn, its placement values as in DeLong, DeLong
+  and Clarke-Pearson 1988; two models' scores themselves need not have one scale.
+- functions of one's own: called for every draw.
+
+Up to EXACT units all exchanges are counted, which gives the exact p value.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from podium.scoring.bootstrap import chunk, deal
+from podium.scoring.families import (
+    Array,
+    ConfusionMetric,
+    MeanMetric,
+    Metric,
+    RankMetric,
+    class_count,
+    class_indices,
+    placements,
+    scored_classes,
+)
+
+DRAWS = 10_000
+EXACT = 12
+"""Units, all of whose 2^12 exchanges are counted."""
+
+
+def paired_permutation(
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, *, draws: int = DRAWS,
+    seed: int = 0,
+) -> float:  # fmt: skip
+    """Return the two-sided p value of the difference of a metric; the same input gives the same result.
+
+    Args:
+        metric: Any metric.
+        target: As in Metric.value, ``n`` items.
+        first: Predictions of one model.
+        second: Predictions of the other, for the same items.
+        groups: Number of each item's group [n], from 0; None if every item is on its own.
+        draws: Number of draws, where not all exchanges are counted.
+        seed: Of the draws.
+    """
+    random = np.random.default_rng(seed)
+    count = len(target) if groups is None else int(groups.max()) + 1
+    units = deal(len(target), 1, random, groups)
+    swaps = _swaps(int(units.max()) + 1, draws, random)
+    if isinstance(metric, RankMetric):
+        parts = np.bincount(units, _area_parts(target, first, second))
+        observed = metric.value(target, first) - metric.value(target, second)
+        drawn = np.concatenate([(1 - 2 * swap) @ parts for swap in swaps])
+    elif isinstance(metric, MeanMetric | ConfusionMetric):
+        drawn, observed = _of_sums(metric, target, first, second, units, swaps)
+    else:
+        drawn, observed = _of_function(metric, target, first, second, units, swaps)
+    close = abs(observed) * (1 - 1e-9)  # equal but for rounding
+    extreme = int((np.abs(drawn) >= close).sum()) if np.isfinite(observed) else len(drawn)
+    share = extreme / len(drawn) if count <= EXACT else (extreme + 1) / (len(drawn) + 1)
+    return float(min(1.0, max(share, 2.0 ** (1 - count))))
+
+
+def _swaps(units: int, draws: int, random: np.random.Generator) -> Iterator[Array]:
+    """Yield which units change places, 0 or 1 as float64 ``[some, units]``, all draws in turn."""
+    if units <= EXACT:
+        yield (np.arange(2**units)[:, None] >> np.arange(units) & 1).astype(np.float64)
+        return
+    some = chunk(units)
+    for start in range(0, draws, some):
+        yield random.integers(2, size=(min(some, draws - start), units)).astype(np.float64)
+
+
+def _of_sums(
+    metric: MeanMetric | ConfusionMetric, target: Array, first: Array, second: Array, units: Array,
+    swaps: Iterator[Array],
+) -> tuple[Array, float]:  # fmt: skip
+    value, columns = _sums_of(metric, target, first, second)
+    sums = [np.stack([np.bincount(units, column) for column in columns(given)], axis=1) for given in (first, second)]
+    totals, change = [side.sum(0) for side in sums], sums[1] - sums[0]
+    drawn = []
+    for swap in swaps:
+        moved = swap @ change
+        drawn.append(value(totals[0] + moved) - value(totals[1] - moved))
+    return np.concatenate(drawn), float(value(totals[0]) - value(totals[1]))
+
+
+def _sums_of(
+    metric: MeanMetric | ConfusionMetric, target: Array, first: Array, second: Array
+) -> tuple[Callable[[Array], Array], Callable[[Array], Iterator[Array]]]:
+    """Return what makes values of sums over items, and what yields the columns that are summed, each [n]."""
+    if isinstance(metric, MeanMetric):
+        return lambda sums: metric.finish(sums / len(target)), lambda given: iter(metric.items(target, given).T)
+    classes = class_count(target, first, second)
+    true = np.bincount(target, minlength=classes)
+
+    def columns(given: Array) -> Iterator[Array]:
+        said = class_indices(given)
+        for label in range(classes):
+            yield (said == label) & (target == label)
+        for label in range(classes):
+            yield said == label
+
+    return lambda sums: metric.finish(sums[..., :classes], true, sums[..., classes:]), columns
+
+
+def _area_parts(target: Array, first: Array, second: Array) -> Array:
+    """Return each item's part in the difference of areas, ``[n]``; the mean over all curves that are defined."""
+    parts, defined = np.zeros(len(target)), 0
+    for label in scored_classes(first):
+        positive = target == label
+        if not 0 < positive.sum() < len(target):
+            continue
+        defined += 1
+        change = placements(positive, first[:, label]) - placements(positive, second[:, label])
+        parts += np.where(positive, change / positive.sum(), change / (~positive).sum())
+    return parts / max(1, defined)
+
+
+def _of_function(
+    metric: Metric, target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]
+) -> tuple[Array, float]:
+    drawn = []
+    for block in swaps:
+        for swap in block:
+            moved = (swap[units] > 0).reshape(-1, *[1] * (first.ndim - 1))
+            mixed = np.where(moved, second, first), np.where(moved, first, second)
+            drawn.append(metric.value(target, mixed[0]) - metric.value(target, mixed[1]))
+    return np.array(drawn), metric.value(target, first) - metric.value(target, second)

@@ -1,0 +1,69 @@
+"""What a model is for: its target, its kind and its classes. A model's name stands for one task."""
+
+from typing import TYPE_CHECKING
+
+from podium.documents import load_json
+from podium.errors import InvalidInput
+from podium.registry import Model, Version
+from podium.steps.predict import PREPROCESSING
+
+if TYPE_CHECKING:
+    from podium.data.schema import DatasetInfo
+
+LEAST_CLASSES = 2
+"""Fewer common classes are nothing to compare by."""
+
+
+def check_task(model: Model, version: Version, info: "DatasetInfo") -> None:
+    """Refuse a dataset that is of another task than a version.
+
+    Another class more or less is the same task; another kind, another target or other classes are not.
+
+    Raises:
+        InvalidInput: It says what differs.
+    """
+    facts, name = version.facts.dataset, f"{model.name} {version.version}"
+    if facts.kind not in (None, info.kind):
+        raise _other_task(model, f"{name} is of {facts.kind}, but the dataset {info.name} of {info.kind}")
+    target = facts.target or _described(model, version).get("target")
+    if target not in (None, info.target.name):
+        raise _other_task(model, f"{name} predicts {target!r}, but the target of {info.name} is {info.target.name!r}")
+    own = class_names(model, version)
+    shared = [label for label in own if label in info.classes]
+    if own and info.classes and len(shared) < LEAST_CLASSES:
+        raise _other_task(model, f"{name} knows {_listed(own)}, but {info.name} has {_listed(info.classes)}")
+
+
+def check_model_task(model: Model, info: "DatasetInfo") -> None:
+    """Refuse a dataset that is of another task than a model: its champion, or else its first version.
+
+    Raises:
+        InvalidInput: It says what differs.
+    """
+    version = model.champion()
+    if version is None and (versions := model.versions()):
+        version = model.version(versions[0].version)
+    if version is not None:
+        check_task(model, version, info)
+
+
+def class_names(model: Model, version: Version) -> tuple[str, ...]:
+    """Return the classes of a version by index, as ``podium predict`` names them; empty if they are not known."""
+    own = _described(model, version).get("classes")
+    return tuple(map(str, own)) if isinstance(own, list) and own else version.facts.dataset.classes
+
+
+def _described(model: Model, version: Version) -> dict[str, object]:
+    if PREPROCESSING not in version.files:
+        return {}
+    own = load_json(model.read(version, PREPROCESSING), PREPROCESSING)
+    return own if isinstance(own, dict) else {}
+
+
+def _other_task(model: Model, why: str) -> InvalidInput:
+    return InvalidInput(f"the model {model.name} is for another task: {why}",
+                        "give this one a name of its own: model_name=NAME")  # fmt: skip
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,24 @@
+"""What decides between two versions in tests of the registry: arrays of predictions, and the rule."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from podium.registry import Decision, PromotionRule, Version, decide
+from podium.scoring import METRICS
+
+Judge = Callable[[Version, Version | None], Decision]
+
+
+def judging(predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: PromotionRule | None = None) -> Judge:
+    """Compare two versions by accuracy; each is asked once for its predictions."""
+    known: dict[str, np.ndarray] = {}
+
+    def of(version: Version) -> np.ndarray:
+        if version.version not in known:
+            known[version.version] = predict(version)
+        return known[version.version]
+
+    return lambda challenger, champion: decide(
+        rule or PromotionRule(), METRICS["accuracy"], target, of(challenger), of(champion) if champion else None
+    )

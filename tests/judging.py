@@ -1,0 +1,96 @@
+"""Models of scikit-learn that go through the real steps: prepare, evaluate, upload, promote, in one directory."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from skl2onnx import to_onnx
+from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, UInt8TensorType
+
+from podium.data import artifact
+from podium.registry import open_registry
+from podium.steps.evaluate import Evaluated, evaluate
+from podium.steps.origin import Origin
+from podium.steps.predict import load_version
+from podium.steps.predict_job import PredictJobs
+from podium.steps.prepare_data import DataSettings, prepare_data
+from podium.steps.promote import promote
+from podium.steps.target import LaunchTarget
+from podium.steps.upload_model import upload_model
+
+TYPES = {"float32": FloatTensorType, "int64": Int64TensorType, "uint8": UInt8TensorType}
+
+
+def fitted(data: Path, target: Path, model: Any) -> Path:
+    """Train on the first input, and leave a model directory as a trainer of one's own would."""
+    part, info = artifact.load(data, "train"), artifact.describe(data)
+    name = next(iter(info.inputs))
+    array = np.asarray(part.inputs[name])
+    model.fit(array, part.target)
+    types = [(name, TYPES[array.dtype.name]([None, *array.shape[1:]]))]
+    options = {"zipmap": False} if hasattr(model, "predict_proba") else None
+    target.mkdir(parents=True)
+    (target / "model.onnx").write_bytes(to_onnx(model, initial_types=types, options=options).SerializeToString())
+    (target / "metrics.json").write_text(json.dumps({"accuracy": 0, "loss": 0, "epoch": 1, "dataset": info.digest}))
+    Origin(kind="training", name=target.name, run_id="r", uri=str(target), hyperparameters={}).write()
+    return target
+
+
+class Judge:
+    """Runs the steps that judge models in one directory and reads what they wrote."""
+
+    def __init__(self, data: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.data, self.place, self.monkeypatch = data, place, monkeypatch
+        self.storage = str(place / "store")
+        self.jobs = PredictJobs(
+            target=LaunchTarget(storage=self.storage, cluster=f"local://{place}/cluster"), beside=""
+        )
+
+    def evaluate(self, *models: Path, metric: str = "", trials: Path | None = None) -> tuple[Evaluated, dict[str, Any]]:
+        found = evaluate(
+            self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
+            trials=trials, metric=metric, jobs=self.jobs,
+        )  # fmt: skip
+        return found, json.loads((self.place / "evaluation").read_text())
+
+    def challenge(self, run: str, *models: Path, metric: str = "", rule: str = "better") -> dict[str, Any]:
+        """Evaluate, upload and promote as one run; return the decision."""
+        self.monkeypatch.setenv("PODIUM_RUN_ID", run)
+        winner = self.evaluate(*models, metric=metric)[0].winner
+        common = {"model_name": "real"}
+        version = upload_model(winner, self.place / "predictions", self.place / "evaluation", beside="",
+                               storage=self.storage, **common)  # fmt: skip
+        promote(self.data, self.place / "evaluation", self.place / "decision", self.place / "report.html",
+                version=version, rule=rule, jobs=self.jobs, **common)  # fmt: skip
+        return dict(json.loads((self.place / "decision").read_text()))
+
+
+class Nights(Judge):
+    """One model name over several nights, each with data and a model of its own."""
+
+    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(place, place, monkeypatch)
+        self.night = 0
+
+    def prepare(self, dataset: str, target: str = "", *, model_name: str = "real", **options: Any) -> Path:
+        """Prepare the data of the next night, as the pipeline does."""
+        self.night += 1
+        self.data = self.place / f"data-{self.night}"
+        settings = DataSettings(dataset=dataset, target=target, data_options=options)
+        prepare_data(settings, self.data, model_name=model_name, storage=self.storage)
+        return self.data
+
+    def train(self, model: Any, **rule: str) -> dict[str, Any]:
+        """Train on the night's data and challenge the champion."""
+        run = f"r{self.night}"
+        return self.challenge(run, fitted(self.data, self.place / f"model-{run}", model), **rule)
+
+    def predict_originals(self, version: str) -> list[Any]:
+        """Return what ``podium predict`` says of the night's test items as they came, by a version."""
+        file = artifact.originals(self.data)
+        assert file is not None
+        predictor = load_version(open_registry(self.storage)["real"], version)
+        outcomes = predictor.predict([str(file)])
+        return [outcome.values[0] if outcome.values else outcome.label for outcome in outcomes]  # type: ignore[union-attr]
