@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
+from pyarrow import parquet
 from skl2onnx import to_onnx
-from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, UInt8TensorType
+from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
 
 from podium.data import artifact
 from podium.registry import open_registry
@@ -20,7 +22,7 @@ from podium.steps.promote import promote
 from podium.steps.target import LaunchTarget
 from podium.steps.upload_model import upload_model
 
-TYPES = {"float32": FloatTensorType, "int64": Int64TensorType, "uint8": UInt8TensorType}
+TYPES = {"float32": FloatTensorType, "int64": Int64TensorType}
 
 
 def fitted(data: Path, target: Path, model: Any) -> Path:
@@ -28,11 +30,18 @@ def fitted(data: Path, target: Path, model: Any) -> Path:
     part, info = artifact.load(data, "train"), artifact.describe(data)
     name = next(iter(info.inputs))
     array = np.asarray(part.inputs[name])
-    model.fit(array, part.target)
-    types = [(name, TYPES[array.dtype.name]([None, *array.shape[1:]]))]
+    flat = array.reshape(len(array), -1)
+    model.fit(flat, part.target)
+    kind = FloatTensorType if array.ndim > 2 else TYPES[array.dtype.name]
+    types = [("flat" if array.ndim > 2 else name, kind([None, flat.shape[1]]))]
     options = {"zipmap": False} if hasattr(model, "predict_proba") else None
+    graph = to_onnx(model, initial_types=types, options=options)
+    if array.ndim > 2:
+        graph.graph.node.insert(0, helper.make_node("Flatten", ["numbers"], ["flat"]))
+        graph.graph.node.insert(0, helper.make_node("Cast", [name], ["numbers"], to=TensorProto.FLOAT))
+        graph.graph.input[0].CopyFrom(helper.make_tensor_value_info(name, TensorProto.UINT8, ["n", *array.shape[1:]]))
     target.mkdir(parents=True)
-    (target / "model.onnx").write_bytes(to_onnx(model, initial_types=types, options=options).SerializeToString())
+    (target / "model.onnx").write_bytes(graph.SerializeToString())
     (target / "metrics.json").write_text(json.dumps({"accuracy": 0, "loss": 0, "epoch": 1, "dataset": info.digest}))
     Origin(kind="training", name=target.name, run_id="r", uri=str(target), hyperparameters={}).write()
     return target
@@ -86,6 +95,20 @@ class Nights(Judge):
         """Train on the night's data and challenge the champion."""
         run = f"r{self.night}"
         return self.challenge(run, fitted(self.data, self.place / f"model-{run}", model), **rule)
+
+    def predict_pictures(self, version: str) -> list[tuple[str, str]]:
+        """Return what a version says of the night's test pictures as they came, and the class of each."""
+        file, info = artifact.originals(self.data), artifact.describe(self.data)
+        assert file is not None
+        folder = self.place / f"pictures-{self.night}"
+        folder.mkdir()
+        rows = parquet.read_table(file).to_pylist()
+        for at, row in enumerate(rows):
+            (folder / f"{at:05}.png").write_bytes(row["picture"])
+        predictor = load_version(open_registry(self.storage)["real"], version)
+        truth = [info.classes[label] for label in artifact.load(self.data, "test").target]
+        said = [outcome.label for outcome in predictor.predict([str(folder)])]  # type: ignore[union-attr]
+        return list(zip(said, truth, strict=True))
 
     def predict_originals(self, version: str) -> list[Any]:
         """Return what ``podium predict`` says of the night's test items as they came, by a version."""

@@ -105,7 +105,11 @@ class HeldOut:
             )
         prepared = preprocessing.read(wanted, f"preprocessing.json of {name}")
         assert prepared is not None
-        batches = list(_apply(prepared, self.originals, f"the test part of {self.info.name}"))
+        try:
+            batches = list(_apply(prepared, self.originals, f"the test part of {self.info.name}"))
+        except InvalidInput as error:
+            raise InvalidInput(f"{name} cannot be measured: {error.message}",
+                               f"{error.hint}; or give the model another name: model_name=NAME") from None  # fmt: skip
         inputs = {of: np.concatenate([batch.inputs[of] for batch in batches]) for of in batches[0].inputs}
         return TestInputs(inputs=inputs, kept=np.concatenate([batch.kept for batch in batches]))
 
@@ -122,8 +126,7 @@ def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:
 def _apply_pictures(prepared: ImagePreprocessing, file: Path, name: str) -> Iterator[Applied]:
     with parquet.ParquetFile(file) as stored, TemporaryDirectory(prefix="podium-") as scratch:
         if PICTURE not in stored.schema_arrow.names:
-            raise InvalidInput(f"{name} holds rows, but the model takes pictures",
-                               "give the model another name: model_name=NAME")  # fmt: skip
+            raise InvalidInput(f"{name} holds rows, but the model takes pictures", "name data of pictures")
         start = 0
         for batch in stored.iter_batches(PICTURES, columns=[PICTURE]):
             files = [Path(scratch, str(at)) for at in range(len(batch))]

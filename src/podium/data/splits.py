@@ -127,7 +127,7 @@ def _check_groups(raw: Raw, index: Mapping[str, Index], column: str) -> None:
     if raw.groups is None:
         return
     groups = {part: raw.groups[positions] for part, positions in index.items()} | dict(raw.part_groups)
-    names = list(groups)
+    names = [part for part in ("test", "validation", "train") if part in groups]
     for at, part in enumerate(names):
         for other in names[at + 1 :]:
             shared = np.intersect1d(groups[part], groups[other])
