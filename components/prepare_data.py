@@ -17,6 +17,7 @@ def prepare_data(
     data_options: dict = {},  # noqa: B006  KFP takes the default from the signature
     metric: str = "",
     model_name: str = "",
+    fingerprint: str = "",
     storage: str = "",
 ) -> None:
     """Read, verify and split data into a checksummed artifact, and another for its test part.
@@ -31,11 +32,12 @@ def prepare_data(
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
         metric: What models are chosen by; one that does not fit the data is refused here.
         model_name: Name of the model in the registry; data of another task than the model's are refused here.
+        fingerprint: From fingerprint_data: the step is skipped while it and all else is the same.
         storage: URL under which models and the step's log are kept; empty for the bucket of the run's artifacts.
     """
     from podium.steps.prepare_data import DataSettings, prepare_data
 
     settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, data_options=data_options)
     info = prepare_data(settings, prepared.path, test=prepared_test.path, metric=metric, model_name=model_name,
-                        storage=storage, beside=prepared.uri)  # fmt: skip
+                        storage=storage, beside=prepared.uri, fingerprint=fingerprint)  # fmt: skip
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

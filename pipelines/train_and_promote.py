@@ -3,6 +3,7 @@
 from kfp import dsl
 
 from podium.components.evaluate import evaluate
+from podium.components.fingerprint_data import fingerprint_data
 from podium.components.images import TRAINER_IMAGE
 from podium.components.prepare_data import prepare_data
 from podium.components.train_distributed import train_distributed
@@ -37,11 +38,12 @@ def train_and_promote(
 ) -> None:
     """Train with given hyperparameters and promote the model if it is better.
 
-    1. Prepare the data once, checksummed.
-    2. Train distributed with the given hyperparameters.
-    3. Evaluate it on the test part.
-    4. Upload it as a version of the model.
-    5. Promote it if it beats the champion.
+    1. Look at the data: are they those of the last run?
+    2. Prepare them, checksummed, unless they are.
+    3. Train distributed with the given hyperparameters.
+    4. Evaluate it on the test part.
+    5. Upload it as a version of the model.
+    6. Promote it if it beats the champion.
 
     Args:
         dataset: mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE, or a prepared dataset's URI.
@@ -74,10 +76,14 @@ def train_and_promote(
         "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "job_kind": job_kind,
     }  # fmt: skip
 
-    prepared = prepare_data(
-        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options, metric=metric,
-        model_name=model_name, storage=storage,
-    )  # fmt: skip
+    source_data = {
+        "dataset": dataset, "source": source, "target": target, "limit": limit, "data_options": data_options,
+        "metric": metric, "storage": storage,
+    }  # fmt: skip
+    found = fingerprint_data(**source_data)
+    found.set_display_name("Look at the data").set_caching_options(False)
+
+    prepared = prepare_data(**source_data, model_name=model_name, fingerprint=found.outputs["Output"])
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
 

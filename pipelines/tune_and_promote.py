@@ -3,6 +3,7 @@
 from kfp import dsl
 
 from podium.components.evaluate import evaluate
+from podium.components.fingerprint_data import fingerprint_data
 from podium.components.images import TRAINER_IMAGE
 from podium.components.katib_sweep import katib_sweep
 from podium.components.prepare_data import prepare_data
@@ -41,12 +42,13 @@ def tune_and_promote(
 ) -> None:
     """Find the best hyperparameters, train with them, promote the better model.
 
-    1. Prepare the data once, checksummed.
-    2. Sweep hyperparameters; every trial keeps its own model.
-    3. Train the same way with the best hyperparameters, distributed.
-    4. Choose the better of both by validation and open the test part for it alone.
-    5. Upload it as a version of the model.
-    6. Promote it if it beats the champion.
+    1. Look at the data: are they those of the last run?
+    2. Prepare them, checksummed, unless they are.
+    3. Sweep hyperparameters; every trial keeps its own model.
+    4. Train the same way with the best hyperparameters, distributed.
+    5. Choose the better of both by validation and open the test part for it alone.
+    6. Upload it as a version of the model.
+    7. Promote it if it beats the champion.
 
     Args:
         dataset: mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE, or a prepared dataset's URI.
@@ -82,10 +84,14 @@ def tune_and_promote(
         "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "job_kind": job_kind,
     }  # fmt: skip
 
-    prepared = prepare_data(
-        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options, metric=metric,
-        model_name=model_name, storage=storage,
-    )  # fmt: skip
+    source_data = {
+        "dataset": dataset, "source": source, "target": target, "limit": limit, "data_options": data_options,
+        "metric": metric, "storage": storage,
+    }  # fmt: skip
+    found = fingerprint_data(**source_data)
+    found.set_display_name("Look at the data").set_caching_options(False)
+
+    prepared = prepare_data(**source_data, model_name=model_name, fingerprint=found.outputs["Output"])
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
 

@@ -12,7 +12,15 @@ from kfp import components, dsl
 from kfp.compiler import Compiler
 from kfp.dsl.executor import Executor
 
-NAMES = ["evaluate", "katib_sweep", "prepare_data", "promote_best", "train_distributed", "upload_model"]
+NAMES = [
+    "evaluate",
+    "fingerprint_data",
+    "katib_sweep",
+    "prepare_data",
+    "promote_best",
+    "train_distributed",
+    "upload_model",
+]
 FOLDER = Path(__file__).parent.parent.parent / "components"
 
 
@@ -40,7 +48,8 @@ def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any
 
     @dsl.pipeline(name="somebody-elses")
     def theirs(image: str = "their/trainer:1", target: str = "s3://bucket/models") -> None:
-        prepared = loaded["prepare_data"](dataset="fashion-mnist")
+        found = loaded["fingerprint_data"](dataset="fashion-mnist")
+        prepared = loaded["prepare_data"](dataset="fashion-mnist", fingerprint=found.outputs["Output"])
         data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
         swept = loaded["katib_sweep"](data=data, image=image, max_trials=20, storage=target)
         trained = loaded["train_distributed"](

@@ -14,6 +14,7 @@ from podium.pipelines import NAMES, load
 GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"
 ORDER = {
     "tune_and_promote": [
+        "fingerprint-data",
         "prepare-data",
         "katib-sweep",
         "train-distributed",
@@ -21,7 +22,14 @@ ORDER = {
         "upload-model",
         "promote-best",
     ],
-    "train_and_promote": ["prepare-data", "train-distributed", "evaluate", "upload-model", "promote-best"],
+    "train_and_promote": [
+        "fingerprint-data",
+        "prepare-data",
+        "train-distributed",
+        "evaluate",
+        "upload-model",
+        "promote-best",
+    ],
 }
 
 

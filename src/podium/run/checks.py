@@ -23,6 +23,11 @@ def check_here(values: Mapping[str, Any]) -> None:
     from podium.steps.mlflow_log import check_tracking
 
     settings = check_values(values, here=True)
+    for location in settings.data.locations if settings.data else ():
+        path = storage.local_path(location)
+        if path is not None and not path.exists():
+            raise InvalidInput(f"there is nothing at {location}, which dataset={values['dataset']} names",
+                               "name a file, a folder or a URI that is there")  # fmt: skip
     storage.connect(values["storage"])
     check_tracking(values.get("tracking") or "", here=True)
     with cluster.connect(values["cluster"]):

@@ -92,6 +92,16 @@ class DataSettings:
         return "/" in self.dataset or ":" in self.dataset or os.path.isfile(f"{self.dataset}/dataset.json")
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        """Files, folders and URIs that the data are read from; none of a known dataset from its mirrors."""
+        if self.dataset in DATASETS:
+            return (self.source,) if self.source and not self.source.startswith("http") else ()
+        if self.is_prepared:
+            return (f"{self.dataset.rstrip('/')}/dataset.json",)  # it holds the checksums of all files
+        test = self.options.test
+        return (self.dataset.partition(":")[2], *([test] if isinstance(test, str) else []))
+
+    @property
     def training_items(self) -> int | None:
         """How many items the limit leaves for training at most; None without a limit."""
         from podium.data.splits import held_out
@@ -125,6 +135,7 @@ def prepare_data(
     model_name: str = "",
     storage: str = "",
     beside: str = "",
+    fingerprint: str = "",
 ) -> "DatasetInfo":
     """Write the dataset artifact that every trainer and the evaluation read.
 
@@ -141,6 +152,7 @@ def prepare_data(
         model_name: Name in the registry of the model that will be trained on it; nothing is looked up if empty.
         storage: URL of the registry's storage.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
+        fingerprint: Of the source, see fingerprint_data; it is kept for the next run.
 
     Raises:
         InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts, target holds something
@@ -157,6 +169,11 @@ def prepare_data(
         from podium.steps.compare import check_comparable
 
         check_comparable(open_registry(storage_url(storage, beside))[model_name], str(test or target))
+    if fingerprint:
+        from podium.steps.fingerprint_data import keep_prepared
+
+        counts = {part: described.count for part, described in info.parts.items()}
+        keep_prepared(storage_url(storage, beside), settings, fingerprint, counts)
     return info
 
 

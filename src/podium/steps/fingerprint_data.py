@@ -1,0 +1,86 @@
+"""Look at the source of a dataset: prepared data are taken from the cache only while it holds the same."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from podium.documents import load_json, parse
+from podium.errors import InvalidInput, NotFound
+from podium.identity import current_run
+from podium.steps.base import say
+from podium.steps.prepare_data import DataSettings
+from podium.steps.step import step
+from podium.steps.target import storage_url
+from podium.storage import Storage, connect
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What was prepared last from a source: ``prepared/<digest of its name>.json`` in the storage."""
+
+    fingerprint: str
+    run_id: str
+    counts: Mapping[str, int]
+    """Items of each part."""
+
+    @property
+    def items(self) -> int:
+        """In all parts."""
+        return sum(self.counts.values())
+
+    @classmethod
+    def read(cls, storage: Storage, settings: DataSettings) -> "Prepared | None":
+        """Read what was prepared last from the source of some settings; None if that is not known."""
+        key = _key(settings)
+        try:
+            prepared: Prepared = parse(cls, load_json(storage.get(key), key), key)
+        except (NotFound, InvalidInput):
+            return None
+        return prepared
+
+    def write(self, storage: Storage, settings: DataSettings) -> None:
+        """Keep it for the next run."""
+        storage.put(_key(settings), json.dumps(asdict(self)).encode())
+
+
+def _key(settings: DataSettings) -> str:
+    return f"prepared/{sha256(settings.dataset.encode()).hexdigest()[:16]}.json"
+
+
+@step
+def fingerprint_data(
+    settings: DataSettings, listing: str | Path, *, storage: str = "", beside: str = "", metric: str = ""
+) -> str:
+    """Return a digest of everything that decides what the prepared data are.
+
+    Args:
+        settings: Which dataset.
+        listing: JSON file to write what was found to: by location and name, what stands for the content.
+        storage: URL of the storage that keeps the run's models; it also knows what was prepared last.
+        beside: URI of an artifact of the run; its bucket is used if no storage is given.
+        metric: What models will be chosen by.
+
+    Raises:
+        NotFound: There is no such file, folder or object.
+    """
+    from podium.data.fingerprint import digest_of, list_contents
+
+    found = list_contents(settings.locations)
+    Path(listing).write_text(json.dumps(found, indent=1) + "\n")
+    fingerprint = digest_of(found, {**asdict(settings), "metric": metric})
+    before = Prepared.read(connect(storage_url(storage, beside)), settings)
+    if before:
+        changed = "unchanged" if before.fingerprint == fingerprint else f"changed: {before.items:,} items before,"
+        say(f"data {changed} since run {before.run_id}")
+    return fingerprint
+
+
+def keep_prepared(storage: str, settings: DataSettings, fingerprint: str, counts: Mapping[str, int]) -> None:
+    """Keep what was prepared, and say how much it is if it is another number than before."""
+    opened, now = connect(storage), Prepared(fingerprint=fingerprint, run_id=current_run().id, counts=counts)
+    before = Prepared.read(opened, settings)
+    if before and before.counts != counts:
+        say(f"{now.items:,} items, {before.items:,} before")
+    now.write(opened, settings)
