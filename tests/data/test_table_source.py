@@ -120,7 +120,7 @@ def test_columns_with_a_role_are_no_inputs(tmp_path: Path) -> None:
     assert raw.groups is not None
     assert raw.times is not None
     assert raw.given is not None
-    assert raw.groups.tolist() == [0, 1, 0]
+    assert raw.groups.tolist() == ["b", "a", "b"]
     assert np.argsort(raw.times).tolist() == [1, 0, 2]
     assert raw.given.tolist() == ["train", "test", "validation"]
     assert [column.name for column in fitted(raw).descriptions["table"].columns] == ["x"]

@@ -68,7 +68,7 @@ def test_sentences_can_be_regressed(reviews: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("review,label\ngood,1\nbad,0\n", {}, "no column 'text', which is the text"),
+        ("review,day,label\ngood,1,1\nbad,2,0\n", {}, "no column 'text', which is the text"),
         ("text,label\ngood,1\n,0\n", {}, "row 2, column text: there is no word"),
         ("text,label\ngood,1\n\" \",0\n", {}, "row 2, column text: there is no word"),
         ("text,label\ngood,1\nbad,\n", {}, "row 2, column label: the target is missing"),
@@ -80,6 +80,11 @@ def test_bad_text_is_refused_with_its_place(content: str, options: Any, message:
     (tmp_path / "a.csv").write_text(content)
     with pytest.raises(PodiumError, match=message):
         read(tmp_path / "a.csv", tmp_path, 0, 1, **options)
+
+
+def test_the_only_column_besides_the_target_is_the_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("review,label\ngood,1\nbad,0\n")
+    assert read(tmp_path / "a.csv", tmp_path, 0, 1).preprocessing["column"] == "review"
 
 
 def test_another_column_can_hold_the_text(tmp_path: Path) -> None:

@@ -85,11 +85,18 @@ class DataOptions:
     delimiter: str = ""
     """Of a CSV file; empty follows from its header."""
 
+    decimal: str = ""
+    """Of a CSV file: ``.`` or ``,``; empty finds decimal commas where a file without commas between its values has
+    no decimal point."""
+
+    thousands: str = ""
+    """Of a CSV file: what groups the digits of whole numbers; empty for a point where the decimal is a comma."""
+
     encoding: str = "utf-8"
-    """Of a CSV file."""
+    """Of a CSV file; UTF-16 is known by its first bytes."""
 
     text: str = ""
-    """Column of the sentences; empty for ``text``."""
+    """Column of the sentences; empty for ``text``, or the only one besides the target."""
 
     length: int = 0
     """Words of a sentence, longer ones are cut; 0 for the longest one, at most 128."""
@@ -114,6 +121,9 @@ class DataOptions:
             require(getattr(self, name) >= 0, f"{name} >= 0", **{name: getattr(self, name)})
         require(isinstance(self.test, str) or 0 < self.test < 1, "0 < test < 1",
                 "the share of all items, or a file with the test part", test=self.test)  # fmt: skip
+        require(self.decimal in ("", ".", ","), "decimal is . or ,", decimal=self.decimal)
+        require(len(self.thousands) <= 1 and (not self.thousands or self.thousands != (self.decimal or ".")),
+                "thousands is one character, and not the decimal", thousands=self.thousands)  # fmt: skip
         require(0 <= self.split_seed < 2**32, "0 <= split_seed < 2**32", split_seed=self.split_seed)
         require(self.gap >= 0, "gap >= 0", gap=self.gap)
         require(not self.gap or bool(self.time), "a gap is one of time", "time=COLUMN", gap=self.gap)

@@ -9,11 +9,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
@@ -31,14 +33,19 @@ DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
 CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (".csv", ".tsv", ".txt", ".gz"), (".parquet", ".pq"), (".jsonl", ".ndjson")
 
 
-def open_rows(path: Path, *, name: str = "", delimiter: str = "", encoding: str = "utf-8") -> RowFile:
+def open_rows(
+    path: Path, *, name: str = "", delimiter: str = "", encoding: str = "utf-8", decimal: str = "", thousands: str = ""
+) -> RowFile:
     """Open a table file and read the names of its columns.
 
     Args:
         path: Ends in .csv, .tsv, .txt (also .gz), .parquet, .pq, .jsonl or .ndjson.
         name: For errors; the path if empty.
         delimiter: Of a CSV file. If empty, the first of comma, tab, semicolon and bar that the header has.
-        encoding: Of a CSV file.
+        encoding: Of a CSV file; one that begins as UTF-16 does is read so.
+        decimal: Of a CSV file, ``.`` or ``,``. If empty, a comma where values are separated by something else, some
+            are numbers with a decimal comma, and none is one with a decimal point.
+        thousands: Of a CSV file, what groups digits; if empty, a point where the decimal is a comma.
 
     Raises:
         NotFound: There is no such file.
@@ -54,7 +61,7 @@ def open_rows(path: Path, *, name: str = "", delimiter: str = "", encoding: str 
     if suffix in JSON_ENDINGS:
         return _open_json(path, name)
     if suffix in CSV_ENDINGS:
-        return _open_csv(path, name, delimiter, encoding)
+        return _open_csv(path, name, delimiter, encoding, decimal, thousands)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
     raise InvalidInput(f"a table ends in {endings}, but this file is {name}", "rename it after what it is")
 
@@ -71,24 +78,57 @@ def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
     return trimmed
 
 
-def _open_csv(path: Path, name: str, delimiter: str, encoding: str) -> RowFile:
+def _open_csv(path: Path, name: str, delimiter: str, encoding: str, decimal: str, thousands: str) -> RowFile:
     try:
         codecs.lookup(encoding)
     except LookupError:
         known = ["utf-8", "latin-1", "cp1252", "utf-16"]
         raise InvalidInput(f"there is no encoding {encoding!r}", suggestion(encoding, known)) from None
-    raw, delimiter = _header(path, name, delimiter, encoding)
+    encoding = _wide(path, encoding)
+    lines, delimiter = _first_lines(path, name, delimiter, encoding)
+    raw = lines[0]
     names = _check_names(raw, name)
+    decimal = decimal or ("," if delimiter != "," and _has_decimal_commas(lines[1:]) else ".")
+    thousands = thousands or ("." if decimal == "," else "")
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
-        return _csv_batches(path, name, raw, names, delimiter, encoding, on_bad)
+        for rows in _csv_batches(path, name, raw, names, delimiter, encoding, on_bad):
+            if decimal == "." and not thousands:
+                yield rows
+            else:
+                yield replace(rows, columns={of: _pointed(values, decimal, thousands)
+                                             for of, values in rows.columns.items()})  # fmt: skip
 
-    separated = DELIMITERS.get(delimiter, repr(delimiter))
-    return RowFile(name=name, columns=names, note=f"CSV, separated by {separated}", batches=batches)
+    note = f"CSV, separated by {DELIMITERS.get(delimiter, repr(delimiter))}"
+    note += ", with decimal commas" if decimal == "," else ""
+    index = tuple(column for column in names if re.fullmatch(r"Unnamed: \d+", column))
+    return RowFile(name=name, columns=names, note=note, batches=batches, index=index, decimal=decimal)
 
 
-def _header(path: Path, name: str, delimiter: str, encoding: str) -> tuple[list[str], str]:
-    """Return the names in the first record as they are, and the delimiter."""
+def _wide(path: Path, encoding: str) -> str:
+    """Return the encoding: UTF-16 if the file begins as such a file does."""
+    with path.open("rb") as stream:
+        wide = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return "utf-16" if wide and encoding == "utf-8" else encoding
+
+
+def _has_decimal_commas(lines: Sequence[Sequence[str]]) -> bool:
+    cells = [cell.strip() for line in lines for cell in line]
+    commas = any(re.fullmatch(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+", cell) for cell in cells)
+    return commas and not any(re.fullmatch(r"[+-]?\d*\.(\d{1,2}|\d{4,})", cell) for cell in cells)
+
+
+def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:
+    """Return texts with numbers written with a decimal point and without groups of digits."""
+    group, comma = re.escape(thousands), re.escape(decimal)
+    grouped = rf"\d{{1,3}}({group}\d{{3}})+|" if thousands else ""
+    number = pc.match_substring_regex(values, rf"^\s*[+-]?({grouped}\d+)({comma}\d+)?\s*$")
+    plain = pc.replace_substring(values, thousands, "") if thousands else values
+    return pc.if_else(number, pc.replace_substring(plain, decimal, "."), values)
+
+
+def _first_lines(path: Path, name: str, delimiter: str, encoding: str) -> tuple[list[list[str]], str]:
+    """Return the cells of the first records as they are, of the header and at least of one row, and the delimiter."""
     if len(delimiter.encode()) > 1:
         raise InvalidInput(f"a delimiter is one character, but got {delimiter!r}", "for example ; or a tab")
     try:
@@ -101,7 +141,7 @@ def _header(path: Path, name: str, delimiter: str, encoding: str) -> tuple[list[
         raise InvalidInput(f"{name} is empty", "the first line names the columns")
     delimiter = delimiter or next((sign for sign in DELIMITERS if sign in lines[0]), ",")
     try:
-        return next(csv.reader(lines, delimiter=delimiter)), delimiter
+        return [line for line in csv.reader(lines, delimiter=delimiter) if line], delimiter
     except csv.Error as error:
         raise Damaged(f"{name} is not readable as CSV: {error}") from None
 
@@ -179,6 +219,7 @@ def _open_parquet(path: Path, name: str) -> RowFile:
     except (pa.ArrowException, OSError) as error:
         raise Damaged(f"{name} is not readable as Parquet: {str(error).splitlines()[0]}") from None
     names = _check_names(schema.names, name)
+    index = tuple(column for column in _index_of(schema) if column in names)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
         above = 0
@@ -193,7 +234,16 @@ def _open_parquet(path: Path, name: str) -> RowFile:
             message = f"{name} is damaged after row {above}: {str(error).splitlines()[0]}"
             raise Damaged(message) from None
 
-    return RowFile(name=name, columns=names, note="Parquet", batches=batches)
+    return RowFile(name=name, columns=names, note="Parquet", batches=batches, index=index)
+
+
+def _index_of(schema: pa.Schema) -> list[str]:
+    """Return the columns that pandas says were the index of a DataFrame, in the metadata that it writes."""
+    try:
+        told = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        return [column for column in told.get("index_columns", []) if isinstance(column, str)]
+    except (ValueError, AttributeError):
+        return []
 
 
 def _open_json(path: Path, name: str) -> RowFile:

@@ -79,6 +79,12 @@ class RowFile:
     note: str
     """How it is read, for people: ``CSV, separated by a comma``."""
 
+    index: tuple[str, ...] = ()
+    """Columns that a DataFrame was written with as its index: they number the rows."""
+
+    decimal: str = "."
+    """What stands before the fraction of a number in the file; the rows have a point."""
+
     batches: Callable[[OnProblem | None], Iterator[Rows]]
     """Read it from the start. Rows that cannot be read go to the function, or are refused if it is None."""
 

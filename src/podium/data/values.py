@@ -19,6 +19,8 @@ MISSING_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _LEADING_ZERO = r"^[+-]?0\d"
 _DATE = r"^\d{4}-\d\d-\d\d"
+_DOTTED = r"^\d{1,2}\.\d{1,2}\.\d{4}"  # 31.1.2026, day first wherever dates are written with points
+_SLASHED = r"^\d{1,2}/\d{1,2}/\d{2,4}$"
 _DAY = 86_400_000_000  # in microseconds
 
 
@@ -80,7 +82,7 @@ def to_days(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tuple[
     text = None
     if not _is_moment(values.type):
         text = to_text(values, missing)
-        values = _parse_times(text)
+        values = _parse_times(_year_first(text))
     stamps = _without_zone(values).cast(pa.timestamp("us"), safe=False)
     valid = pc.is_valid(stamps).to_numpy(zero_copy_only=False)
     days = np.where(valid, pc.fill_null(stamps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) / _DAY, np.nan)
@@ -137,6 +139,14 @@ def _parse_times(text: pa.Array) -> pa.Array:
     return pa.array([_parse_time(value) for value in text.to_pylist()], pa.timestamp("us"))
 
 
+def _year_first(text: pa.Array) -> pa.Array:
+    """Return dates such as 31.1.2026 as 2026-01-31, and all else as it is."""
+    padded = pc.replace_substring_regex(text, r"^(\d)\.", r"0\1.")
+    padded = pc.replace_substring_regex(padded, r"^(\d\d)\.(\d)\.", r"\1.0\2.")
+    turned = pc.replace_substring_regex(padded, r"^(\d\d)\.(\d\d)\.(\d{4})", r"\3-\2-\1")
+    return pc.if_else(pc.match_substring_regex(text, _DOTTED), turned, text)
+
+
 def _parse_time(value: str | None) -> int | None:
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
@@ -173,6 +183,9 @@ class Guess:
     constant: bool = True
     """All values are equal so far."""
 
+    slashed: bool = True
+    """All values look like 3/4/2026 so far, of which nobody knows whether the day or the month comes first."""
+
     counting: bool = True
     """Each value is the one before plus 1, as in a column of row numbers."""
 
@@ -193,6 +206,7 @@ class Guess:
             return
         self.first = self.first if self.first is not None else present[0].as_py()
         self.constant = self.constant and bool(pc.all(pc.equal(present, self.first)).as_py())
+        self.slashed = self.slashed and bool(pc.all(pc.match_substring_regex(present, _SLASHED)).as_py())
         typed = None if pa.types.is_string(values.type) else values.type
         self.possible = [
             kind for kind in self.possible if (_is_typed(kind, typed) if typed else _is_text(kind, present))
@@ -225,7 +239,8 @@ def _is_text(kind: str, present: pa.Array) -> bool:
         return bool(pc.all(pc.is_in(pc.utf8_lower(present), pa.array(["true", "false"]))).as_py())
     if kind == "date":
         return (
-            bool(pc.all(pc.match_substring_regex(present, _DATE)).as_py()) and len(to_days(present)[1].drop_null()) == 0
+            bool(pc.all(pc.match_substring_regex(present, f"{_DATE}|{_DOTTED}")).as_py())
+            and len(to_days(present)[1].drop_null()) == 0
         )
     if pc.any(pc.match_substring_regex(present, _LEADING_ZERO)).as_py():  # 01067 is a postal code
         return False

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from podium.data.splits import Division
 
 log = logging.getLogger("podium.data")
+summary = logging.getLogger("podium.data.summary")
 
 SOURCES = ("images", "table", "text", "npz")
 """What may stand before the colon of a dataset, each a module of podium.data.sources."""
@@ -205,7 +206,7 @@ def _write(
             seed=options.split_seed, limit=limit, test=test, extras=_extras(raw, division, hashes, accepted=accepted),
             overlaps=overlaps if accepted else (),
         )  # fmt: skip
-    _report_classes(info)
+        _report(info, parts, raw, division)
     return info
 
 
@@ -261,6 +262,35 @@ def _extras(raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]", *,
         seen = np.union1d(seen, np.concatenate([of for part, of in hashed.items() if part != "test"]))
     originals = raw.originals(division.index.get("test")) if raw.originals else None
     return Extras(seen=seen, groups=hashed.get("test"), originals=originals)
+
+
+def _report(info: "DatasetInfo", parts: "Mapping[str, Selection]", raw: "Raw", division: "Division") -> None:
+    """Say what of the division may be a mistake, and where it lies in time."""
+    from podium.data.suspects import MOST_ROWS, find_answers, near_duplicates, sample
+    from podium.scoring.comparison import small_test_part
+
+    _report_classes(info)
+    train = parts["train"]
+    for name, described in info.inputs.items():
+        if described.meaning == "table":
+            rows, target = (sample(train, of, MOST_ROWS) for of in (name, "target"))
+            for column in find_answers(rows, target, described.columns):
+                log.warning("column %s looks like the answer, since it predicts %s alone; unless it is known when the "
+                            "model is used, leave it out: drop=[%s]", column, info.target.name, column)  # fmt: skip
+    said = [] if raw.published else near_duplicates(parts, raw.descriptions)
+    if small := small_test_part(info.parts["test"].count, info.kind):
+        said.append(small)
+    for sentence in said:
+        log.warning("%s", sentence)
+    if raw.times is not None:
+        spans = {part: raw.times[at] for part, at in division.index.items()}
+        summary.info("divided %s: train until %s, validation from %s until %s, test from %s until %s", info.split,
+                     _time(spans["train"].max()), _time(spans["validation"].min()), _time(spans["validation"].max()),
+                     _time(spans["test"].min()), _time(spans["test"].max()))  # fmt: skip
+
+
+def _time(moment: Any) -> str:
+    return str(moment).removesuffix("T00:00:00.000000")
 
 
 def _report_classes(info: "DatasetInfo") -> None:

@@ -5,6 +5,7 @@ Kubeflow Pipelines and kfp.local run each step in a process of its own, ``python
 
 import functools
 import json
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError
 from podium.interrupts import Terminated, exit_code, signals_interrupt
+from podium.steps.base import say
 from podium.steps.recorder import describe_error, recorded
 from podium.steps.target import storage_url
 
@@ -34,6 +36,7 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
         sys.excepthook = _show
         try:
             with signals_interrupt(), recorded() as recorder:
+                _let_data_talk()
                 take_access()
                 recorder.keep(storage_of_step)
                 return function(*args, **kwargs)
@@ -41,6 +44,23 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
             raise SystemExit(exit_code(signal)) from None
 
     return run
+
+
+class _Saying(logging.Handler):
+    """Says what the data room warns of, as a step says its progress."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"warning: {record.getMessage()}" if record.levelno >= logging.WARNING else record.getMessage())
+
+
+def _let_data_talk() -> None:
+    """Print warnings about the data, and the summary of them, among what a step says."""
+    if FLAG not in sys.argv:
+        return
+    for name, level in (("podium.data", logging.WARNING), ("podium.data.summary", logging.INFO)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [_Saying()], False
+        logger.setLevel(level)
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

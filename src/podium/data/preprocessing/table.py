@@ -87,6 +87,9 @@ class TablePreprocessing(Fitted):
     missing_values: tuple[str, ...] = MISSING_VALUES
     """Texts that mean that a value is missing."""
 
+    decimal: str = "."
+    """What stands before the fraction of a number in the CSV file that it was fitted on, and in new ones."""
+
     input: str = "table"
     """Name of the input."""
 
@@ -106,6 +109,7 @@ class TablePreprocessing(Fitted):
         missing: str = "fill",
         missing_values: Sequence[str] = MISSING_VALUES,
         max_categories: int = MAX_CATEGORIES,
+        decimal: str = ".",
     ) -> "TablePreprocessing":
         """Find medians and categories.
 
@@ -115,6 +119,7 @@ class TablePreprocessing(Fitted):
             missing: What to do with missing values.
             missing_values: Texts that mean that a value is missing.
             max_categories: Of a column.
+            decimal: Of the file.
 
         Raises:
             InvalidInput: A value is not what its column holds, a column has too many categories or no value.
@@ -126,7 +131,7 @@ class TablePreprocessing(Fitted):
                     fit.add(batch, missing_values)
             indicator = missing == "indicator"
             columns = tuple(fit.column(indicator) for fit in fits)
-        fitted = cls(columns=columns, missing=missing, missing_values=tuple(missing_values))
+        fitted = cls(columns=columns, missing=missing, missing_values=tuple(missing_values), decimal=decimal)
         names = [name for column in columns for name in column.names]
         twice = sorted({name for name in names if names.count(name) > 1})
         require(not twice, "columns of the input have different names", "rename the column", columns=twice)

@@ -1,6 +1,7 @@
 """Pictures in a folder for each class: one input ``images``, uint8 [n, height, width] or [n, height, width, 3]."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +54,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         InvalidInput: There are no classes, a picture cannot be read, or sizes differ and ``resize`` is not given. The
             message names the files.
     """
-    options.only("images", "resize", "channels")
+    options.only("images", "resize", "channels", "group")
     root = fetch_folder(location, scratch)
     parts = find_parts(root, location)
     if isinstance(options.test, str):
@@ -80,8 +81,34 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         preprocessing=preprocessing.to_json(),
         source=location,
         keys=_hash_files(parts["train"].files),
+        groups=_groups(parts["train"], options.group) if options.group else None,
+        part_groups={
+            part: _groups(pictures, options.group)
+            for part, pictures in parts.items()
+            if options.group and part != "train"
+        },
         originals=lambda positions: _originals(parts, positions),
     )
+
+
+def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
+    """Return the group of each picture, [n]: its folder, or what the parentheses of a pattern find in its path.
+
+    Raises:
+        InvalidInput: The pattern is none, or finds nothing in a path.
+    """
+    if group == "folder":
+        return np.array([str(file.parent) for file in pictures.files])
+    try:
+        pattern = re.compile(group)
+    except re.error as error:
+        raise InvalidInput(f"group {group!r} is not a regular expression: {error}", "group=folder") from None
+    found = [pattern.search(str(file)) for file in pictures.files]
+    for file, match in zip(pictures.files, found, strict=True):
+        if match is None or pattern.groups != 1:
+            raise InvalidInput(f"group {group!r} finds no group in {file}",
+                               r"put what names it into parentheses, as in (patient\d+)_")  # fmt: skip
+    return np.array([match[1] for match in found if match])
 
 
 def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:

@@ -13,9 +13,11 @@ from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreproce
 from podium.data.schema import Column, InputDescription
 from podium.data.sources.raw import Raw
 from podium.data.sources.tabular import Survey, survey
+from podium.data.suspects import UNIQUE
 from podium.errors import InvalidInput, require, suggestion
 
 log = logging.getLogger(__name__)
+summary = logging.getLogger("podium.data.summary")
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -30,10 +32,11 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         InvalidInput: The message names file, row and column.
     """
     options.only("table", "target", "group", "time", "gap", "part", "split_by", "drop", "categories", "numbers",
-                 "missing", "missing_values", "max_categories", "delimiter", "encoding")  # fmt: skip
+                 "missing", "missing_values", "max_categories", "delimiter", "encoding", "decimal",
+                 "thousands")  # fmt: skip
     seen = survey(location, options, scratch)
     fields = choose_fields(seen, options)
-    report(seen, fields)
+    report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     raw = seen.unfitted(location, options, seen.hashes(lambda rows: hash_rows(rows, by, seen.missing_values)))
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
@@ -53,6 +56,7 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     both = sorted(set(options.categories) & set(options.numbers))
     require(not both, "a column is a number or a category", categories_and_numbers=both)
     left_out = {options.target, options.group, options.time, options.part, *options.drop}
+    left_out |= set(seen.file.index) - {*options.categories, *options.numbers}
     fields = []
     for name, guess in seen.guesses.items():
         if name in left_out:
@@ -65,7 +69,7 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def report(seen: Survey, fields: tuple[Field, ...]) -> None:
+def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
     """Say how columns were understood, and which of them look like a mistake."""
     chosen = {field.name: field for field in fields}
     log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
@@ -75,10 +79,37 @@ def report(seen: Survey, fields: tuple[Field, ...]) -> None:
             log.info("  %s: %s (%s%s)", name, chosen[name].kind, guess.type, missing)
         if not guess.count:
             log.warning("column %s has no value and is left out", name)
+        elif name in seen.file.index and name not in chosen:
+            log.warning("column %s is the index of a DataFrame and is left out", name)
+        elif name in chosen and guess.slashed:
+            log.warning("column %s looks like dates, but is read as categories: write them as 2026-01-31", name)
         elif name in chosen and guess.constant:
             log.warning("column %s is always %r; leave it out: drop=[%s]", name, guess.first, name)
         elif name in chosen and guess.counting and guess.count > 2:
             log.warning("column %s counts the rows, as an id does; leave it out: drop=[%s]", name, name)
+    dates = [field.name for field in fields if field.type == "date"]
+    if dates and not (options.time or options.group or options.part):
+        log.warning("column %s holds dates: if rows are to be predicted in the order of time, divide them so: time=%s",
+                    dates[0], dates[0])  # fmt: skip
+
+
+def summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> None:
+    """Say in a line what the columns were taken for, and name those that are nearly unique."""
+    numbers = [column for column in preprocessing.columns if column.kind == "number"]
+    categories = [column for column in preprocessing.columns if column.kind == "category"]
+    sizes = sorted(len(column.categories) - 2 for column in categories)
+    words = [f"{len(numbers)} number{'s' * (len(numbers) != 1)}"] if numbers else []
+    if sizes:
+        many = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+        words.append(f"{len(sizes)} categor{'y' if len(sizes) == 1 else 'ies'} of {many}")
+    missing = sum(column.missing for column in preprocessing.columns)
+    words += [f"{missing:,} missing values"] if missing else []
+    summary.info("%s, %s rows: %s", seen.file.note, f"{seen.count:,}", ", ".join(words))
+    for column in categories:
+        different, present = len(column.categories) - 2, train - column.missing
+        if different > 20 and different >= UNIQUE * present:
+            log.warning("column %s has %s different values in %s rows, as an id does; leave it out: drop=[%s]",
+                        column.name, f"{different:,}", f"{present:,}", column.name)  # fmt: skip
 
 
 def _fit(
@@ -91,7 +122,9 @@ def _fit(
         missing=options.missing or "fill",
         missing_values=seen.missing_values,
         max_categories=options.max_categories or MAX_CATEGORIES,
+        decimal=seen.file.decimal,
     )
+    summarize(seen, preprocessing, len(train))
     columns = tuple(
         Column(name=name, kind=column.kind if name == column.name else "number",
                categories=column.categories if name == column.name else (), missing=column.missing)

@@ -1,6 +1,7 @@
 """What sources of rows share: the file, the types of its columns, and the columns with a role of their own."""
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -159,22 +160,25 @@ class Survey:
             return Target(values=self._numbers(name, "the target"), kind="regression", classes=())
         return self._classes(name, certain=kind == "classification")
 
-    def groups(self, name: str) -> NDArray[np.int64]:
-        """Return the index of each row's group, [n]."""
+    def groups(self, name: str) -> NDArray[np.str_]:
+        """Return the name of each row's group, [n]."""
         self._require_all(name, "the group")
-        encoded = to_text(self.kept[name], self.missing_values).dictionary_encode()
-        return np.asarray(encoded.indices.to_numpy(), np.int64)
+        text = to_text(self.kept[name], self.missing_values)
+        _warn_of_twins(name, pc.unique(text).to_pylist())
+        return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
 
-    def times(self, name: str) -> NDArray[np.float64]:
-        """Return the time of each row, [n]: days if they are dates.
+    def times(self, name: str) -> Array:
+        """Return the time of each row, [n]: datetime64 if they are dates, also written as 20260131 or 31012026.
 
         Raises:
             InvalidInput: A value is missing, or neither a date nor a number.
         """
         self._require_all(name, "the time")
         if self.guesses[name].type != "date":
-            return self._numbers(name, "the time")
-        return to_days(self.kept[name], self.missing_values)[0]
+            numbers = self._numbers(name, "the time")
+            return numbers if (dates := _dates_in(numbers)) is None else dates
+        days = to_days(self.kept[name], self.missing_values)[0]
+        return (days * 86_400_000_000).astype("datetime64[us]")
 
     def given(self, name: str) -> NDArray[np.str_]:
         """Return what the file calls the part of each row, [n]; without such a column, that of its file.
@@ -227,6 +231,36 @@ class Survey:
         return Target(values=indices, kind="classification", classes=tuple(seen[at] for at in order))
 
 
+def _dates_in(numbers: NDArray[np.float64]) -> Array | None:
+    """Return whole numbers as dates if all of them are some, year first or day first; None if not."""
+    whole = numbers.astype(np.int64)
+    if not ((whole == numbers) & (whole >= 1_01_1900) & (whole <= 31_12_2100)).all():
+        return None
+    for year, month, day in (
+        (whole // 10_000, whole // 100 % 100, whole % 100),
+        (whole % 10_000, whole // 10_000 % 100, whole // 1_000_000),
+    ):
+        if ((year >= 1900) & (year <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all():
+            return (
+                (year - 1970).astype("datetime64[Y]").astype("datetime64[M]")
+                + (month - 1)
+                + (day - 1).astype("timedelta64[D]")
+            )
+    return None
+
+
+def _warn_of_twins(column: str, names: list[str]) -> None:
+    """Warn of names of groups that are probably one: P1 and p1, 1 and 01 and 1.0."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        bare = re.sub(r"\.0+$", "", name.casefold().strip())
+        alike.setdefault(re.sub(r"(^|\D)0+(?=\d)", r"\1", bare), []).append(name)
+    twins = [group for group in alike.values() if len(group) > 1]
+    if twins:
+        log.warning("%d groups of %s may be one under two names, for example %r and %r: they count as two", len(twins),
+                    column, *twins[0][:2])  # fmt: skip
+
+
 def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
     """Read a whole file once, a few megabytes at a time; keep the columns with a role.
 
@@ -267,4 +301,5 @@ def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
 
 def _open(location: str, options: DataOptions, scratch: Path) -> RowFile:
     path = fetch_file(location, scratch)
-    return open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding)
+    return open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding,
+                     decimal=options.decimal, thousands=options.thousands)  # fmt: skip

@@ -29,9 +29,11 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         InvalidInput: The message names file, row and column.
     """
     options.only("text", "target", "group", "time", "gap", "part", "text", "length", "max_words", "delimiter",
-                 "encoding", "missing_values")  # fmt: skip
+                 "encoding", "missing_values", "decimal", "thousands")  # fmt: skip
     seen = survey(location, options, scratch)
-    column = options.text or "text"
+    roles = (options.target, options.group, options.time, options.part)
+    others = [name for name in seen.file.columns if name not in roles]
+    column = options.text or (others[0] if len(others) == 1 else "text")
     seen.file.require(column, role="the text (text=NAME names another)")
     raw = seen.unfitted(location, options, seen.hashes(lambda rows: _hash_sentences(rows, column)))
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
