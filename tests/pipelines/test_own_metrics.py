@@ -81,7 +81,7 @@ def test_a_metric_that_cannot_work_is_refused(metric: str, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         compile_pipeline("train_and_promote", [f"metric=max:{metric}"])
     with pytest.raises(InvalidInput, match=told):
-        check_here(values_of(dataset="table:sales.csv", target="sold", rule=f"better,metric=max:{metric}"))
+        check_here(values_of(dataset=f"table:{__file__}", target="sold", rule=f"better,metric=max:{metric}"))
 
 
 @pytest.mark.parametrize("metric", ["own_shop:hits", "own_shop:brier", "sklearn.metrics:log_loss"])
@@ -91,7 +91,7 @@ def test_a_metric_of_classes_passes(metric: str, caplog: pytest.LogCaptureFixtur
 
 
 def test_a_metric_of_numbers_passes(caplog: pytest.LogCaptureFixture) -> None:
-    check_here(values_of(dataset="table:sales.csv", target="sold", metric="min:own_shop:squares"))
+    check_here(values_of(dataset=f"table:{__file__}", target="sold", metric="min:own_shop:squares"))
     try_out(FunctionMetric(name="sklearn.metrics:r2_score", maximize=True, kind=None), "regression")
     assert not caplog.records
 

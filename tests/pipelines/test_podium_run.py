@@ -84,7 +84,7 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(home: Path, tiny_data
     assert record["parameters"]["experiment"] == sweep.read_text()
     assert {step["state"] for step in record["steps"].values()} == {"succeeded"}
     assert {f"{name}.log" for name in record["steps"]} < {file.name for file in (run / "logs").iterdir()}
-    assert "[3/6] Train with the best hyperparameters: succeeded" in done.stderr
+    assert "[4/7] Train with the best hyperparameters: succeeded" in done.stderr
     assert "epoch 2: accuracy=" in done.stderr
     if LINUX:
         assert processes_of(home) == []
@@ -115,6 +115,7 @@ def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) 
     """In a working directory with modules that must not be imported."""
     for name in ("json", "random", "kfp"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
+    (tmp_path / "nowhere").mkdir()
     done = podium(home, "train_and_promote", f"source={tmp_path / 'nowhere'}", cwd=tmp_path)
     assert "the wrong one" not in done.stderr
     assert (done.returncode, done.stdout) == (1, "")

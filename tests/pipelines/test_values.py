@@ -19,7 +19,7 @@ LATER = [
     ("train_and_promote", "metric=min:f1_macro", "of f1_macro more is better"),
     ("train_and_promote", "rule=minimum=98", "accuracy is a share, not a percentage"),
     ("train_and_promote", "metric=log_loss rule=max_class_drop=0.1", "but the metric is log_loss"),
-    ("train_and_promote", "metric=log_loss rule=significant,p=0.0001", "p >= 0.001 for a bootstrap"),
+    ("train_and_promote", "metric=log_loss rule=significant,p=0.0001", "p >= 0.001 for a permutation test"),
     ("tune_and_promote", "model_name=a/b", "model name"),
     ("tune_and_promote", "seed=-1", "0 <= seed < 2\\*\\*32"),
     ("tune_and_promote", "max_trials=0", "max_trials >= 1"),
@@ -91,6 +91,11 @@ def test_an_image_of_your_own_may_have_other_networks() -> None:
         "dataset=./own experiment=medianstop max_trials=12",
     ],
 )
-def test_values_that_every_step_takes_pass_and_leave_nothing(tmp_path: Path, words: str) -> None:
+def test_values_that_every_step_takes_pass_and_leave_nothing(
+    tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    Path("own", "dataset.json").touch()
     check_here(values_of("tune_and_promote", words, tmp_path / "home"))
     assert not (tmp_path / "home").exists()

@@ -58,9 +58,9 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "run_id": evil, "sweep": sweep, "candidates": [candidate],
         "winner": {"kind": evil, "name": evil, "uri": evil, "why": evil},
         "dataset": {"name": evil, "digest": evil, "counts": {"train": 1, "validation": 1, "test": 1},
-                    "classes": [evil, "b"], "target": evil},
+                    "classes": [evil, "b"], "target": evil, "overlaps": [evil]},
         "metric": {"name": "accuracy", "maximize": True},
-        "test": {"metrics": {"accuracy": 0.5}, "count": 2, "confusion": [[1, 0], [1, 0]], "classes": [row],
+        "test": {"metrics": {"accuracy": 0.5}, "count": 2, "left_out": 1, "confusion": [[1, 0], [1, 0]], "classes": [row],
                  "points": [{"true": [1.0], "predicted": [2.0]}], "examples": [example]},
     }  # fmt: skip
     decision = {"model_name": evil, "version": evil, "outcome": evil, "rule": evil, "storage": evil,
