@@ -7,7 +7,7 @@ import numpy as np
 from podium.registry import Decision, PromotionRule, Version, decide
 from podium.scoring import METRICS
 
-Judge = Callable[[Version, Version | None], Decision]
+Judge = Callable[[Version, Version | None, int], Decision]
 
 
 def judging(predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: PromotionRule | None = None) -> Judge:
@@ -19,6 +19,7 @@ def judging(predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: 
             known[version.version] = predict(version)
         return known[version.version]
 
-    return lambda challenger, champion: decide(
-        rule or PromotionRule(), METRICS["accuracy"], target, of(challenger), of(champion) if champion else None
-    )
+    return lambda challenger, champion, uses: decide(
+        rule or PromotionRule(), METRICS["accuracy"], target, of(challenger), of(champion) if champion else None,
+        uses=uses,
+    )  # fmt: skip

@@ -23,6 +23,7 @@ def run_blocks(kernel: Any, marks: tuple[str, ...]) -> None:
 @pytest.fixture
 def data(tiny_dataset: Path, home: Path) -> None:
     shutil.copytree(tiny_dataset, "data/tiny")
+    shutil.copytree(f"{tiny_dataset}_test", "data/tiny_test")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

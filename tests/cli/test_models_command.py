@@ -223,7 +223,11 @@ def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -
     [
         (["show", "mnist", "nobody"], 1, "versions: bad, good, best; aliases: champion"),
         (["show", "imagenet"], 1, "models there: mnist"),
-        (["promote", "mnist", "good", "--rule", "best"], 2, "criterion is one of better, not-worse, significant"),
+        (
+            ["promote", "mnist", "good", "--rule", "best"],
+            2,
+            "criterion is one of better, not-worse, ladder, significant",
+        ),
         (["rollback", "mnist"], 1, "first champion"),
         (["list", "--storage", "ftp://x"], 2, "file://, s3:// or minio://"),
         (["list", "a/b"], 1, "models there: mnist"),

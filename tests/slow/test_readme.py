@@ -62,6 +62,7 @@ def test_the_commands_of_the_readme_run(tiny_dataset: Path, tmp_path: Path) -> N
     for name in ("examples", "experiments"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copytree(tiny_dataset, tmp_path / "podium-work/data/mnist")
+    shutil.copytree(f"{tiny_dataset}_test", tmp_path / "podium-work/data/mnist_test")
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "kubectl").write_text("#!/bin/sh\ncat >applied.yaml\n")
     (tmp_path / "kubectl").chmod(0o755)

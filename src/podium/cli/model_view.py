@@ -119,7 +119,8 @@ def version(of: "Version", aliases: Mapping[str, "Record"]) -> "list[Text | str]
         "trained at": origin.get("uri"),
         "uploaded from": origin.get("source"),
         "data": _words({"": dataset.get("name"), "digest": str(dataset.get("digest") or "")[:12] or None, **counts}),
-        "metrics": _words(metadata.get("metrics")),
+        "metrics": _words(_by_part(metadata, "")),
+        "chosen by": _words(_by_part(metadata, "validation_")),
         "reported": _words(metadata.get("reported")),
         "settings": _words(metadata.get("hyperparameters")),
         "code": _words({"podium": metadata.get("code_version"), "python": environment.get("python"),
@@ -361,6 +362,12 @@ def _bar(eighths: float) -> str:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _by_part(metadata: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the metrics on the test part, or those on the validation part, by which the model was chosen."""
+    metrics = _mapping(metadata.get("metrics"))
+    return {name: value for name, value in metrics.items() if name.startswith("validation_") == bool(prefix)}
 
 
 def _words(value: Any) -> str | None:

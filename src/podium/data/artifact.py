@@ -264,7 +264,15 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
         return uri
     directory, file = local_path(uri), info.parts[part].target.file
     inside = connect(str(uri)).head(file) if directory is None else (directory / file).is_file()
-    return uri if inside else test_uri(uri)
+    if inside:
+        return uri
+    beside = test_uri(uri)
+    try:
+        describe(beside)
+    except NotFound:
+        raise NotFound(f"the test part of {uri} is not there: it lies beside it, at {beside}",
+                       "copy or upload both; or " + PREPARE_HINT) from None  # fmt: skip
+    return beside
 
 
 def _read(uri: str | Path, file: str) -> bytes:

@@ -21,6 +21,7 @@ from podium.registry.upload import Upload
 from podium.registry.version import METADATA, Version
 from podium.storage import Storage
 from podium.storage.base import Progress
+from podium.text import figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,26 +248,31 @@ class Model:
     def challenge(
         self,
         version: str,
-        judge: Callable[[Version, Version | None], Decision],
+        judge: Callable[[Version, Version | None, int], Decision],
         evidence: Mapping[str, Any] | None = None,
     ) -> Contest:
         """Promote a version if it beats the champion; compare again if the champion changes meanwhile.
 
         Args:
             version: The challenger, already uploaded.
-            judge: Decides between the challenger and a champion, or about a first champion.
-            evidence: Kept in the history beside the decision: run id, dataset digest, ….
+            judge: Decides between the challenger and a champion, or about a first champion; it is told how many
+                challengers the test part has seen, with this one.
+            evidence: Kept in the history beside the decision: run id, dataset digest, …; ``test_digest`` says which
+                test part it is.
 
         Raises:
             NotFound: There is no such version.
             Damaged: A file of the challenger or the champion is.
         """
-        challenger = self.version(version)
+        challenger, test_part = self.version(version), (evidence or {}).get("test_digest")
+        uses = len(self._challengers(test_part) | {challenger.version})
         while True:
             champion = self.champion()
             expect = champion.version if champion else None
-            decision = judge(challenger, champion)
+            decision = judge(challenger, champion, uses)
             metric = decision.figures["metric"]["name"]
+            if champion and test_part:
+                decision = _noting_other_part(decision, champion, test_part)
             if champion and champion.facts.metric.name not in (None, metric):
                 decision = decision.noting(
                     f"{champion.version} was chosen by {champion.facts.metric.name}; both are compared by {metric}"
@@ -283,6 +289,14 @@ class Model:
             except Conflict:
                 continue  # another challenger won meanwhile: beat that one
             return Contest(decision=decision, record=record, champion=expect)
+
+    def _challengers(self, test_part: str | None) -> set[str]:
+        """Return the versions that challenged a champion on a test part."""
+        return {
+            record.version for record in self.history()
+            if test_part and record.event in ("promotion", "refusal")
+            and record.evidence.get("test_digest") == test_part
+        }  # fmt: skip
 
     def alias(self, alias: str, ref: str, reason: str = "") -> Record:
         """Point an alias of your own at a version, or at the target of another alias.
@@ -387,6 +401,17 @@ class Model:
         return NotFound(
             f"model {self.name} has no champion in {self.storage.url}", f"podium models promote {self.name} VERSION"
         )
+
+
+def _noting_other_part(decision: Decision, champion: Version, test_part: str) -> Decision:
+    """Note it if the champion's own figure is of another test part than this comparison."""
+    metric, now = decision.figures["metric"]["name"], decision.figures.get("champion_value")
+    before = champion.facts.metrics.get(metric)
+    if champion.facts.dataset.test_digest in (None, test_part) or now is None or before is None:
+        return decision
+    return decision.noting(
+        f"a new test part: the champion's {metric} was {figure(before)} at upload, and is {figure(now)} on this one"
+    )
 
 
 def _require_file(version: Version, file: str) -> None:

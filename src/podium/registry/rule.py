@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from podium.scoring import Comparison, Metric
 
-CRITERIA = ("better", "not-worse", "significant")
+CRITERIA = ("better", "not-worse", "ladder", "significant")
+SPENT = ("", "nights")
 SHARES = ("accuracy", "balanced_accuracy", "f1_macro", "roc_auc")
 """Metrics from 0 to 1."""
 LEAST_P = 0.001
@@ -32,11 +33,16 @@ class PromotionRule:
     champion."""
 
     criterion: str = "better"
-    """better: a better value than the champion's; not-worse: as good or better; significant: better, and the paired
+    """better: a better value than the champion's; not-worse: as good or better; ladder: better by more than a standard
+    error of the difference (the parameter-free Ladder of Blum and Hardt 2015); significant: better, and the paired
     test gives at most p: the exact McNemar test for accuracy, a permutation test otherwise."""
 
     p: float = 0.05
     """For criterion significant."""
+
+    spend: str = ""
+    """For criterion significant: ``nights`` shares p among all challenges on one test part, p / (k (k + 1)) for the
+    k-th, so that p bounds the chance of any false promotion, however many there are; empty takes p each time."""
 
     max_class_drop: float | None = None
     """Accuracy only: refuse if that of any class is lower than the champion's by more than this, 0..1."""
@@ -47,10 +53,17 @@ class PromotionRule:
                 f"{self.criterion!r} is not a criterion", f"the criterion is one of {', '.join(CRITERIA)}"
             )
         require(0 < self.p < 1, "0 < p < 1", p=self.p)
+        require(self.spend in SPENT, "spend is nights or nothing", spend=self.spend)
+        require(not self.spend or self.criterion == "significant", "spend goes with the criterion significant",
+                "significant,spend=nights", criterion=self.criterion)  # fmt: skip
         least = self.minimum
         require(least is None or abs(least) < float("inf"), "minimum is a finite number", minimum=least)
         drop = self.max_class_drop
         require(drop is None or 0 <= drop <= 1, "0 <= max_class_drop <= 1", max_class_drop=drop)
+
+    def threshold(self, uses: int) -> float:
+        """Return the largest p value that promotes the challenger of a number, from 1, on one test part."""
+        return self.p / (uses * (uses + 1)) if self.spend else self.p
 
     def check(self, metric: "Metric") -> None:
         """Check that the rule makes sense for a metric.
@@ -84,7 +97,7 @@ class PromotionRule:
             name, equals, value = (part.strip() for part in item.partition("="))
             if not equals:
                 name, value = "criterion", name
-            given[name] = value if name in ("criterion", "metric") else _number(name, value)
+            given[name] = value if name in ("criterion", "metric", "spend") else _number(name, value)
         return cls(**given)
 
     def __str__(self) -> str:
@@ -142,6 +155,7 @@ def decide(
     challenger: "np.ndarray",
     champion: "np.ndarray | None",
     groups: "np.ndarray | None" = None,
+    uses: int = 1,
 ) -> Decision:
     """Compare two models on the same items.
 
@@ -153,6 +167,7 @@ def decide(
             ``[n]``, or floats in the target's shape.
         champion: The champion's; None if there is none: then only the minimum counts.
         groups: Number of each item's group ``[n]``, from 0: items of a group count together. None if all count alone.
+        uses: How many challengers this test part has seen, with this one.
 
     Raises:
         InvalidInput: There are no items, the shapes differ, or the rule or the metric does not fit.
@@ -175,7 +190,8 @@ def decide(
     else:
         compared = compare(metric, target, challenger, champion, groups)
         evidence |= figures(compared)
-        conditions.append(_criterion(rule, compared, evidence))
+        conditions.append(_criterion(rule, compared, evidence, uses))
+        conditions += _used(metric, evidence, compared, uses)
         if metric.name == "accuracy":
             evidence["classes"] = by_class(target, challenger, champion)
             conditions += _drops(rule, evidence["classes"])
@@ -229,6 +245,20 @@ def _minimum(rule: PromotionRule, metric: "Metric", value: float) -> list[tuple[
     return [(not metric.better(rule.minimum, value), words)]
 
 
+def _used(metric: "Metric", evidence: Mapping[str, Any], compared: "Comparison", uses: int) -> list[tuple[bool, str]]:
+    """Say how optimistic the best of many figures on one test part may be: the expected maximum of k equal models is
+    at most sqrt(2 ln k) standard errors above the truth (Boucheron, Lugosi and Massart 2013, theorem 2.5)."""
+    if uses < 2 or compared.standard_error is None:
+        return []
+    error = compared.standard_error / math.sqrt(2)  # of one of two figures that vary alike
+    if "value_interval" in evidence:
+        low, high = evidence["value_interval"]
+        error = (high - low) / (2 * 1.96)
+    most = error * math.sqrt(2 * math.log(uses))
+    return [(True, f"challenger {uses} on this test part: its best {metric.name} is optimistic by up to about "
+                   f"{most:.2g}")]  # fmt: skip
+
+
 def _measured(evidence: Mapping[str, Any]) -> str:
     """Return the challenger's figure with what is known of its precision."""
     counted = f"n = {evidence['items']:,}"
@@ -240,13 +270,20 @@ def _measured(evidence: Mapping[str, Any]) -> str:
     return f"{figure(evidence['value'])} ({counted})"
 
 
-def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[str, Any]) -> tuple[bool, str]:
-    sure = compared.p_value is not None and compared.p_value <= rule.p
-    holds = {"better": compared.better, "not-worse": not compared.worse, "significant": compared.better and sure}
+def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[str, Any], uses: int) -> tuple[bool, str]:
+    limit, step = rule.threshold(uses), compared.standard_error
+    sure = compared.p_value is not None and compared.p_value <= limit
+    holds = {
+        "better": compared.better,
+        "not-worse": not compared.worse,
+        "ladder": compared.better and step is not None and abs(compared.difference) > step,
+        "significant": compared.better and sure,
+    }
     wanted = {
         "better": "better than",
         "not-worse": "not worse than",
-        "significant": f"significantly better (p <= {rule.p:g}) than",
+        "ladder": f"better by a step of {figure(step or 0)} than",
+        "significant": f"significantly better (p <= {limit:.2g}) than",
     }[rule.criterion]
     words = f"{compared.metric.name} {_measured(evidence)} against {figure(compared.second)}, {_test(compared)}"
     return holds[rule.criterion], f"{wanted} the champion: {words}"

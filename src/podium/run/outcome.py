@@ -134,7 +134,10 @@ def _candidates(outcome: Mapping[str, Any]) -> Styled:
         value = figure(candidate["validation"]["metrics"][metric])
         rows.append([f"{candidate['kind']} {candidate['name']}", value, str(len(candidate["epochs"]))])
     head = ["candidate", f"validation {metric}", "epochs"]
-    return Styled(f"Candidates\n{_table(head, rows, drop=['epochs'], shorten='candidate')}")
+    drawn = _table(head, rows, drop=["epochs"], shorten="candidate")
+    return Styled(
+        f"Candidates\n{drawn}\n  the validation part chose epoch, trial and candidate: its figures are optimistic"
+    )
 
 
 def _table(head: list[str], rows: list[list[str]], *, drop: Sequence[str], shorten: str) -> Styled:

@@ -63,6 +63,13 @@ class Comparison:
         return self.first - self.second
 
     @property
+    def standard_error(self) -> float | None:
+        """Of the difference: a quarter of the interval's width, as of a normal distribution; None without interval."""
+        if self.interval is None:
+            return None
+        return (self.interval[1] - self.interval[0]) / (2 * 1.959964)
+
+    @property
     def better(self) -> bool:
         """Whether the first is better."""
         return self.metric.better(self.first, self.second)

@@ -325,7 +325,7 @@ def _stored_for(model: Model, version: Version, held_out: "HeldOut") -> "np.ndar
 
 def judge(
     model: Model, data: str | None, rule: PromotionRule, metric: "Metric | None", jobs: "PredictJobs | None" = None
-) -> Callable[[Version, Version | None], Decision]:
+) -> Callable[[Version, Version | None, int], Decision]:
     """Return what decides between a challenger and a champion, or about a first champion.
 
     Args:
@@ -338,7 +338,7 @@ def judge(
 
     of_data = _items_of(model, data, jobs) if data is not None else None
 
-    def decide_between(challenger: Version, champion: Version | None) -> Decision:
+    def decide_between(challenger: Version, champion: Version | None, uses: int) -> Decision:
         both = (challenger, champion) if champion else (challenger,)
         items, measure = of_data or _stored_items(model, both)
         try:
@@ -346,10 +346,10 @@ def judge(
         except TooFewItems as error:
             if champion is None:
                 raise
-            return decide_between(challenger, None).refused(error.message)
+            return decide_between(challenger, None, uses).refused(error.message)
         chosen = metric or chosen_metric(rule.metric, challenger, seen.kind)
         decision = decide(rule, chosen, seen.target, seen.predicted[0],
-                          seen.predicted[1] if champion else None, seen.groups)  # fmt: skip
+                          seen.predicted[1] if champion else None, seen.groups, uses)  # fmt: skip
         for note in seen.notes:
             decision = decision.noting(note)
         return decision
@@ -392,7 +392,11 @@ def contest(model: Model, version: str, rule: str, data: str | None, evidence: M
         data: URI of a dataset; None to use stored predictions.
         evidence: For the history.
     """
-    return model.challenge(version, judge(model, data, PromotionRule.parse(rule), None), evidence)
+    from podium.data.artifact import describe
+
+    part = describe(data).test_digest if data else model.version(version).facts.dataset.test_digest
+    judged = judge(model, data, PromotionRule.parse(rule), None)
+    return model.challenge(version, judged, {**evidence, "test_digest": part})
 
 
 def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
