@@ -153,6 +153,8 @@ def _run(order: Order, reporter: Reporter) -> None:
 def _execute(pipeline: Any, values: dict[str, Any], order: Order, reporter: Reporter) -> None:
     directory, tasks = Path(order.directory), pipeline.pipeline_spec.root.dag.tasks
     for name, task in tasks.items():
+        if _reads_unseen(pipeline.pipeline_spec, task):
+            task.caching_options.enable_cache = False
         # Under a key of their own the results of steps that are never cached serve this run alone: to resume it. So do
         # those of steps that are repeated.
         attempt = order.attempts.get(name, order.run)
@@ -174,6 +176,12 @@ def _execute(pipeline: Any, values: dict[str, Any], order: Order, reporter: Repo
             reporter.report("outputs", values=_outputs(pipeline(**values)))
         finally:
             _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")
+
+
+def _reads_unseen(spec: Any, task: Any) -> bool:
+    """Return whether a task prepares data of which nobody looked whether they changed."""
+    takes = spec.components[task.component_ref.name].input_definitions.parameters
+    return "fingerprint" in takes and "fingerprint" not in task.inputs.parameters
 
 
 def _complete_artifacts(spec: Any, artifacts: Path) -> None:

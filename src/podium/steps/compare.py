@@ -18,7 +18,7 @@ from podium.steps.predict import PREPROCESSING, open_version
 from podium.steps.predict_command import CommandModel
 from podium.steps.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
 from podium.steps.target import Runtime
-from podium.steps.task import check_model_task, check_task, class_names
+from podium.steps.task import Task, check_model_task, check_task, class_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -266,7 +266,7 @@ def _prepare(model: Model, version: Version, held_out: "HeldOut") -> "tuple[Test
         InvalidInput: It is of another task, or cannot be measured on these items.
     """
     name = f"{model.name} {version.version}"
-    check_task(model, version, held_out.info)
+    check_task(model, version, Task.of(held_out.info))
     taken = held_out.inputs_for(_preprocessing(model, version), name)
     seen = _stored_hashes(model, version, SEEN)
     notes = _unknown(version, held_out.info, name) if seen is None else ()
@@ -287,7 +287,7 @@ def check_comparable(model: Model, data: str) -> None:
     from podium.data.artifact import describe
     from podium.data.held_out import HeldOut
 
-    check_model_task(model, describe(data))
+    check_model_task(model, Task.of(describe(data)))
     champion = model.champion()
     if champion is not None:
         held_out = HeldOut.open(data)

@@ -27,7 +27,7 @@ from podium.steps.seen import (
     unseen,
     write_test_items,
 )
-from podium.steps.task import check_model_task
+from podium.steps.task import Task, check_model_task
 from podium.steps.trained import TrainedMetrics
 from podium.storage import connect
 
@@ -95,7 +95,7 @@ def import_model(source: Source, model: Model, version: str = "") -> Version:
         opened = _open(directory, source.uri)
         metadata = _describe(directory, source)
         if source.data:
-            check_model_task(model, describe(source.data))
+            check_model_task(model, Task.of(describe(source.data)))
             metadata |= _judge(opened, directory, source, judged)
         files: dict[str, Path | bytes] = {name: directory / name for name in names}
         files |= {file.name: file for file in judged.iterdir()}

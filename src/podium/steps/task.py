@@ -1,5 +1,6 @@
 """What a model is for: its target, its kind and its classes. A model's name stands for one task."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podium.documents import load_json
@@ -14,8 +15,29 @@ LEAST_CLASSES = 2
 """Fewer common classes are nothing to compare by."""
 
 
-def check_task(model: Model, version: Version, info: "DatasetInfo") -> None:
-    """Refuse a dataset that is of another task than a version.
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a dataset asks of a model."""
+
+    dataset: str
+    """Its name, for people."""
+
+    kind: str
+    """``classification`` or ``regression``."""
+
+    target: str
+    """Its name."""
+
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, info: "DatasetInfo") -> "Task":
+        """Return the task of a dataset."""
+        return cls(dataset=info.name, kind=info.kind, target=info.target.name, classes=info.classes)
+
+
+def check_task(model: Model, version: Version, task: Task) -> None:
+    """Refuse a task that is another than a version's.
 
     Another class more or less is the same task; another kind, another target or other classes are not.
 
@@ -23,19 +45,19 @@ def check_task(model: Model, version: Version, info: "DatasetInfo") -> None:
         InvalidInput: It says what differs.
     """
     facts, name = version.facts.dataset, f"{model.name} {version.version}"
-    if facts.kind not in (None, info.kind):
-        raise _other_task(model, f"{name} is of {facts.kind}, but the dataset {info.name} of {info.kind}")
+    if facts.kind not in (None, task.kind):
+        raise _other_task(model, f"{name} is of {facts.kind}, but the dataset {task.dataset} of {task.kind}")
     target = facts.target or _described(model, version).get("target")
-    if target not in (None, info.target.name):
-        raise _other_task(model, f"{name} predicts {target!r}, but the target of {info.name} is {info.target.name!r}")
+    if target not in (None, task.target):
+        raise _other_task(model, f"{name} predicts {target!r}, but the target of {task.dataset} is {task.target!r}")
     own = class_names(model, version)
-    shared = [label for label in own if label in info.classes]
-    if own and info.classes and len(shared) < LEAST_CLASSES:
-        raise _other_task(model, f"{name} knows {_listed(own)}, but {info.name} has {_listed(info.classes)}")
+    shared = [label for label in own if label in task.classes]
+    if own and task.classes and len(shared) < LEAST_CLASSES:
+        raise _other_task(model, f"{name} knows {_listed(own)}, but {task.dataset} has {_listed(task.classes)}")
 
 
-def check_model_task(model: Model, info: "DatasetInfo") -> None:
-    """Refuse a dataset that is of another task than a model: its champion, or else its first version.
+def check_model_task(model: Model, task: Task) -> None:
+    """Refuse a task that is another than a model's: its champion's, or else its first version's.
 
     Raises:
         InvalidInput: It says what differs.
@@ -44,7 +66,7 @@ def check_model_task(model: Model, info: "DatasetInfo") -> None:
     if version is None and (versions := model.versions()):
         version = model.version(versions[0].version)
     if version is not None:
-        check_task(model, version, info)
+        check_task(model, version, task)
 
 
 def class_names(model: Model, version: Version) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from podium.steps.model_directory import fetch_evaluated
 from podium.steps.origin import Origin
 from podium.steps.step import step
 from podium.steps.target import storage_url
+from podium.steps.task import Task, check_model_task
 
 
 @step
@@ -41,12 +42,17 @@ def upload_model(
         Name of the version: the run id.
 
     Raises:
+        InvalidInput: The model of this name is for another task.
         Conflict: The model changed after the evaluation, or the run has uploaded another one under this name.
     """
     from podium.registry import open_registry
 
     measured = Evaluation.read(Path(evaluation))
     registered = open_registry(storage_url(storage, beside))[model_name]
+    data = measured.dataset
+    check_model_task(
+        registered, Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes))
+    )
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         files = fetch_evaluated(model, measured.winner.files, Path(scratch))
         files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
