@@ -19,7 +19,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	@touch $@
 
 # The small network makes it a matter of a minute, also on processors without bf16; NETWORK=tutorial is the tutorial's.
-# A second `make demo` trains a challenger for the champion of the first; SEED=2 gives it another split and search.
+# A second `make demo` trains a challenger for the champion of the first; SEED=2 gives it another search and other weights, on the same split.
 NETWORK ?= fast
 SEED ?= 1
 

@@ -12,7 +12,7 @@ from podium.pipelines import load
 from podium.run.checks import check_here
 
 LATER = [
-    ("tune_and_promote", "rule=beter", "one of better, not-worse, significant"),
+    ("tune_and_promote", "rule=beter", "one of better, not-worse, ladder, significant"),
     ("tune_and_promote", "metric=acuracy", "did you mean accuracy"),
     ("tune_and_promote", "metric=rmse", "rmse measures regression, but the dataset is classification"),
     ("train_and_promote", "metric=shop:revenue", "write max:shop:revenue or min:shop:revenue"),

@@ -57,10 +57,9 @@ def _let_data_talk() -> None:
     """Print warnings about the data, and the summary of them, among what a step says."""
     if FLAG not in sys.argv:
         return
-    for name, level in (("podium.data", logging.WARNING), ("podium.data.summary", logging.INFO)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [_Saying()], False
-        logger.setLevel(level)
+    logger = logging.getLogger("podium.data")
+    logger.handlers, logger.propagate = [_Saying()], False
+    logging.getLogger("podium.data.summary").setLevel(logging.INFO)
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
