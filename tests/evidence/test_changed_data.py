@@ -39,6 +39,9 @@ def test_a_run_over_changed_data_prepares_them_again(tmp_path: Path) -> None:
     again = podium(folder, "run", *settings, "seed=2")
     assert "data unchanged since run" in again.stderr
     assert "Prepare the data: cached" in again.stderr
+    otherwise = podium(folder, "run", *settings, 'data_options={"test": 0.2}')
+    assert "data unchanged since run" in otherwise.stderr
+    assert "but they are to be prepared otherwise" in otherwise.stderr
     arrays(folder / "data.npz", 699)
     changed = podium(folder, "run", *settings)
     assert "data changed: 1,000 items before, since run" in changed.stderr

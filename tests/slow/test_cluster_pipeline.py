@@ -30,6 +30,7 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import RUN as RUN_LABEL
 from podium.manifests.labels import RUN_NAMESPACE
+from podium.storage import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.usefixtures("server")]
 
@@ -47,6 +48,34 @@ def test_a_run_ends_with_a_champion_in_the_store(cluster: KubernetesCluster, sub
     champion = podium("models", "show", model, "champion", "--storage", store, "--json")
     assert run_id in champion.stdout
     assert podium("models", "verify", model, "--storage", store).returncode == 0
+
+
+def test_data_are_prepared_again_only_if_they_changed(submit: Submit, store: str) -> None:
+    folder, model = f"{store.removesuffix('podium')}podium-test/{uuid.uuid4().hex[:8]}", f"test-{uuid.uuid4().hex[:8]}"
+
+    def run(rows: int) -> tuple[str, set[str], int]:
+        lines = [f"{number % 97},{number % 89},{'ny'[number % 97 > 48]}" for number in range(rows)]
+        if rows:
+            connect(folder).put("day.csv", "\n".join(["a,b,label", *lines]).encode())
+        run_id = submit(dataset=f"table:{folder}/day.csv", target="label", source="", limit=0, workers=0,
+                        model_name=model)  # fmt: skip
+        assert end_of(run_id) == "SUCCEEDED"
+        logs = connect(f"{store}/runs/{run_id}/logs/steps")
+        kept = {entry.key: logs.get(entry.key).decode() for entry in logs.list()}
+        counts = json.loads(podium("models", "show", model, run_id, "--storage", store, "--json").stdout)["dataset"][
+            "counts"
+        ]
+        return kept["fingerprint-data.log"], set(kept), sum(counts.values())
+
+    first, steps, count = run(1000)
+    assert ("prepare-data.log" in steps, count) == (True, 1000)
+    assert "since run" not in first
+    again, steps, count = run(0)
+    assert ("prepare-data.log" in steps, count) == (False, 1000)
+    assert "data unchanged since run" in again
+    changed, steps, count = run(699)
+    assert ("prepare-data.log" in steps, count) == (True, 699)
+    assert "data changed: 1,000 items before, since run" in changed
 
 
 def test_a_cancelled_run_leaves_no_job_and_no_pod(cluster: KubernetesCluster, submit: Submit) -> None:

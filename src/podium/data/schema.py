@@ -246,6 +246,12 @@ class DatasetInfo:
         """Checksum of the test part: versions with equal ones were measured on the same items."""
         return digest_of(self.parts["test"])
 
+    @property
+    def test_part(self) -> str:
+        """Checksum of the test items as they came, however they are prepared; of the test part where these are all."""
+        kept = self.parts["test"].originals
+        return kept.sha256 if kept else self.test_digest
+
     def to_json(self) -> dict[str, Any]:
         """Return what ``dataset.json`` holds."""
         return {"format": FORMAT, **asdict(self)}

@@ -257,14 +257,14 @@ class Model:
             version: The challenger, already uploaded.
             judge: Decides between the challenger and a champion, or about a first champion; it is told how many
                 challengers the test part has seen, with this one.
-            evidence: Kept in the history beside the decision: run id, dataset digest, …; ``test_digest`` says which
+            evidence: Kept in the history beside the decision: run id, dataset digest, …; ``test_part`` says which
                 test part it is.
 
         Raises:
             NotFound: There is no such version.
             Damaged: A file of the challenger or the champion is.
         """
-        challenger, test_part = self.version(version), (evidence or {}).get("test_digest")
+        challenger, test_part = self.version(version), (evidence or {}).get("test_part")
         uses = len(self._challengers(test_part) | {challenger.version})
         while True:
             champion = self.champion()
@@ -295,7 +295,7 @@ class Model:
         return {
             record.version for record in self.history()
             if test_part and record.event in ("promotion", "refusal")
-            and record.evidence.get("test_digest") == test_part
+            and record.evidence.get("test_part") == test_part
         }  # fmt: skip
 
     def alias(self, alias: str, ref: str, reason: str = "") -> Record:
@@ -407,7 +407,8 @@ def _noting_other_part(decision: Decision, champion: Version, test_part: str) ->
     """Note it if the champion's own figure is of another test part than this comparison."""
     metric, now = decision.figures["metric"]["name"], decision.figures.get("champion_value")
     before = champion.facts.metrics.get(metric)
-    if champion.facts.dataset.test_digest in (None, test_part) or now is None or before is None:
+    own = champion.facts.dataset.test_part or champion.facts.dataset.test_digest
+    if own in (None, test_part) or now is None or before is None:
         return decision
     return decision.noting(
         f"a new test part: the champion's {metric} was {figure(before)} at upload, and is {figure(now)} on this one"

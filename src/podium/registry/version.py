@@ -48,7 +48,10 @@ class DatasetFacts:
 
     digest: str | None = None
     test_digest: str | None = None
-    """Of the test part the version was evaluated on."""
+    """Of the test part the version was evaluated on, as it was prepared."""
+
+    test_part: str | None = None
+    """Of these items as they came."""
 
     classes: tuple[str, ...] = ()
     target: str | None = None

@@ -394,9 +394,10 @@ def contest(model: Model, version: str, rule: str, data: str | None, evidence: M
     """
     from podium.data.artifact import describe
 
-    part = describe(data).test_digest if data else model.version(version).facts.dataset.test_digest
+    facts = model.version(version).facts.dataset
+    part = describe(data).test_part if data else facts.test_part or facts.test_digest
     judged = judge(model, data, PromotionRule.parse(rule), None)
-    return model.challenge(version, judged, {**evidence, "test_digest": part})
+    return model.challenge(version, judged, {**evidence, "test_part": part})
 
 
 def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":

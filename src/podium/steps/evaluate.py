@@ -323,6 +323,7 @@ def describe_dataset(info: "DatasetInfo") -> dict[str, Any]:
         "kind": info.kind,
         "digest": info.digest,
         "test_digest": info.test_digest,
+        "test_part": info.test_part,
         "classes": list(info.classes),
         "target": info.target.name,
         "counts": {name: part.count for name, part in info.parts.items()},

@@ -21,6 +21,11 @@ class Prepared:
     """What was prepared last from a source: ``prepared/<digest of its name>.json`` in the storage."""
 
     fingerprint: str
+    """Of the source and of how it is read."""
+
+    contents: str
+    """Of the source alone."""
+
     run_id: str
     counts: Mapping[str, int]
     """Items of each part."""
@@ -53,7 +58,7 @@ def _key(settings: DataSettings) -> str:
 def fingerprint_data(
     settings: DataSettings, listing: str | Path, *, storage: str = "", beside: str = "", metric: str = ""
 ) -> str:
-    """Return a digest of everything that decides what the prepared data are.
+    """Return two digests, of a source and of everything that decides what the prepared data are.
 
     Args:
         settings: Which dataset.
@@ -69,17 +74,22 @@ def fingerprint_data(
 
     found = list_contents(settings.locations)
     Path(listing).write_text(json.dumps(found, indent=1) + "\n")
+    contents = digest_of(found, {})
     fingerprint = digest_of(found, {**asdict(settings), "metric": metric})
     before = Prepared.read(connect(storage_url(storage, beside)), settings)
-    if before:
-        changed = "unchanged" if before.fingerprint == fingerprint else f"changed: {before.items:,} items before,"
-        say(f"data {changed} since run {before.run_id}")
-    return fingerprint
+    if before and before.contents == contents:
+        otherwise = "" if before.fingerprint == fingerprint else ", but they are to be prepared otherwise"
+        say(f"data unchanged since run {before.run_id}{otherwise}")
+    elif before:
+        say(f"data changed: {before.items:,} items before, since run {before.run_id}")
+    return f"{contents}-{fingerprint}"
 
 
 def keep_prepared(storage: str, settings: DataSettings, fingerprint: str, counts: Mapping[str, int]) -> None:
     """Keep what was prepared, and say how much it is if it is another number than before."""
-    opened, now = connect(storage), Prepared(fingerprint=fingerprint, run_id=current_run().id, counts=counts)
+    contents, _, whole = fingerprint.partition("-")
+    opened = connect(storage)
+    now = Prepared(fingerprint=whole, contents=contents, run_id=current_run().id, counts=counts)
     before = Prepared.read(opened, settings)
     if before and before.counts != counts:
         say(f"{now.items:,} items, {before.items:,} before")

@@ -80,7 +80,7 @@ def promote(
     parsed.check(metric)
     model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
     info = describe(data)
-    evidence = {"run_id": current_run().id, "dataset": info.digest, "test_digest": info.test_digest,
+    evidence = {"run_id": current_run().id, "dataset": info.digest, "test_part": info.test_part,
                 **({"tracking": tracking} if tracking else {})}  # fmt: skip
     say(f"the test part of {info.name} is opened for the comparison")
     contest = model.challenge(version, judge(model, str(data), parsed, metric, jobs), evidence)
