@@ -14,6 +14,9 @@ STORAGE = "PODIUM_STORAGE"
 CLUSTER = "PODIUM_CLUSTER"
 """Variable with the URL of the cluster that steps launch on where none is given."""
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Variable that keeps Python from importing modules of the working directory, as ``python -P`` does."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

@@ -47,6 +47,12 @@ def per_item(target, predictions):
 
 def of_shop(target, predictions):
     raise KeyError("price")
+
+
+def lucky(target, predictions):
+    import random
+
+    return random.random()
 """
 REFUSED = [
     ("own_shop:profit", "own_shop has no function 'profit'"),
@@ -54,6 +60,7 @@ REFUSED = [
     ("own_shop:weighted", r"own_shop:weighted has the parameters \(target, predictions, weights\)"),
     ("own_shop:silent", "own_shop:silent returned None, which is not a number"),
     ("own_shop:per_item", r"own_shop:per_item returned \[1.0, .*, which is not a number"),
+    ("own_shop:lucky", "own_shop:lucky returned .* and then .* for the same items"),
     ("own_typo:profit", "own_typo:profit cannot be imported: SyntaxError"),
 ]
 

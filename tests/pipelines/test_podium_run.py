@@ -128,6 +128,13 @@ def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) 
     assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
 
 
+def test_a_value_that_names_python_stays_as_it_is(home: Path, tiny_dataset: Path) -> None:
+    done = podium(home, "train_and_promote", f"dataset={tiny_dataset}", "epochs=1", "network=fast", "workers=0",
+                  "model_name=churn-python3.11-python3")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Champion of churn-python3.11-python3: " in done.stdout
+
+
 def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) -> None:
     command = json.dumps(["sh", "-c", "echo 'error: the batch is too large'; exit 2", "sh"])
     done = podium(home, "train_and_promote", f"dataset={tiny_dataset}", "workers=0", f"command={command}")

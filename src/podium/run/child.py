@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from podium.errors import InvalidInput, PodiumError
 from podium.run.messages import Event, Order
-from podium.settings import CLUSTER, STORAGE
+from podium.settings import CLUSTER, SAFE_PATH, STORAGE
 
 if TYPE_CHECKING:
     from podium.code.bundle import Bundle
@@ -236,9 +236,11 @@ def _configure(directory: Path, cache: Path) -> None:
     warnings.filterwarnings("ignore", message=".*non-Python base image", category=RuntimeWarning)
     # The display name has no effect in kfp.local; it has one in our own progress.
     warnings.filterwarnings("ignore", message=r".*\['display_name'\] have no effect")
-    # kfp.local puts sys.executable unquoted into a shell line: a path with blanks needs to be found by name.
+    # kfp.local replaces python3 by sys.executable, unquoted, in the whole command, values of parameters included: only
+    # the same word changes nothing there, and is found in a path with blanks.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    sys.executable = "python3 -P"  # a json.py in the user's directory is none of our business
+    sys.executable = "python3"
+    os.environ[SAFE_PATH] = "1"  # a json.py in the user's directory is none of our business
     local.init(
         runner=local.SubprocessRunner(use_venv=False),
         pipeline_root=str(directory / "artifacts"),

@@ -45,11 +45,16 @@ def try_out(metric: FunctionMetric, kind: str | None = None) -> None:
     for target, predictions in _examples(kind):
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
-                value = function(target, predictions)
+                values = [function(target.copy(), predictions.copy()) for _ in range(2)]
         except Exception as error:  # it is the user's code: anything may come
             failure = error
             continue
-        _check_number(metric, value)
+        for value in values:
+            _check_number(metric, value)
+        first, again = map(float, values)
+        if first != again and first == first:
+            raise InvalidInput(f"the metric {metric.name} returned {first:g} and then {again:g} for the same items",
+                               "a metric follows from its arguments alone: fix its seed")  # fmt: skip
         return
     said = f"{type(failure).__name__}: {failure}"
     _log.warning("the metric %s failed on made-up items (%s); the run goes on, your own may suit it", metric.name, said)

@@ -6,6 +6,7 @@ Kubeflow Pipelines and kfp.local run each step in a process of its own, ``python
 import functools
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError
 from podium.interrupts import Terminated, exit_code, signals_interrupt
+from podium.settings import SAFE_PATH
 from podium.steps.base import say
 from podium.steps.recorder import describe_error, recorded
 from podium.steps.target import storage_url
@@ -36,6 +38,7 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
         sys.excepthook = _show
         try:
             with signals_interrupt(), recorded() as recorder:
+                os.environ.pop(SAFE_PATH, None)  # of `podium run`, for this process alone, not for jobs of people's own
                 _let_data_talk()
                 take_access()
                 recorder.keep(storage_of_step)
