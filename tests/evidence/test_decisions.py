@@ -34,7 +34,7 @@ def test_a_figure_has_its_number_of_items_and_its_interval() -> None:
 @pytest.mark.parametrize("name", ["rmse", "log_loss", "roc_auc", "f1_macro"])
 def test_equal_models_on_few_items_are_hardly_ever_promoted(name: str, items: int) -> None:
     random, metric, promoted = np.random.default_rng(items), METRICS[name], 0
-    for _ in range(100):
+    for _ in range(40):
         if metric.kind == "regression":
             target = random.normal(size=items)
             models = [target + random.normal(size=items) for _ in range(2)]
@@ -44,7 +44,7 @@ def test_equal_models_on_few_items_are_hardly_ever_promoted(name: str, items: in
             models = list(np.stack([1 - chances, chances], axis=2))
         if not math.isnan(metric.value(target, models[0])):
             promoted += decide(PromotionRule(criterion="significant"), metric, target, models[0], models[1]).promote
-    assert promoted <= 8  # 2.5 expected: one side of p = .05
+    assert promoted <= 4  # 1 expected, one side of p = .05; more than 4 once in 300 times, and the seeds are fixed
 
 
 def test_a_champion_of_another_shape_is_refused() -> None:

@@ -9,7 +9,7 @@ Items of one group change places together.
   units these are dealt at random into BLOCKS blocks, which are exchanged instead.
 - ROC AUC: the signs of each item's part in the difference of areas are drawn, its placement values as in DeLong, DeLong
   and Clarke-Pearson 1988; two models' scores themselves need not have one scale.
-- functions of one's own: called for every draw.
+- functions of one's own: called for every draw, of which there are CALLS.
 
 Up to EXACT units all exchanges are counted, which gives the exact p value.
 """
@@ -22,6 +22,7 @@ from podium.scoring.bootstrap import chunk, deal
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
+    FunctionMetric,
     MeanMetric,
     Metric,
     RankMetric,
@@ -32,6 +33,7 @@ from podium.scoring.families import (
 )
 
 DRAWS = 10_000
+CALLS = 2_000
 EXACT = 12
 """Units, all of whose 2^12 exchanges are counted."""
 
@@ -53,6 +55,8 @@ def paired_permutation(
     """
     random = np.random.default_rng(seed)
     count = len(target) if groups is None else int(groups.max()) + 1
+    if isinstance(metric, FunctionMetric):
+        draws = min(draws, CALLS)
     units = deal(len(target), 1, random, groups)
     swaps = _swaps(int(units.max()) + 1, draws, random)
     if isinstance(metric, RankMetric):
