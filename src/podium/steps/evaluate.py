@@ -119,19 +119,13 @@ def evaluate(
     from podium.data.artifact import describe
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
-    info = describe(data)
-    sweep = read_trials(Path(trials)) if trials else None
+    info, sweep = describe(data), read_trials(Path(trials)) if trials else None
     chosen_by = _metric(metric, info, sweep)
     ranked = _rank(data, info, candidates, chosen_by, jobs)
     winner = ranked[0]
     tested = _test(data, test or data, info, winner.origin, Path(predictions), chosen_by, jobs)
     scores = tested.scores
-    say(f"test part, opened for the winner alone: {_words(scores, chosen_by)}")
-    if winner.trained.unknown_weights:
-        say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
-            "some of the test items may be among them")  # fmt: skip
-    if tested.left_out:
-        say(f"{tested.left_out:,} test items are left out: the winner, or the weights it began with, has seen them")
+    _say_tested(winner, tested, chosen_by)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     result = {
         "run_id": current_run().id,
@@ -139,21 +133,25 @@ def evaluate(
         "metric": chosen_by.to_json(),
         "candidates": [candidate.to_json() for candidate in ranked],
         "winner": {**asdict(winner.origin), "why": _why(ranked, chosen_by), "files": tested.files},
-        "test": {
-            **_figures(scores),
-            "left_out": tested.left_out,
-            "confusion": matrix,
-            "classes": per_class(matrix, info.classes),
-            **tested.plotted,
-        },
+        "test": {**_figures(scores), "left_out": tested.left_out, "confusion": matrix,
+                 "classes": per_class(matrix, info.classes), **tested.plotted},
         "sweep": sweep,
-    }
+    }  # fmt: skip
     Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
     metrics = {**scores.metrics, **{f"validation_{name}": value for name, value in winner.scores.metrics.items()}}
     metadata = {"origin": winner.origin.kind, "name": winner.origin.name, "uri": winner.origin.uri, **metrics}
     return Evaluated(
         winner=winner.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics, metadata=metadata
     )
+
+
+def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
+    say(f"test part, opened for the winner alone: {_words(tested.scores, metric)}")
+    if winner.trained.unknown_weights:
+        say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
+            "some of the test items may be among them")  # fmt: skip
+    if tested.left_out:
+        say(f"{tested.left_out:,} test items are left out: the winner, or the weights it began with, has seen them")
 
 
 def _metric(text: str, info: "DatasetInfo", sweep: Mapping[str, Any] | None) -> "Metric":

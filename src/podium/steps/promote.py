@@ -73,23 +73,21 @@ def promote(
     from podium.scoring import find_metric
 
     check_tracking(tracking)
-    parsed = PromotionRule.parse(rule)
-    measured = Evaluation.read(Path(evaluation))
-    chosen_by = measured.metric
-    metric = find_metric(parsed.metric) if parsed.metric else find_metric(chosen_by.name, chosen_by.maximize)
+    parsed, measured = PromotionRule.parse(rule), Evaluation.read(Path(evaluation))
+    own = measured.metric
+    metric = find_metric(parsed.metric) if parsed.metric else find_metric(own.name, own.maximize)
     parsed.check(metric)
     model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
     info = describe(data)
-    evidence = {"run_id": current_run().id, "dataset": info.digest, "test_part": info.test_part,
-                **({"tracking": tracking} if tracking else {})}  # fmt: skip
+    evidence = {"run_id": current_run().id, "dataset": info.digest, "test_part": info.test_part}
+    evidence |= {"tracking": tracking} if tracking else {}
     say(f"the test part of {info.name} is opened for the comparison")
     contest = model.challenge(version, judge(model, str(data), parsed, metric, jobs), evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     Path(report).write_text(render(measured.document, result))
-    for reason in contest.decision.reasons:
-        say(reason)
-    say(f"{model_name} {version}: {result['outcome']}")
+    for said in (*contest.decision.reasons, f"{model_name} {version}: {result['outcome']}"):
+        say(said)
     log_to_mlflow(tracking, measured, result, model.storage.join(model.catalog.prefix(version)))
     figures = {name: value for name, value in contest.decision.figures.items() if isinstance(value, int | float)}
     metrics = {_named(name, metric.name): float(value) for name, value in figures.items()}
