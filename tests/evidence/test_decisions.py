@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from judging import Nights
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+from podium.cli import app
 from podium.errors import InvalidInput
 from podium.registry import PromotionRule, decide, open_registry
 from podium.scoring import METRICS, find_metric
@@ -105,3 +107,8 @@ def test_the_history_counts_the_challengers_of_a_test_part(
     before = champion.facts.metrics["accuracy"]
     assert f"a new test part: the champion's accuracy was {before:.4f} at upload, and is " in said
     assert f"and is {decision['champion_value']:.4f} on this one" in said
+    later = open_registry(nights.storage)["real"].measured_since(champion)
+    assert later
+    assert later.grounds.champion_value == decision["champion_value"]
+    shown = CliRunner().invoke(app, ["models", "show", "real", champion.version, "--storage", nights.storage])
+    assert f"accuracy {decision['champion_value']:.4f} on another test part" in " ".join(shown.output.split())

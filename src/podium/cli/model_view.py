@@ -103,8 +103,8 @@ def facts(pairs: Mapping[str, str | None]) -> list[str]:
     return lines
 
 
-def version(of: "Version", aliases: Mapping[str, "Record"]) -> "list[Text | str]":
-    """Describe a version: its origin, metrics and files."""
+def version(of: "Version", aliases: Mapping[str, "Record"], later: "Record | None" = None) -> "list[Text | str]":
+    """Describe a version: its origin, metrics and files, and how it did later on another test part."""
     from rich.text import Text
 
     metadata, held = of.metadata, {alias: record for alias, record in aliases.items() if record.version == of.version}
@@ -120,6 +120,7 @@ def version(of: "Version", aliases: Mapping[str, "Record"]) -> "list[Text | str]
         "uploaded from": origin.get("source"),
         "data": _words({"": dataset.get("name"), "digest": str(dataset.get("digest") or "")[:12] or None, **counts}),
         "metrics": _words(_by_part(metadata, "")),
+        "measured later": _later(later) if later else None,
         "chosen by": _words(_by_part(metadata, "validation_")),
         "reported": _words(metadata.get("reported")),
         "settings": _words(metadata.get("hyperparameters")),
@@ -362,6 +363,12 @@ def _bar(eighths: float) -> str:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _later(record: "Record") -> str:
+    grounds = record.grounds
+    value = figure(grounds.champion_value) if grounds.champion_value is not None else "-"
+    return f"{grounds.metric.name} {value} on another test part, {when(record.time)}"
 
 
 def _by_part(metadata: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -72,10 +72,16 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     report = version.facts.report
     matrix, classes = report.confusion, report.names
     pairs = confused_pairs(matrix, classes) if matrix else []
+
+    def described() -> "list[Any]":
+        return view.version(version, model.aliases(), model.measured_since(version))
+
     output(
         as_json,
         {**version.document(), "most_confused": pairs},
-        lambda: tables.paint([*view.version(version, model.aliases()), *_report(matrix, classes, pairs)]),
+        lambda: tables.paint(
+            [*view.version(version, model.aliases(), model.measured_since(version)), *_report(matrix, classes, pairs)]
+        ),
     )
 
 

@@ -290,6 +290,17 @@ class Model:
                 continue  # another challenger won meanwhile: beat that one
             return Contest(decision=decision, record=record, champion=expect)
 
+    def measured_since(self, version: Version) -> Record | None:
+        """Return the last comparison that measured a version, as champion, on another test part than its own."""
+        own = version.facts.dataset.test_part or version.facts.dataset.test_digest
+        later = [
+            record for record in self.history()
+            if record.event in ("promotion", "refusal") and record.grounds.champion_value is not None
+            and version.version in (record.grounds.champion, record.replaced)
+            and record.evidence.get("test_part") not in (None, own)
+        ]  # fmt: skip
+        return later[-1] if later else None
+
     def _challengers(self, test_part: str | None) -> set[str]:
         """Return the versions that challenged a champion on a test part."""
         return {
