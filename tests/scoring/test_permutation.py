@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from podium.scoring import METRICS, compare, find_metric, paired_permutation
+from podium.scoring import METRICS, compare, find_metric, paired_permutation, permutation
 from podium.scoring.families import Metric
 
 Array = np.ndarray[Any, Any]
@@ -102,3 +102,28 @@ def test_a_metric_that_works_in_place_changes_nothing() -> None:
     paired_permutation(metric, target, first, second, draws=20)
     for array, copy in zip((target, first, second), before, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize(("positives", "negatives"), [(10, 10), (10, 300), (60, 60)])
+def test_areas_of_equal_models_differ_as_often_as_stated(positives: int, negatives: int) -> None:
+    random, target = np.random.default_rng(4), np.repeat([1, 0], [positives, negatives])
+    told = 0
+    for _ in range(300):
+        chances = 1 / (1 + np.exp(-random.normal(target, size=(2, len(target)))))
+        models = np.stack([1 - chances, chances], axis=2)
+        told += paired_permutation(METRICS["roc_auc"], target, *models, draws=300) <= 0.05
+    assert 5 <= told <= 26  # binomial(300, 0.05) is outside once in 100 times
+
+
+def test_twenty_items_tell_a_perfect_ranking_from_a_poor_one() -> None:
+    random, target = np.random.default_rng(5), np.repeat([1, 0], 10)
+    poor, good = random.random(20), target * 0.6 + random.random(20) * 0.3
+    first, second = (np.stack([1 - chances, chances], axis=1) for chances in (good, poor))
+    assert paired_permutation(METRICS["roc_auc"], target, first, second) <= 0.02
+
+
+def test_both_ways_to_test_areas_agree_on_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, first, second = equal_models(METRICS["roc_auc"], 900, np.random.default_rng(8))
+    exchanged = paired_permutation(METRICS["roc_auc"], target, first, second)
+    monkeypatch.setattr(permutation, "EXACT_RANKS", 0)
+    assert paired_permutation(METRICS["roc_auc"], target, first, second) == pytest.approx(exchanged, abs=0.05)

@@ -7,13 +7,15 @@ metric is computed from, so that 10,000 draws of a million items take seconds an
 - means: items are weighted by how often they are drawn. Beyond BLOCKS items, these are dealt at random into BLOCKS
   blocks, which are drawn instead; the interval's width then has a relative error of 1/sqrt(2 BLOCKS), below 1 %.
 - accuracy: the numbers of items that only one model has right are drawn from a multinomial distribution.
-- confusion matrix: the counts of (true, first, second) are drawn from a multinomial distribution, which is exact.
+- confusion matrix: the counts of (true, first, second) are drawn from a multinomial distribution, which is exact; with
+  groups, as means.
 - ROC AUC: ranks are weighted by how often items are drawn. Beyond EXACT_RANKS scores, the area is linear in the draw:
   its mean of placement values, as in DeLong's test, which is off by O(1/n).
 - functions of one's own: called for every draw.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from podium.scoring.families import (
     MeanMetric,
     Metric,
     RankMetric,
+    class_columns,
     class_count,
     class_indices,
     group_starts,
@@ -61,12 +64,16 @@ def paired_bootstrap(
     Returns:
         None if the metric is defined for hardly any draw, as with a single item of a class.
     """
-    drawn = differences(metric, target, first, second, groups, resamples=resamples, seed=seed)
-    drawn = drawn[np.isfinite(drawn)]
-    if len(drawn) < resamples / 2:
+    return percentiles(differences(metric, target, first, second, groups, resamples=resamples, seed=seed))
+
+
+def percentiles(drawn: Array) -> tuple[float, float] | None:
+    """Return the middle 95 % of draws, ``[resamples]``; None if half of them are not defined."""
+    defined = drawn[np.isfinite(drawn)]
+    if len(defined) < len(drawn) / 2:
         return None
-    drawn[np.abs(drawn) < 1e-12 * np.abs(drawn).max()] = 0  # equal but for rounding
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    defined[np.abs(defined) < 1e-12 * np.abs(defined).max()] = 0  # equal but for rounding
+    low, high = np.quantile(defined, [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -75,19 +82,31 @@ def differences(
     resamples: int = RESAMPLES, seed: int = 0,
 ) -> Array:  # fmt: skip
     """Return the metric of the first minus that of the second on each draw, ``[resamples]``; NaN where undefined."""
-    random = np.random.default_rng(seed)
     if metric.name == "accuracy" and groups is None:
-        return _of_hits(target, first, second, resamples, random)
+        return _of_hits(target, first, second, resamples, np.random.default_rng(seed))
+    drawn = resampled(metric, target, (first, second), groups, resamples=resamples, seed=seed)
+    with np.errstate(invalid="ignore"):  # a function of one's own may be infinite
+        return drawn[:, 0] - drawn[:, 1]
+
+
+def resampled(
+    metric: Metric, target: Array, models: Sequence[Array], groups: Array | None = None, *,
+    resamples: int = RESAMPLES, seed: int = 0,
+) -> Array:  # fmt: skip
+    """Return the metric of each model's predictions on each draw, ``[resamples, models]``; NaN where undefined."""
+    random = np.random.default_rng(seed)
     if isinstance(metric, MeanMetric):
-        return _of_means(metric, target, first, second, groups, resamples, random)
-    if isinstance(metric, ConfusionMetric) and groups is None:
-        return _of_confusion(metric, target, first, second, resamples, random)
+        return _of_means(metric, target, models, groups, resamples, random)
+    if isinstance(metric, ConfusionMetric):
+        if groups is not None:
+            return _of_grouped_confusion(metric, target, models, groups, resamples, random)
+        return _of_confusion(metric, target, models, resamples, random)
     if isinstance(metric, RankMetric):
-        curves = len(scored_classes(first))
+        curves = len(scored_classes(models[0]))
         ranks = _of_ranks if len(target) * curves <= EXACT_RANKS else _of_placements
-        return ranks(target, first, second, groups, resamples, random)
+        return ranks(target, models, groups, resamples, random)
     picks = _picks(np.arange(len(target)) if groups is None else groups, resamples, random)
-    return np.array([metric.value(target[at], first[at]) - metric.value(target[at], second[at]) for at in picks])
+    return np.array([[metric.value(target[at], given[at]) for given in models] for at in picks])
 
 
 def _picks(units: Array, resamples: int, random: np.random.Generator) -> Iterator[Array]:
@@ -106,18 +125,17 @@ def _of_hits(target: Array, first: Array, second: Array, resamples: int, random:
 
 
 def _of_means(
-    metric: MeanMetric, target: Array, first: Array, second: Array, groups: Array | None, resamples: int,
+    metric: MeanMetric, target: Array, models: Sequence[Array], groups: Array | None, resamples: int,
     random: np.random.Generator,
 ) -> Array:  # fmt: skip
-    columns = [metric.items(target, first), metric.items(target, second)]
-    width = columns[0].shape[1]
-    dealt = deal(len(target), 2 * width + 1, random, groups)
-    sums = _block_sums(dealt, [np.ones(len(target)), *columns[0].T, *columns[1].T])
+    columns = np.concatenate([metric.items(target, given) for given in models], axis=1)
+    dealt = deal(len(target), columns.shape[1] + 1, random, groups)
+    sums = _block_sums(dealt, [np.ones(len(target)), *columns.T])
     drawn = []
     for counts in _draws(len(sums), resamples, random):
         totals = counts @ sums
-        means = totals[:, 1:] / totals[:, :1]
-        drawn.append(metric.finish(means[:, :width]) - metric.finish(means[:, width:]))
+        means = np.split(totals[:, 1:] / totals[:, :1], len(models), axis=1)
+        drawn.append(np.stack([metric.finish(of_model) for of_model in means], axis=1))
     return np.concatenate(drawn)
 
 
@@ -150,12 +168,14 @@ def _draws(units: int, resamples: int, random: np.random.Generator) -> Iterator[
 
 
 def _of_confusion(
-    metric: ConfusionMetric, target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator
+    metric: ConfusionMetric, target: Array, models: Sequence[Array], resamples: int, random: np.random.Generator
 ) -> Array:
-    classes = class_count(target, first, second)
-    codes = (target.astype(np.int64) * classes + class_indices(first)) * classes + class_indices(second)
+    classes = class_count(target, *models)
+    codes = target.astype(np.int64)
+    for given in models:
+        codes = codes * classes + class_indices(given)
     cells, counts = np.unique(codes, return_counts=True)
-    true, new, old = cells // classes**2, cells // classes % classes, cells % classes
+    true, *said = np.unravel_index(cells, (classes,) * (1 + len(models)))
     some = max(1, _CHUNK // max(len(cells), classes))
     drawn = []
     for start in range(0, resamples, some):
@@ -163,9 +183,25 @@ def _of_confusion(
         occurs = _by_class(rows, true, classes)
         values = [
             metric.finish(_by_class(rows * (cell == true), true, classes), occurs, _by_class(rows, cell, classes))
-            for cell in (new, old)
+            for cell in said
         ]
-        drawn.append(values[0] - values[1])
+        drawn.append(np.stack(values, axis=1))
+    return np.concatenate(drawn)
+
+
+def _of_grouped_confusion(
+    metric: ConfusionMetric, target: Array, models: Sequence[Array], groups: Array, resamples: int,
+    random: np.random.Generator,
+) -> Array:  # fmt: skip
+    classes = class_count(target, *models)
+    dealt = deal(len(target), classes * (1 + 2 * len(models)), random, groups)
+    columns = [target == label for label in range(classes)]
+    sums = _block_sums(dealt, chain(columns, *(class_columns(target, given, classes) for given in models)))
+    drawn = []
+    for counts in _draws(len(sums), resamples, random):
+        true, *said = np.split(counts @ sums, 1 + 2 * len(models), axis=1)
+        values = [metric.finish(said[at], true, said[at + 1]) for at in range(0, len(said), 2)]
+        drawn.append(np.stack(values, axis=1))
     return np.concatenate(drawn)
 
 
@@ -176,19 +212,25 @@ def _by_class(counts: Array, of: Array, classes: int) -> Array:
 
 
 def _of_ranks(
-    target: Array, first: Array, second: Array, groups: Array | None, resamples: int, random: np.random.Generator
+    target: Array, models: Sequence[Array], groups: Array | None, resamples: int, random: np.random.Generator
 ) -> Array:
     units = np.arange(len(target)) if groups is None else groups
-    curves = [(scores[:, at], target == at) for at in scored_classes(first) for scores in (first, second)]
+    curves = [(given[:, at], target == at) for given in models for at in scored_classes(given)]
     drawn = []
     for counts in (drawn_units[:, units] for drawn_units in _draws(int(units.max()) + 1, resamples, random)):
-        areas = np.stack([_weighted_areas(scores, positive, counts) for scores, positive in curves], axis=1)
-        drawn.append(_mean_defined(areas[:, ::2]) - _mean_defined(areas[:, 1::2]))
+        areas = np.stack([weighted_areas(scores, positive, counts) for scores, positive in curves], axis=1)
+        drawn.append(np.stack([_mean_defined(side) for side in np.split(areas, len(models), axis=1)], axis=1))
     return np.concatenate(drawn)
 
 
-def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
-    """Return the area under the curve of each draw, ``[draws]``; NaN without positives or negatives."""
+def weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
+    """Return the area under the curve of each draw, ``[draws]``; NaN without positives or negatives.
+
+    Args:
+        scores: ``[n]``.
+        positive: bool ``[n]``.
+        counts: How often each draw has each score, ``[draws, n]``.
+    """
     order = np.argsort(scores)
     starts = group_starts(scores[order])
     sizes = np.diff(starts, append=len(order))
@@ -204,31 +246,34 @@ def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
 
 
 def _of_placements(
-    target: Array, first: Array, second: Array, groups: Array | None, resamples: int, random: np.random.Generator
+    target: Array, models: Sequence[Array], groups: Array | None, resamples: int, random: np.random.Generator
 ) -> Array:
-    curves = list(scored_classes(first))
-    dealt = deal(len(target), 4 * len(curves), random, groups)
-    columns = (column for at in curves for column in _placements(target == at, first[:, at], second[:, at]))
+    curves, width = list(scored_classes(models[0])), 2 + 2 * len(models)
+    dealt = deal(len(target), width * len(curves), random, groups)
+    columns = (column for at in curves for column in _placements(target == at, [given[:, at] for given in models]))
     sums = _block_sums(dealt, columns)
     drawn = []
     for counts in _draws(len(sums), resamples, random):
-        totals = (counts @ sums).reshape(len(counts), len(curves), 4)
-        ups, downs, of_ups, of_downs = (totals[:, :, at] for at in range(4))
-        drawn.append(_mean_defined(_ratio(of_ups, ups) + _ratio(of_downs, downs)))
+        totals = (counts @ sums).reshape(len(counts), len(curves), width)
+        ups, downs = totals[:, :, 0], totals[:, :, 1]
+        areas = [_ratio(totals[:, :, at], ups) + _ratio(totals[:, :, at + 1], downs) for at in range(2, width, 2)]
+        drawn.append(np.stack([_mean_defined(area) for area in areas], axis=1))
     return np.concatenate(drawn)
 
 
-def _placements(positive: Array, first: Array, second: Array) -> tuple[Array, Array, Array, Array]:
-    """Return four columns ``[n]``: positive, negative, and the difference of placement values of either, 0 elsewhere.
+def _placements(positive: Array, models: Iterable[Array]) -> list[Array]:
+    """Return columns ``[n]``: positive, negative, and for each model's scores the placements of either, 0 elsewhere.
 
     The placement of a positive is the share of negatives below it, that of a negative the share of positives above
-    it. Half the difference of areas is subtracted from each, so that the sum of both means is the difference.
+    it. Half the area is subtracted from each, so that the sum of both means is the area.
     """
-    change = placements(positive, first) - placements(positive, second)
-    ups = positive.sum()
-    if 0 < ups < len(positive):
-        change -= change[positive].mean() / 2
-    return positive, ~positive, np.where(positive, change, 0), np.where(positive, 0, change)
+    columns = [positive, ~positive]
+    for scores in models:
+        placed = placements(positive, scores)
+        if 0 < positive.sum() < len(positive):
+            placed -= placed[positive].mean() / 2
+        columns += [np.where(positive, placed, 0), np.where(positive, 0, placed)]
+    return columns
 
 
 def _ratio(over: Array, under: Array) -> Array:

@@ -7,7 +7,7 @@ the order of the scores, ``FunctionMetric`` from anything. ``podium.scoring.boot
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -155,6 +155,15 @@ def confusion(target: Array, predicted: Array, classes: int) -> Array:
     """Count the pairs of true (row) and predicted (column) class, int64 ``[classes, classes]``."""
     pairs = target.astype(np.int64) * classes + predicted
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+
+
+def class_columns(target: Array, predictions: Array, classes: int) -> Iterator[Array]:
+    """Yield for each class which items of it are found, bool ``[n]``, then for each which items are taken for it."""
+    said = class_indices(predictions)
+    for label in range(classes):
+        yield (said == label) & (target == label)
+    for label in range(classes):
+        yield said == label
 
 
 def only_right(target: Array, first: Array, second: Array) -> tuple[Array, Array]:

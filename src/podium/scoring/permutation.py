@@ -7,8 +7,9 @@ Items of one group change places together.
 
 - means and confusion matrices: sums over items are exchanged, so that a draw is a product of matrices. Beyond BLOCKS
   units these are dealt at random into BLOCKS blocks, which are exchanged instead.
-- ROC AUC: the signs of each item's part in the difference of areas are drawn, its placement values as in DeLong, DeLong
-  and Clarke-Pearson 1988; two models' scores themselves need not have one scale.
+- ROC AUC: the ranks that the two models give an item are exchanged, since their scores need not have one scale
+  (Venkatraman and Begg 1996; Bandos, Rockette and Gur 2005). Beyond EXACT_RANKS scores, the signs of each item's part
+  in the difference of areas are drawn instead, its placement values as in DeLong, DeLong and Clarke-Pearson 1988.
 - functions of one's own: called for every draw, of which there are CALLS.
 
 Up to EXACT units all exchanges are counted, which gives the exact p value.
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from podium.scoring.bootstrap import chunk, deal
+from podium.scoring.bootstrap import chunk, deal, weighted_areas
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
@@ -26,8 +27,8 @@ from podium.scoring.families import (
     MeanMetric,
     Metric,
     RankMetric,
+    class_columns,
     class_count,
-    class_indices,
     placements,
     scored_classes,
 )
@@ -36,6 +37,8 @@ DRAWS = 10_000
 CALLS = 2_000
 EXACT = 12
 """Units, all of whose 2^12 exchanges are counted."""
+EXACT_RANKS = 1_000
+"""Items times ROC curves."""
 
 
 def paired_permutation(
@@ -60,15 +63,14 @@ def paired_permutation(
     units = deal(len(target), 1, random, groups)
     swaps = _swaps(int(units.max()) + 1, draws, random)
     if isinstance(metric, RankMetric):
-        parts = np.bincount(units, _area_parts(target, first, second))
+        drawn = _of_ranks(target, first, second, units, swaps)
         observed = metric.value(target, first) - metric.value(target, second)
-        drawn = np.concatenate([(1 - 2 * swap) @ parts for swap in swaps])
     elif isinstance(metric, MeanMetric | ConfusionMetric):
         drawn, observed = _of_sums(metric, target, first, second, units, swaps)
     else:
         drawn, observed = _of_function(metric, target, first, second, units, swaps)
     close = abs(observed) * (1 - 1e-9)  # equal but for rounding
-    extreme = int((np.abs(drawn) >= close).sum()) if np.isfinite(observed) else len(drawn)
+    extreme = int((~(np.abs(drawn) < close)).sum()) if np.isfinite(observed) else len(drawn)  # NaN proves nothing
     share = extreme / len(drawn) if count <= EXACT else (extreme + 1) / (len(drawn) + 1)
     return float(min(1.0, max(share, 2.0 ** (1 - count))))
 
@@ -105,15 +107,30 @@ def _sums_of(
         return lambda sums: metric.finish(sums / len(target)), lambda given: iter(metric.items(target, given).T)
     classes = class_count(target, first, second)
     true = np.bincount(target, minlength=classes)
+    return (lambda sums: metric.finish(sums[..., :classes], true, sums[..., classes:]),
+            lambda given: class_columns(target, given, classes))  # fmt: skip
 
-    def columns(given: Array) -> Iterator[Array]:
-        said = class_indices(given)
-        for label in range(classes):
-            yield (said == label) & (target == label)
-        for label in range(classes):
-            yield said == label
 
-    return lambda sums: metric.finish(sums[..., :classes], true, sums[..., classes:]), columns
+def _of_ranks(target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]) -> Array:
+    curves = [at for at in scored_classes(first) if 0 < (target == at).sum() < len(target)]
+    if len(target) * len(curves) > EXACT_RANKS:
+        parts = np.bincount(units, _area_parts(target, first, second))
+        return np.concatenate([(1 - 2 * swap) @ parts for swap in swaps])
+    pairs = [(np.concatenate([_midranks(given[:, at]) for given in (first, second)]), np.tile(target == at, 2))
+             for at in curves]  # fmt: skip
+    drawn, some = [], chunk(2 * len(target))
+    for swap in (block[at : at + some] for block in swaps for at in range(0, len(block), some)):
+        moved = swap[:, units]
+        here, there = np.concatenate([1 - moved, moved], axis=1), np.concatenate([moved, 1 - moved], axis=1)
+        areas = [weighted_areas(ranks, up, here) - weighted_areas(ranks, up, there) for ranks, up in pairs]
+        drawn.append(np.mean(areas, axis=0))
+    return np.concatenate(drawn)
+
+
+def _midranks(scores: Array) -> Array:
+    """Return the rank of each score, ``[n]``; equal ones share the middle of theirs."""
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - counts / 2)[place]
 
 
 def _area_parts(target: Array, first: Array, second: Array) -> Array:
