@@ -264,10 +264,13 @@ def _verdict(change: "Difference") -> str:
     words = f"{p_words(compared.p_value)}, " + (
         "more than chance" if compared.p_value <= 0.05 else "may well be chance"
     )
-    if compared.test == "McNemar" or compared.interval is None:
+    if compared.test == "McNemar":
         return f"exact McNemar test, two-sided: {words}"
+    words = f"paired permutation test: {words}"
+    if compared.interval is None:
+        return words
     low, high = compared.interval
-    return f"95 % interval of the change {low:+.4g} to {high:+.4g}; paired permutation test: {words}"
+    return f"95 % interval of the change {low:+.4g} to {high:+.4g}; {words}"
 
 
 def _classes(change: "Difference") -> list[str]:

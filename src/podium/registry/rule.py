@@ -1,7 +1,7 @@
 """The promotion rule: when a challenger replaces the champion, decided item by item on the same test part."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +128,8 @@ class Decision:
 
     figures: Mapping[str, Any]
     """rule, metric, items, units (items, or groups of them, that count) and value; with a champion also champion_value,
-    difference, interval, p_value and test; for accuracy also value_interval, only_challenger_right, only_champion_right
-    and classes."""
+    difference, interval, p_value and test; for accuracy also only_challenger_right, only_champion_right and classes.
+    value_interval and champion_interval are the 95 % intervals of the figures, None where there are too few items."""
 
     def noting(self, words: str) -> "Decision":
         """Return it with a reason that changes nothing."""
@@ -166,30 +166,29 @@ def decide(
         challenger: Predictions of the same items in the same order: probabilities ``[n, classes]`` or class indices
             ``[n]``, or floats in the target's shape.
         champion: The champion's; None if there is none: then only the minimum counts.
-        groups: Number of each item's group ``[n]``, from 0: items of a group count together. None if all count alone.
+        groups: Which items count together: an integer for each item ``[n]``. None if all count alone.
         uses: How many challengers this test part has seen, with this one.
 
     Raises:
         InvalidInput: There are no items, the shapes differ, or the rule or the metric does not fit.
     """
     from podium.scoring import compare
-    from podium.scoring.comparison import by_class, wilson
+    from podium.scoring.comparison import by_class, figure_interval, numbered
 
     rule.check(metric)
     for what, predictions in (("challenger", challenger), ("champion", champion)):
         if predictions is not None:
             _check(what, predictions, target, metric)
-    value = metric.defined_value(target, challenger)
+    value, groups = metric.defined_value(target, challenger), numbered(groups, len(target))
     evidence: dict[str, Any] = {"rule": str(rule), "metric": metric.to_json(), "items": len(target), "value": value,
                                 "units": len(target) if groups is None else int(groups.max()) + 1}  # fmt: skip
-    if metric.name == "accuracy" and groups is None:
-        evidence["value_interval"] = list(wilson(round(value * len(target)), len(target)))
     conditions = _minimum(rule, metric, value)
     if champion is None:
+        evidence["value_interval"] = _listed(figure_interval(metric, target, challenger, groups))
         conditions.append((True, f"{metric.name} {_measured(evidence)}, and there is no champion yet"))
     else:
         compared = compare(metric, target, challenger, champion, groups)
-        evidence |= figures(compared)
+        evidence |= {"value_interval": _listed(compared.first_interval), **figures(compared)}
         conditions.append(_criterion(rule, compared, evidence, uses))
         conditions += _used(metric, evidence, compared, uses)
         if metric.name == "accuracy":
@@ -228,13 +227,18 @@ def figures(compared: "Comparison") -> dict[str, Any]:
     values = {
         "champion_value": compared.second,
         "difference": compared.difference,
-        "interval": list(compared.interval) if compared.interval else None,
+        "champion_interval": _listed(compared.second_interval),
+        "interval": _listed(compared.interval),
         "p_value": compared.p_value,
         "test": compared.test,
     }
     if compared.gained is not None:
         values |= {"only_challenger_right": compared.gained, "only_champion_right": compared.lost}
     return values
+
+
+def _listed(interval: tuple[float, float] | None) -> list[float] | None:
+    return list(interval) if interval else None
 
 
 def _minimum(rule: PromotionRule, metric: "Metric", value: float) -> list[tuple[bool, str]]:
@@ -251,7 +255,7 @@ def _used(metric: "Metric", evidence: Mapping[str, Any], compared: "Comparison",
     if uses < 2 or compared.standard_error is None:
         return []
     error = compared.standard_error / math.sqrt(2)  # of one of two figures that vary alike
-    if "value_interval" in evidence:
+    if evidence["value_interval"]:
         low, high = evidence["value_interval"]
         error = (high - low) / (2 * 1.96)
     most = error * math.sqrt(2 * math.log(uses))
@@ -264,14 +268,18 @@ def _measured(evidence: Mapping[str, Any]) -> str:
     counted = f"n = {evidence['items']:,}"
     if evidence["units"] != evidence["items"]:
         counted += f" in {evidence['units']:,} groups"
-    if "value_interval" in evidence:
-        low, high = evidence["value_interval"]
-        counted = f"95 % {low:.4f} to {high:.4f}, {counted}"
+    if evidence["value_interval"]:
+        counted = f"{_between(evidence['value_interval'])}, {counted}"
     return f"{figure(evidence['value'])} ({counted})"
+
+
+def _between(interval: Sequence[float]) -> str:
+    return f"95 % {figure(interval[0])} to {figure(interval[1])}"
 
 
 def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[str, Any], uses: int) -> tuple[bool, str]:
     limit, step = rule.threshold(uses), compared.standard_error
+    least = "a standard error (not known of so few items)" if step is None else f"a step of {figure(step)}"
     sure = compared.p_value is not None and compared.p_value <= limit
     holds = {
         "better": compared.better,
@@ -282,10 +290,13 @@ def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[st
     wanted = {
         "better": "better than",
         "not-worse": "not worse than",
-        "ladder": f"better by a step of {figure(step or 0)} than",
+        "ladder": f"better by {least} than",
         "significant": f"significantly better (p <= {limit:.2g}) than",
     }[rule.criterion]
-    words = f"{compared.metric.name} {_measured(evidence)} against {figure(compared.second)}, {_test(compared)}"
+    champion = figure(compared.second)
+    if compared.second_interval:
+        champion += f" ({_between(compared.second_interval)})"
+    words = f"{compared.metric.name} {_measured(evidence)} against {champion}, {_test(compared)}"
     return holds[rule.criterion], f"{wanted} the champion: {words}"
 
 

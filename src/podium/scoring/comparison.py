@@ -7,13 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from podium.scoring.bootstrap import paired_bootstrap
-from podium.scoring.families import Array, ConfusionMetric, Metric, RankMetric, class_indices, only_right
+from podium.errors import InvalidInput, require
+from podium.scoring.bootstrap import paired_bootstrap, percentiles, resampled
+from podium.scoring.families import (
+    Array,
+    ConfusionMetric,
+    FunctionMetric,
+    Metric,
+    RankMetric,
+    class_count,
+    class_indices,
+    only_right,
+)
 from podium.scoring.permutation import paired_permutation
+from podium.scoring.scores import check_predictions
 
 LEAST_OF_CLASS = 10
-"""Test items of each class that a p value of roc_auc, f1_macro or balanced_accuracy needs: of fewer, no test knows
-whether they stand for their class."""
+"""Test items of each class (groups, where there are some) that a p value of roc_auc, f1_macro or balanced_accuracy
+needs: of fewer, no test knows whether they stand for their class."""
+
+LEAST_UNITS = 6
+"""Items, or groups, that an interval of 95 % by bootstrap needs: with n no p value is below 2^(1-n), 1/16 with 5."""
 
 SMALL = 200
 """Test items; the 95 % interval of an accuracy of .90 on so many is 8 points wide."""
@@ -39,7 +53,14 @@ class Comparison:
     """Of the second model, usually the champion."""
 
     interval: tuple[float, float] | None
-    """95 % interval of first minus second, by bootstrap; None if the metric is defined for hardly any resample."""
+    """95 % interval of first minus second, by bootstrap; None with fewer than LEAST_UNITS items or groups, or if the
+    metric is defined for hardly any resample."""
+
+    first_interval: tuple[float, float] | None
+    """95 % interval of first: see figure_interval."""
+
+    second_interval: tuple[float, float] | None
+    """Of second."""
 
     p_value: float | None
     """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired permutation test; None where
@@ -88,17 +109,20 @@ def compare(metric: Metric, target: Array, first: Array, second: Array, groups: 
         target: As in Metric.value, ``n`` items.
         first: Predictions of the first model.
         second: Predictions of the second, for the same items.
-        groups: Number of each item's group [n], from 0: items of a group count together. None if all count alone.
+        groups: Which items count together: an integer for each item ``[n]``. None if all count alone.
 
     Raises:
-        InvalidInput: The metric is not defined for these items.
+        InvalidInput: The predictions do not fit the target or each other, or the metric is not defined for these items.
     """
+    _check_alike(metric, target, first, second)
     values = [metric.defined_value(target, predictions) for predictions in (first, second)]
-    why = untestable(metric, target)
+    groups = numbered(groups, len(target))
+    why = untestable(metric, target, groups)
     exact = metric.name == "accuracy" and groups is None
+    interval, *sides = _intervals(metric, target, first, second, groups)
     compared = Comparison(
         metric=metric, first=values[0], second=values[1], why=why,
-        interval=paired_bootstrap(metric, target, first, second, groups),
+        interval=interval, first_interval=sides[0], second_interval=sides[1],
         p_value=None if why or exact else paired_permutation(metric, target, first, second, groups),
         test="McNemar" if exact else "paired permutation",
     )  # fmt: skip
@@ -109,14 +133,93 @@ def compare(metric: Metric, target: Array, first: Array, second: Array, groups: 
     return replace(compared, p_value=p_value, gained=gained, lost=lost)
 
 
-def untestable(metric: Metric, target: Array) -> str:
+def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> None:
+    """Refuse predictions that do not fit the target or, where the metric looks at more than classes, each other."""
+    both, known = (first, second), target.dtype.kind in "iu"
+    for name, given in zip(("the first model", "the second model"), both, strict=True):
+        check_predictions(given, target, classes=class_count(given) if known else None, name=name)
+    if not known or not (metric.needs_probabilities or isinstance(metric, FunctionMetric)):
+        return
+    if first.ndim != second.ndim:
+        raise InvalidInput(f"one model gives probabilities and the other classes only, which {metric.name} cannot "
+                           "compare", "compare by accuracy: metric=accuracy")  # fmt: skip
+    if first.ndim == 2 and first.shape[1] != second.shape[1]:
+        raise InvalidInput(f"one model gives probabilities of {first.shape[1]} classes and the other of "
+                           f"{second.shape[1]}", "was one of them trained on another dataset?")  # fmt: skip
+
+
+def numbered(groups: Array | None, items: int) -> Array | None:
+    """Return the number of each item's group from 0, ``[n]``; None if every item is on its own.
+
+    Raises:
+        InvalidInput: There is not one for each item.
+    """
+    if groups is None:
+        return None
+    require(len(groups) == items, "one group for each item", groups=len(groups), items=items)
+    different, numbers = np.unique(groups, return_inverse=True)
+    return None if len(different) == items else numbers
+
+
+def _intervals(
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None
+) -> list[tuple[float, float] | None]:
+    """Return the 95 % intervals of the difference and of both figures."""
+    enough = _units(target, groups) >= LEAST_UNITS
+    if metric.name == "accuracy" and groups is None:
+        change = paired_bootstrap(metric, target, first, second) if enough else None
+        return [change, *(figure_interval(metric, target, given) for given in (first, second))]
+    if not enough:
+        return [None, None, None]
+    drawn = resampled(metric, target, (first, second), groups)
+    with np.errstate(invalid="ignore"):  # a function of one's own may be infinite
+        return [percentiles(drawn[:, 0] - drawn[:, 1]), _spread(drawn[:, 0]), _spread(drawn[:, 1])]
+
+
+def _units(target: Array, groups: Array | None) -> int:
+    return len(target) if groups is None else int(groups.max()) + 1
+
+
+def _spread(drawn: Array) -> tuple[float, float] | None:
+    """Return the interval of draws; None if it is a point: that says too few items of a kind, not certainty."""
+    interval = percentiles(drawn)
+    return interval if interval and interval[0] < interval[1] else None
+
+
+def figure_interval(
+    metric: Metric, target: Array, predictions: Array, groups: Array | None = None
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items, else by bootstrap.
+
+    Args:
+        metric: Any metric.
+        target: As in Metric.value, ``n`` items.
+        predictions: Of the model.
+        groups: As in compare.
+
+    Returns:
+        None with fewer than LEAST_UNITS items or groups, and where the bootstrap shows no spread.
+    """
+    groups = numbered(groups, len(target))
+    if metric.name == "accuracy" and groups is None:
+        return wilson(int((class_indices(predictions) == target).sum()), len(target))
+    if _units(target, groups) < LEAST_UNITS:
+        return None
+    return _spread(resampled(metric, target, [predictions], groups)[:, 0])
+
+
+def untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
     """Say why a test part carries no p value for a metric that looks at classes one by one; empty if it does."""
     if not isinstance(metric, RankMetric | ConfusionMetric):
         return ""
-    least = int(min(np.unique(target, return_counts=True)[1]))
+    labels = target
+    if groups is not None:  # one of each class for each group
+        labels = np.unique(target.astype(np.int64) * _units(target, groups) + groups) // _units(target, groups)
+    least = int(min(np.unique(labels, return_counts=True)[1]))
     if least >= LEAST_OF_CLASS:
         return ""
-    return f"no p value: {metric.name} needs {LEAST_OF_CLASS} test items of each class, and one has {least}"
+    what = "test items" if groups is None else "groups of test items"
+    return f"no p value: {metric.name} needs {LEAST_OF_CLASS} {what} of each class, and one has {least}"
 
 
 def wilson(hits: int, items: int) -> tuple[float, float]:
@@ -127,15 +230,25 @@ def wilson(hits: int, items: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def small_test_part(count: int, kind: str) -> str:
-    """Say what a test part of so many items cannot show; empty if it is not small."""
-    if count >= SMALL:
-        return ""
-    low, high = wilson(round(0.9 * count), count)
-    shows = (
-        f"an accuracy of .90 on it means {low:.2f} to {high:.2f}" if kind == "classification" else "figures on it vary"
-    )
-    return f"the test part has only {count:,} items: {shows}; {SMALL} or more are better"
+def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
+    """Say what a test part cannot show; empty if it is large enough.
+
+    Args:
+        count: Its items.
+        class_counts: Items of each class; empty for regression.
+        kind: classification or regression.
+    """
+    said = []
+    if count < SMALL:
+        low, high = wilson(round(0.9 * count), count)
+        means = f"an accuracy of .90 on it means {low:.2f} to {high:.2f}"
+        shows = means if kind == "classification" else "figures on it vary"
+        said.append(f"the test part has only {count:,} items: {shows}; {SMALL} or more are better")
+    least = min(filter(None, class_counts), default=LEAST_OF_CLASS)  # a class of none is reported on its own
+    if least < LEAST_OF_CLASS:
+        said.append(f"a class has only {least} test items: with fewer than {LEAST_OF_CLASS}, roc_auc, f1_macro and "
+                    "balanced_accuracy have no p value")  # fmt: skip
+    return "; ".join(said)
 
 
 def mcnemar(gained: int, lost: int) -> float:
@@ -235,6 +348,7 @@ def moved_errors(target: Array, before: Array, after: Array) -> Changes:
         before: Predictions of the first model.
         after: Predictions of the second.
     """
+    before, after = before.reshape(target.shape), after.reshape(target.shape)  # one number may be a column or not
     errors = [np.abs(target - array).reshape(len(target), -1).mean(1) for array in (before, after)]
     growth = errors[1] - errors[0]
     order = np.argsort(growth, kind="stable")

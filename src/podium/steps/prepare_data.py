@@ -278,7 +278,7 @@ def _report(info: "DatasetInfo", parts: "Mapping[str, Selection]", raw: "Raw", d
                 log.warning("column %s looks like the answer, since it predicts %s alone; unless it is known when the "
                             "model is used, leave it out: drop=[%s]", column, info.target.name, column)  # fmt: skip
     said = [] if raw.published else near_duplicates(parts, raw.descriptions)
-    if small := small_test_part(info.parts["test"].count, info.kind):
+    if small := small_test_part(info.parts["test"].count, info.parts["test"].class_counts, info.kind):
         said.append(small)
     for sentence in said:
         log.warning("%s", sentence)

@@ -1,0 +1,138 @@
+"""What two models' predictions can be compared by, and what is said where they cannot."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from podium.errors import InvalidInput
+from podium.registry import PromotionRule, decide
+from podium.scoring import METRICS, compare, find_metric, paired_permutation
+from podium.scoring.comparison import figure_interval, moved_errors, small_test_part
+
+Array = np.ndarray[Any, Any]
+RANDOM = np.random.default_rng(0)
+LABELS = np.arange(60) % 2
+WIDE, WIDER = (RANDOM.random((60, classes)) for classes in (2, 3))
+
+
+def own_accuracy(target: Array, predictions: Array) -> float:
+    return float(((predictions if predictions.ndim == 1 else predictions.argmax(1)) == target).mean())
+
+
+def often_undefined(target: Array, predictions: Array) -> float:
+    return float(predictions[0]) if abs(predictions[0]) == 1 and predictions[1] == predictions[0] else math.nan
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "said"),
+    [
+        ("roc_auc", WIDE, WIDER, "of 2 classes and the other of 3"),
+        ("log_loss", WIDE, WIDER, "of 2 classes and the other of 3"),
+        (f"max:{__name__}:own_accuracy", WIDE, WIDE.argmax(1), "gives probabilities and the other classes only"),
+        ("accuracy", WIDE, WIDE[:-1], "one prediction for each item"),
+    ],
+)
+def test_predictions_of_two_shapes_are_refused(name: str, first: Array, second: Array, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        compare(find_metric(name), LABELS, first, second)
+
+
+def test_accuracy_takes_classes_beside_probabilities() -> None:
+    compared = compare(METRICS["accuracy"], LABELS, WIDE, WIDE.argmax(1))
+    assert (compared.difference, compared.p_value) == (0, 1)
+
+
+def test_numbers_may_be_a_column_or_a_list() -> None:
+    target = RANDOM.normal(size=(30, 1))
+    predictions = (target + RANDOM.normal(size=(30, 1)))[:, 0]
+    assert compare(METRICS["rmse"], target, target + 0.1, predictions).gained is None
+    changes = moved_errors(target, predictions, target + 0.001)
+    assert len(changes.gained) == 20
+    assert not changes.lost
+
+
+def test_groups_may_have_any_numbers() -> None:
+    target = RANDOM.normal(size=60)
+    first, second = target + RANDOM.normal(size=(2, 60))
+    numbered = np.repeat(np.arange(12), 5)
+    named = numbered * 701 + 13
+    rule, metric = PromotionRule(), METRICS["mae"]
+    one, other = (decide(rule, metric, target, first, second, groups) for groups in (numbered, named))
+    assert one.evidence() == other.evidence()
+    assert one.figures["units"] == 12
+
+
+def test_groups_of_one_item_change_nothing() -> None:
+    given = METRICS["accuracy"], LABELS, WIDE, 1 - WIDE
+    assert compare(*given, np.arange(60)[::-1]) == compare(*given)
+
+
+def test_groups_of_other_items_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="one group for each item"):
+        compare(METRICS["accuracy"], LABELS, WIDE, 1 - WIDE, np.arange(59))
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "f1_macro", "balanced_accuracy"])
+def test_a_class_that_few_groups_have_has_no_p_value(name: str) -> None:
+    target = np.repeat([0, 1], 200)
+    chances = RANDOM.random((2, 400))
+    groups = np.concatenate([np.arange(200), np.repeat([900, 901], 100)])
+    compared = compare(METRICS[name], target, *np.stack([1 - chances, chances], axis=2), groups)
+    assert compared.p_value is None
+    assert compared.why == f"no p value: {name} needs 10 groups of test items of each class, and one has 2"
+
+
+@pytest.mark.parametrize("criterion", ["ladder", "significant"])
+@pytest.mark.parametrize("items", [1, 3, 5])
+def test_five_items_show_no_step(criterion: str, items: int) -> None:
+    target = np.zeros(items)
+    decision = decide(PromotionRule(criterion=criterion), METRICS["mae"], target, target + 0.1, target + 1)
+    assert not decision.promote
+    assert decision.figures["interval"] is None
+    assert "0.0000 than" not in str(decision)
+
+
+def test_draws_without_a_value_are_no_evidence() -> None:
+    """Only the predictions as they are have a value: every exchange but none and all gives NaN."""
+    first, second = np.ones(10), -np.ones(10)
+    metric = find_metric(f"max:{__name__}:often_undefined")
+    assert paired_permutation(metric, np.zeros(10), first, second) == 1
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_the_interval_of_a_figure_is_that_of_scipy(name: str) -> None:
+    metric = METRICS[name]
+    target: Array = RANDOM.normal(size=150) if metric.kind == "regression" else np.arange(150) % 2
+    given: Array = target + RANDOM.normal(size=150)
+    if metric.kind == "classification":
+        given = np.stack([1 / (1 + np.exp(2 * given - 1)), 1 - 1 / (1 + np.exp(2 * given - 1))], axis=1)
+    expected = stats.bootstrap((np.arange(150),), lambda at: metric.value(target[at], given[at]), vectorized=False,
+                               method="percentile", n_resamples=3000, rng=np.random.default_rng(5))  # fmt: skip
+    interval = figure_interval(metric, target, given)
+    assert interval
+    limits = (expected.confidence_interval.low, expected.confidence_interval.high)
+    np.testing.assert_allclose(interval, limits, atol=0.2 * expected.standard_error)
+
+
+def test_a_decision_prints_an_interval_with_every_figure() -> None:
+    target = np.random.default_rng(1).normal(size=90)
+    first, second = target + np.random.default_rng(2).normal(size=(2, 90))
+    alone = decide(PromotionRule(), METRICS["mae"], target, first, None)
+    both = decide(PromotionRule(), METRICS["mae"], target, first, second, np.repeat(np.arange(30), 3))
+    assert len(alone.figures["value_interval"]) == 2
+    assert "(95 % 0." in str(alone)
+    assert str(both).count("(95 % 0.") == 2
+    assert "n = 90 in 30 groups" in str(both)
+
+
+def test_a_small_test_part_is_said_with_its_reason() -> None:
+    assert small_test_part(1000, (500, 500), "classification") == ""
+    assert small_test_part(40, (), "regression").startswith("the test part has only 40 items: figures on it vary")
+    assert "an accuracy of .90 on it means 0.77 to 0.96" in small_test_part(40, (20, 20), "classification")
+    assert small_test_part(1000, (997, 3), "classification").startswith(
+        "a class has only 3 test items: with fewer than 10"
+    )
+    assert small_test_part(1000, (1000, 0), "classification") == ""
