@@ -248,7 +248,7 @@ def test_the_hint_to_allow_categories_names_a_number(prepare: Prepare, tmp_path:
     prepare(f"table:{tmp_path / 'a.csv'}", max_categories=10000)
 
 
-def test_a_number_that_is_one_of_three_classes_is_the_answer(prepare: Prepare, tmp_path: Path) -> None:
+def test_a_number_that_tells_three_classes_is_the_answer(prepare: Prepare, tmp_path: Path) -> None:
     table, draw = frame(), np.random.default_rng(2)
     table["label"] = draw.choice(list("xyz"), 300)
     table["leak"] = table["label"].map({"x": 5, "y": 0, "z": 10}) + draw.random(300)
