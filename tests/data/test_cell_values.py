@@ -88,3 +88,35 @@ def test_dates_are_days_in_utc() -> None:
 def test_lists_bytes_and_durations_are_refused(values: pa.Array) -> None:
     with pytest.raises(InvalidInput, match="a table holds numbers, texts, dates and truth values"):
         to_text(values)
+
+
+def test_small_floats_are_read_as_large_ones() -> None:
+    guess = Guess("x")
+    values = pa.array([1.5, 2, None], pa.float32())
+    guess.add(values)
+    assert guess.type == "number"
+    assert to_text(values).to_pylist() == ["1.5", "2", None]
+    np.testing.assert_array_equal(to_numbers(values)[0], [1.5, 2, np.nan])
+
+
+def test_slashed_dates_tell_their_order_or_are_text() -> None:
+    for dates, kind in {("31/1/2026", "1/2/2026"): "day/month/year", ("1/31/2026 10:00", "2/1/2026"): "month/day/year",
+                        ("1/2/2026",): "text", ("31/1/2026", "1/31/2026"): "text"}.items():  # fmt: skip
+        guess = Guess("day")
+        for date in dates:
+            guess.add(pa.array([date]))
+        assert (guess.type, guess.slashed) == (kind, True)
+    days, bad = to_days(pa.array(["31/1/2026", "1/2/2026 12:00", "2026-02-01"]), kind="day/month/year")
+    np.testing.assert_array_equal(days, [20484, 20485.5, 20485])
+    assert bad.null_count == 3
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([7, 5, 6, 4], True), ([-1, 0, 1], True), ([1, 1, 3, 3], False), ([1, 2, 4], False), ([2**62, 1, 2, 3], False)],
+)
+def test_row_numbers_are_noticed_in_any_order(numbers: list[int], expected: bool) -> None:
+    guess = Guess("id")
+    for number in numbers:
+        guess.add(pa.array([number]))
+    assert guess.counting is expected

@@ -179,3 +179,46 @@ def test_hidden_folders_and_other_files_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "pets/README.md").touch()
     (tmp_path / "pets/cat/notes.txt").touch()
     assert len(read(tmp_path / "pets", tmp_path).items) == 6
+
+
+def scenes(folder: Path, shots: int = 3) -> Path:
+    """Pictures of four scenes, two of each class, each in a folder of its own."""
+    for at in range(4):
+        inner = folder / "ab"[at % 2] / f"scene{at}"
+        inner.mkdir(parents=True)
+        for shot in range(shots):
+            picture(10 * at + shot).save(inner / f"{shot}.png")
+    return folder
+
+
+def test_groups_of_pictures_follow_from_their_place_in_the_folder(tmp_path: Path) -> None:
+    here, there = scenes(tmp_path / "2026" / "pets"), scenes(tmp_path / "elsewhere" / "animals")
+    for group, names in {"folder": "scene", r"(\d+)/": ""}.items():
+        found = [read(folder, tmp_path, group=group).groups for folder in (here, there)]
+        assert found[0] is not None
+        assert found[0].tolist() == [f"{names}{at}" for at in (0, 2, 1, 3) for _ in range(3)]
+        np.testing.assert_array_equal(*found)
+
+
+def test_a_folder_in_two_parts_is_one_group(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        scenes(tmp_path / "pets" / part)
+    raw = read(tmp_path / "pets", tmp_path, group="folder")
+    assert raw.groups is not None
+    assert set(raw.groups) == set(raw.part_groups["test"])
+
+
+def test_groups_that_are_classes_are_refused(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    with pytest.raises(InvalidInput, match="no picture lies in a folder below that of its class"):
+        read(tmp_path / "pets", tmp_path, group="folder")
+    picture(99).save(scenes(tmp_path / "mixed") / "a" / "alone.png")
+    raw = read(tmp_path / "mixed", tmp_path, group="folder")
+    assert raw.groups is not None
+    assert raw.groups.tolist().count("a/alone.png") == 1
+
+
+@pytest.mark.parametrize("group", ["(", "scene", "(nothing)", "(s)(c)"])
+def test_a_pattern_that_names_no_group_is_refused(group: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="group"):
+        read(scenes(tmp_path / "pets"), tmp_path, group=group)

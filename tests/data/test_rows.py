@@ -120,3 +120,44 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     file = open_rows(write(tmp_path / "a.csv", "a;b\n1;2\n"), delimiter=",")
     with pytest.raises(InvalidInput, match=r"no column 'b', which is the target\n.*separated by a comma\): a;b"):
         file.require("b", role="the target")
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [("1,5", "1.5"), ("-1,5e-05", "-1.5e-05"), (",5", ".5"), ("1.234,5", "1234.5"), ("1.234.567", "1234567"), ("7", "7"),
+     ("31.12.2026", "31.12.2026"), ("a,b", "a,b"), ("1,2,3", "1,2,3")],
+)  # fmt: skip
+def test_decimal_commas_become_points_in_numbers_only(cell: str, number: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"x;y\n2,75;{cell}\n")
+    assert values(path) == {"x": ["2.75"], "y": [number]}
+
+
+@pytest.mark.parametrize("point", ["0.123", "1234.567", "1.5", "1,234.5", "1.25e-05"])
+def test_a_decimal_point_anywhere_leaves_all_cells_alone(point: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"x;y\n1,5;{point}\n")
+    assert values(path) == {"x": ["1,5"], "y": [point]}
+
+
+def test_wide_files_are_read_or_named(tmp_path: Path) -> None:
+    text = "age,city\n31,Köln\n"
+    read = {"age": ["31"], "city": ["Köln"]}
+    assert values(write(tmp_path / "a.csv", text.encode("utf-16"))) == read
+    assert values(write(tmp_path / "a.csv.gz", gzip.compress(text.encode("utf-16")))) == read
+    for encoding in ("utf-16-le", "utf-16-be"):
+        path = write(tmp_path / "a.csv", text.encode(encoding))
+        with pytest.raises(InvalidInput, match=r"a\.csv is not utf-8, but probably UTF-16") as error:
+            values(path)
+        assert error.value.hint == f"encoding={encoding}"
+        assert values(path, encoding=encoding) == read
+
+
+def test_an_index_is_known_by_its_name_alone(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"age": [31], "__index_level_0__": [7]}), tmp_path / "a.parquet")
+    assert open_rows(tmp_path / "a.parquet").index == ("__index_level_0__",)
+
+
+def test_a_file_may_follow_one_with_an_index(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"age": [31], "__index_level_0__": [7]}), tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"age": [32]}), tmp_path / "b.parquet")
+    both = open_rows(tmp_path / "a.parquet").followed_by(open_rows(tmp_path / "b.parquet"))
+    assert [rows.columns["age"].to_pylist() for rows in both] == [[31], [32]]

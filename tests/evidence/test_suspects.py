@@ -1,6 +1,8 @@
 """What looks like a mistake in a table or in pictures is said, with a hint that works."""
 
 import logging
+import shlex
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from PIL import Image
 
-from podium.data import artifact
+from podium.data import artifact, preprocessing
 from podium.data.artifact import DatasetInfo
+from podium.data.blocks import Selection
+from podium.data.items import read_items
+from podium.data.preprocessing import TablePreprocessing
+from podium.data.schema import InputDescription, Part
+from podium.data.suspects import near_duplicates
+from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 Prepare = Callable[..., tuple[DatasetInfo, str]]
@@ -94,9 +103,6 @@ def test_days_before_months_are_dates(prepare: Prepare, tmp_path: Path) -> None:
     assert "divide them so: time=day" in said
     said = prepare(f"table:{tmp_path / 'a.csv'}", time="day")[1]
     assert "train until 2025-10-29, validation from 2025-10-30 until 2025-11-25, test from 2025-11-26" in said
-    table["day"] = days.strftime("%d/%m/%Y")
-    table.to_csv(tmp_path / "a.csv", index=False)
-    assert "column day looks like dates, but is read as categories" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
 
 
 @pytest.mark.parametrize("style", ["%d%m%Y", "%Y%m%d"])
@@ -172,3 +178,162 @@ def test_a_small_test_part_is_said_to_be(prepare: Prepare, tmp_path: Path) -> No
     frame().to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
     assert "the test part has only 30 items: an accuracy of .90 on it means 0.74 to 0.97" in said
+
+
+@pytest.mark.parametrize("style", ["%d/%m/%Y", "%m/%d/%Y"])
+def test_slashed_dates_are_read_where_their_order_is_certain(style: str, prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    days = pd.date_range("2025-03-01", periods=300)
+    table["day"] = days.strftime(style)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    info, said = prepare(f"table:{tmp_path / 'a.csv'}")
+    assert "divide them so: time=day" in said
+    parts = [artifact.load(tmp_path / "data", part).inputs["table"][:, -1] for part in artifact.PARTS]
+    assert sorted(np.concatenate(parts)) == [20148 + at for at in range(300)]
+    assert "train until 2025-10-29" in prepare(f"table:{tmp_path / 'a.csv'}", time="day")[1]
+    kept = preprocessing.read(info.preprocessing, "")
+    assert isinstance(kept, TablePreprocessing)
+    (tmp_path / "new.csv").write_text("a,b,c,d,city,day\n1,1,1,1,Bonn," + pd.Timestamp(2026, 4, 3).strftime(style))
+    (batch,) = read_items(kept, [str(tmp_path / "new.csv")], tmp_path)
+    assert batch.inputs["table"][0, -1] == 20546
+
+
+def test_dates_of_unknown_order_are_named_and_refused_as_times(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    table["day"] = np.random.default_rng(1).choice(["01/02/2025", "03/04/2025", "05/06/2025"], 300)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "column day looks like dates, but is read as categories" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    with pytest.raises(InvalidInput, match="the day or the month first"):
+        prepare(f"table:{tmp_path / 'a.csv'}", time="day")
+    table["day"] = table["day"].str.replace("/", "")
+    table.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(InvalidInput, match="the day or the month first"):
+        prepare(f"table:{tmp_path / 'a.csv'}", time="day")
+
+
+def test_an_index_that_has_a_role_is_not_left_out(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    table.index = pd.Index(np.arange(300) // 3, name="patient")
+    table.to_parquet(tmp_path / "a.parquet")
+    for options in ({"group": "patient"}, {"drop": ["patient"]}, {"numbers": ["patient"]}):
+        assert "is the index" not in prepare(f"table:{tmp_path / 'a.parquet'}", **options)[1]
+
+
+def test_numbers_of_rows_are_known_in_any_order(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    table["serial"] = np.random.default_rng(1).permutation(300) + 1000
+    table["age"] = np.random.default_rng(1).integers(0, 300, 300)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column serial counts the rows" in said
+    assert said.count("counts the rows") == 1
+
+
+@pytest.mark.parametrize("name", ["patient_id", "my id: x", "no", "1", "it's, so"])
+def test_the_hint_to_drop_a_column_works_in_a_shell(name: str, prepare: Prepare, tmp_path: Path) -> None:
+    table = frame().assign(**{name: [f"p{number}" for number in range(300)]})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    hint = prepare(f"table:{tmp_path / 'a.csv'}")[1].partition("leave it out: ")[2].splitlines()[0]
+    (word,) = shlex.split(hint)
+    _, _, value = word.partition("=")
+    assert name not in columns(prepare(f"table:{tmp_path / 'a.csv'}", drop=yaml.safe_load(value))[0])
+
+
+def test_the_hint_to_allow_categories_names_a_number(prepare: Prepare, tmp_path: Path) -> None:
+    frame(1500).assign(word=[f"w{at}" for at in range(1500)]).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(InvalidInput) as error:
+        prepare(f"table:{tmp_path / 'a.csv'}")
+    assert "drop=[word]" in str(error.value.hint)
+    assert "max_categories=10000" in str(error.value.hint)
+    prepare(f"table:{tmp_path / 'a.csv'}", max_categories=10000)
+
+
+def test_a_number_that_tells_three_classes_is_the_answer(prepare: Prepare, tmp_path: Path) -> None:
+    table, draw = frame(), np.random.default_rng(2)
+    table["label"] = draw.choice(list("xyz"), 300)
+    table["leak"] = table["label"].map({"x": 5, "y": 0, "z": 10}) + draw.random(300)
+    table["one"] = np.where(table["label"] == "x", 100, 0) + draw.random(300)  # tells a class, as petals of irises do
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column leak looks like the answer" in said
+    assert said.count("looks like the answer") == 1
+
+
+@pytest.mark.parametrize("share", [1.0, 0.2], ids=["all rows", "some rows"])
+@pytest.mark.parametrize("kind", ["text", "number"])
+def test_an_id_hides_no_copies_of_rows(share: float, kind: str, prepare: Prepare, tmp_path: Path) -> None:
+    first = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 6)), columns=list("abcdef"))
+    first["label"] = np.random.default_rng(1).choice(["y", "n"], 300)
+    table = pd.concat([first, first[: int(share * 300)]], ignore_index=True)
+    names = np.random.default_rng(1).permutation(9 * len(table))[: len(table)]
+    table["rid"] = [f"r{name}" for name in names] if kind == "text" else names
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "test rows are training rows but for rid" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+
+
+def test_rows_that_meet_by_chance_are_not_called_copies(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    many = pd.DataFrame(draw.normal(size=(50_000, 3)), columns=list("abc"))
+    bits = pd.DataFrame(draw.integers(0, 2, (2000, 3)), columns=list("abc")).assign(weight=draw.normal(size=2000))
+    for table in (many, bits):
+        table["label"] = draw.choice(["y", "n"], len(table))
+        table.to_csv(tmp_path / "a.csv", index=False)
+        assert "training rows" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+
+
+def test_names_that_are_other_numbers_are_other_groups(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    table["dose"] = np.random.default_rng(1).choice(["1.05", "1.5", "2.05", "2.5", "7", "8", "10", "9"], 300)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "under two names" not in prepare(f"table:{tmp_path / 'a.csv'}", group="dose")[1]
+    table["dose"] = np.random.default_rng(1).choice(["1", "1.0", "01", "P1", "p1", "P01", "8", "9"], 300)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "2 groups of dose" in prepare(f"table:{tmp_path / 'a.csv'}", group="dose")[1]
+
+
+def test_plain_pictures_are_not_called_copies(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    for at in range(80):  # a dark word somewhere on white paper
+        page = np.full((64, 64), 255, np.uint8)
+        top, left = draw.integers(0, 56, 2)
+        page[top : top + 4, left : left + 4] = draw.integers(0, 255, (4, 4))
+        (tmp_path / "pages" / "ab"[at % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(page).save(tmp_path / "pages" / "ab"[at % 2] / f"{at}.png")
+    assert "look like training pictures" not in prepare(f"images:{tmp_path / 'pages'}", "")[1]
+
+
+def test_pictures_are_compared_without_loading_all_of_them() -> None:
+    pictures = np.random.default_rng(0).integers(0, 255, (2400, 64, 64, 3), np.uint8)
+    part = Selection(part=Part(inputs={"images": pictures}, target=np.zeros(2400, np.int64)))
+    tracemalloc.start()
+    near_duplicates({"train": part, "test": part}, {"images": InputDescription(meaning="image")})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < pictures.nbytes / 2
+
+
+def test_predictions_read_the_notation_that_a_file_shows(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()[["a", "b", "label"]]
+    table.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",")
+    kept = preprocessing.read(prepare(f"table:{tmp_path / 'a.csv'}")[0].preprocessing, "")
+    assert isinstance(kept, TablePreprocessing)
+    for text, numbers in {
+        "a;b\n1,5;1.234\n": [1.5, 1234],
+        "a;b\n1;1.234\n": [1, 1234],
+        "a,b\n1.5,1.234\n": [1.5, 1.234],
+        "a,b\n1,1.234\n": [1, 1.234],
+        "a;b\n1.5;1.234\n": [1.5, 1.234],
+    }.items():
+        (tmp_path / "new.csv").write_text(text)
+        (batch,) = read_items(kept, [str(tmp_path / "new.csv")], tmp_path)
+        assert batch.inputs["table"][0].tolist() == pytest.approx(numbers)
+
+
+def test_predictions_read_groups_of_digits_as_said(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()[["a", "label"]].assign(price=[f"{1000 * at:,}" for at in range(300)])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    kept = preprocessing.read(prepare(f"table:{tmp_path / 'a.csv'}", thousands=",")[0].preprocessing, "")
+    assert isinstance(kept, TablePreprocessing)
+    (tmp_path / "new.csv").write_text('a,price\n1.5,"12,000"\n')
+    (batch,) = read_items(kept, [str(tmp_path / "new.csv")], tmp_path)
+    assert batch.inputs["table"][0].tolist() == [1.5, 12000]

@@ -76,8 +76,8 @@ def read_items(
         if isinstance(preprocessing, TextPreprocessing) and path.suffix.lower() == ".txt":
             file = _open_lines(path, item, preprocessing.column, encoding)
         else:
-            comma = isinstance(preprocessing, TablePreprocessing) and preprocessing.decimal == ","
-            file = open_rows(path, name=item, delimiter=delimiter, encoding=encoding, decimal="," if comma else "")
+            notation = preprocessing.notation if isinstance(preprocessing, TablePreprocessing) else {}
+            file = open_rows(path, name=item, delimiter=delimiter, encoding=encoding, **notation)
         yield from _read_rows(preprocessing, file)
 
 

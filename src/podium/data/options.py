@@ -1,5 +1,8 @@
 """The options of a data source: which column is the target, how items are divided, how pictures and text are read."""
 
+import json
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -7,6 +10,9 @@ from typing import Any
 from podium.data.schema import KINDS
 from podium.documents import parse
 from podium.errors import InvalidInput, require, suggestion
+
+_PLAIN = r"(?!(?i:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][\w-]*"
+"""A text that YAML and a shell take as it is."""
 
 SPLITS = ("stratified", "random")
 LISTS = ("drop", "categories", "numbers", "missing_values", "split_by")
@@ -171,3 +177,9 @@ def _whole(value: Any) -> Any:
     if isinstance(value, list):
         return [_whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def written(option: str, name: str) -> str:
+    """Return an option that lists one name, as it is typed in a shell: ``drop=[id]``, ``'drop=["my id"]'``."""
+    plain = re.fullmatch(_PLAIN, name, re.ASCII)
+    return shlex.quote(f"{option}=[{json.dumps(name, ensure_ascii=False)}]") if not plain else f"{option}=[{name}]"

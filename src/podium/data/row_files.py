@@ -33,9 +33,21 @@ DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
 CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (".csv", ".tsv", ".txt", ".gz"), (".parquet", ".pq"), (".jsonl", ".ndjson")
 
 
+_EXPONENT = r"([eE][+-]?\d+)?"
+_COMMA = rf"[+-]?(\d*|[1-9]\d{{0,2}}(\.\d{{3}})+),\d+{_EXPONENT}"
+"""A number with a decimal comma, perhaps with points between groups of digits."""
+
+_POINT = rf"[+-]?(\d*\.(\d{{1,2}}|\d{{4,}})|(0|\d{{4,}})\.\d+|[1-9]\d{{0,2}}(,\d{{3}})+\.\d+){_EXPONENT}"
+"""A number with a decimal point; 1.234 may be a thousand and more."""
+
+_INDEX = r"Unnamed: \d+|__index_level_\d+__"
+"""What pandas calls the index of a DataFrame that has no name."""
+
+
 def open_rows(
-    path: Path, *, name: str = "", delimiter: str = "", encoding: str = "utf-8", decimal: str = "", thousands: str = ""
-) -> RowFile:
+    path: Path, *, name: str = "", delimiter: str = "", encoding: str = "utf-8", decimal: str = "", thousands: str = "",
+    usual: str = "",
+) -> RowFile:  # fmt: skip
     """Open a table file and read the names of its columns.
 
     Args:
@@ -46,6 +58,7 @@ def open_rows(
         decimal: Of a CSV file, ``.`` or ``,``. If empty, a comma where values are separated by something else, some
             are numbers with a decimal comma, and none is one with a decimal point.
         thousands: Of a CSV file, what groups digits; if empty, a point where the decimal is a comma.
+        usual: If ``,``, the decimal of a file without a decimal comma or point, unless commas separate its values.
 
     Raises:
         NotFound: There is no such file.
@@ -61,7 +74,7 @@ def open_rows(
     if suffix in JSON_ENDINGS:
         return _open_json(path, name)
     if suffix in CSV_ENDINGS:
-        return _open_csv(path, name, delimiter, encoding, decimal, thousands)
+        return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
     raise InvalidInput(f"a table ends in {endings}, but this file is {name}", "rename it after what it is")
 
@@ -78,51 +91,76 @@ def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
     return trimmed
 
 
-def _open_csv(path: Path, name: str, delimiter: str, encoding: str, decimal: str, thousands: str) -> RowFile:
+def _open_csv(
+    path: Path, name: str, delimiter: str, encoding: str, decimal: str, thousands: str, usual: str
+) -> RowFile:
     try:
         codecs.lookup(encoding)
     except LookupError:
         known = ["utf-8", "latin-1", "cp1252", "utf-16"]
         raise InvalidInput(f"there is no encoding {encoding!r}", suggestion(encoding, known)) from None
-    encoding = _wide(path, encoding)
+    encoding = _wide(path, name, encoding)
     lines, delimiter = _first_lines(path, name, delimiter, encoding)
     raw = lines[0]
     names = _check_names(raw, name)
-    decimal = decimal or ("," if delimiter != "," and _has_decimal_commas(lines[1:]) else ".")
-    thousands = thousands or ("." if decimal == "," else "")
+    sign = decimal or _find_decimal(lines[1:], delimiter, usual)
+    group = thousands if thousands != sign else ""
+    group = group or ("." if sign == "," else "")
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
         for rows in _csv_batches(path, name, raw, names, delimiter, encoding, on_bad):
-            if decimal == "." and not thousands:
+            if sign == "." and not group:
                 yield rows
             else:
-                yield replace(rows, columns={of: _pointed(values, decimal, thousands)
-                                             for of, values in rows.columns.items()})  # fmt: skip
+                yield replace(rows, columns={of: _pointed(values, sign, group) for of, values in rows.columns.items()})
 
     note = f"CSV, separated by {DELIMITERS.get(delimiter, repr(delimiter))}"
-    note += ", with decimal commas" if decimal == "," else ""
-    index = tuple(column for column in names if re.fullmatch(r"Unnamed: \d+", column))
-    return RowFile(name=name, columns=names, note=note, batches=batches, index=index, decimal=decimal)
+    note += ", with decimal commas" if sign == "," else ""
+    return RowFile(name=name, columns=names, note=note, batches=batches, index=_index_among(names),
+                   decimal=decimal or sign.strip("."), thousands=thousands)  # fmt: skip
 
 
-def _wide(path: Path, encoding: str) -> str:
-    """Return the encoding: UTF-16 if the file begins as such a file does."""
-    with path.open("rb") as stream:
-        wide = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    return "utf-16" if wide and encoding == "utf-8" else encoding
+def _index_among(names: Sequence[str], told: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the columns that were the index of a DataFrame, by their names or as the file tells."""
+    return tuple(name for name in names if name in told or re.fullmatch(_INDEX, name))
 
 
-def _has_decimal_commas(lines: Sequence[Sequence[str]]) -> bool:
+def _wide(path: Path, name: str, encoding: str) -> str:
+    """Return the encoding: UTF-16 if the file begins as such a file does.
+
+    Raises:
+        InvalidInput: It seems to be UTF-16, but does not begin so.
+    """
+    if encoding != "utf-8":
+        return encoding
+    try:
+        with _open_bytes(path) as stream:
+            head = stream.read(200)
+    except (OSError, EOFError):
+        return encoding  # a sentence says why when its header is read
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for odd, wide in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if head[odd::2].count(0) > len(head) / 4:
+            raise InvalidInput(f"{name} is not utf-8, but probably UTF-16", f"encoding={wide}")
+    return encoding
+
+
+def _find_decimal(lines: Sequence[Sequence[str]], delimiter: str, usual: str) -> str:
     cells = [cell.strip() for line in lines for cell in line]
-    commas = any(re.fullmatch(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+", cell) for cell in cells)
-    return commas and not any(re.fullmatch(r"[+-]?\d*\.(\d{1,2}|\d{4,})", cell) for cell in cells)
+    if any(re.fullmatch(_POINT, cell) for cell in cells) or (delimiter == "," and usual != ","):
+        return "."
+    if any(re.fullmatch(_COMMA, cell) for cell in cells):
+        return ","
+    return usual if usual and delimiter != "," else "."
 
 
 def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:
     """Return texts with numbers written with a decimal point and without groups of digits."""
     group, comma = re.escape(thousands), re.escape(decimal)
-    grouped = rf"\d{{1,3}}({group}\d{{3}})+|" if thousands else ""
-    number = pc.match_substring_regex(values, rf"^\s*[+-]?({grouped}\d+)({comma}\d+)?\s*$")
+    grouped = rf"[1-9]\d{{0,2}}({group}\d{{3}})+|" if thousands else ""
+    digits = rf"({grouped}\d+)({comma}\d*)?|{comma}\d+"
+    number = pc.match_substring_regex(values, rf"^\s*[+-]?({digits}){_EXPONENT}\s*$")
     plain = pc.replace_substring(values, thousands, "") if thousands else values
     return pc.if_else(number, pc.replace_substring(plain, decimal, "."), values)
 
@@ -219,7 +257,7 @@ def _open_parquet(path: Path, name: str) -> RowFile:
     except (pa.ArrowException, OSError) as error:
         raise Damaged(f"{name} is not readable as Parquet: {str(error).splitlines()[0]}") from None
     names = _check_names(schema.names, name)
-    index = tuple(column for column in _index_of(schema) if column in names)
+    index = _index_among(names, _index_of(schema))
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
         above = 0

@@ -82,8 +82,11 @@ class RowFile:
     index: tuple[str, ...] = ()
     """Columns that a DataFrame was written with as its index: they number the rows."""
 
-    decimal: str = "."
-    """What stands before the fraction of a number in the file; the rows have a point."""
+    decimal: str = ""
+    """What stands before the fraction of a number in the file, if it was said or is a comma; the rows have a point."""
+
+    thousands: str = ""
+    """What groups digits in the file, if it was said; the rows have nothing there."""
 
     batches: Callable[[OnProblem | None], Iterator[Rows]]
     """Read it from the start. Rows that cannot be read go to the function, or are refused if it is None."""
@@ -108,7 +111,8 @@ class RowFile:
             InvalidInput: It lacks a column.
         """
         for column in self.columns:
-            other.require(column, role=f"a column of {self.name}")
+            if column not in self.index:  # of two parts of a DataFrame, one may be written without
+                other.require(column, role=f"a column of {self.name}")
 
         def batches(on_problem: OnProblem | None) -> Iterator[Rows]:
             above = 0
@@ -116,7 +120,7 @@ class RowFile:
                 above = int(rows.numbers[-1])
                 yield rows
             for rows in other.batches(on_problem):
-                columns = {name: rows.columns[name] for name in self.columns}
+                columns = {name: rows.columns.get(name, pa.nulls(len(rows), pa.string())) for name in self.columns}
                 yield replace(rows, numbers=rows.numbers + above, columns=columns, above=above)
 
         return replace(self, batches=batches)

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.blocks import Selection
+from podium.data.blocks import Selection, blocks
 from podium.data.hashes import Hashes, mix
+from podium.data.options import written
 from podium.data.schema import Array, Column, InputDescription
 
 MOST_ROWS = 20_000
@@ -19,10 +20,26 @@ UNIQUE = 0.9
 """Share of different values from which a column is nearly unique."""
 
 MOST_COMPARED = 50_000
-"""Items of a part that are compared with those of another."""
+"""Rows of a part that are compared with those of another."""
+
+MOST_VALUES = 10_000_000
+"""Values of a part that are compared; of wide tables, fewer rows are."""
+
+MOST_LEFT_OUT = 100
+"""Columns that are left out of the comparison of rows, one after the other."""
+
+MOST_PICTURES = 20_000
+"""Pictures of a part that are compared with those of another."""
+
+SHUFFLES = 4
+"""How often the columns of the test part are shuffled to see how many rows meet by chance."""
 
 BITS = 2
 """Of the 64 bits by which two perceptual hashes of one picture may differ, as after saving it again."""
+
+LEAST_STEPS = 16
+"""Of the 64 spots of a picture whose brightness differs from that of their neighbors; plain paper has fewer, and pages
+look alike."""
 
 LEAST_SIDE = 32
 """Pixels; smaller pictures have too little to tell them apart by."""
@@ -47,8 +64,10 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
             sure = column.kind == "number" and different > 2 and _explained(values, labels) >= SURE
         elif different * 5 <= len(values):
             sure = different > 1 and _majority(values, labels) >= SURE
+        elif len(np.unique(labels)) == 2:
+            sure = column.kind == "number" and _area(values, labels) >= SURE
         else:
-            sure = column.kind == "number" and len(np.unique(labels)) == 2 and _area(values, labels) >= SURE
+            sure = column.kind == "number" and _runs(values, labels) >= SURE
         if sure:
             found.append(column.name)
     return found
@@ -71,6 +90,17 @@ def _majority(values: NDArray[np.float64], labels: Array) -> float:
     return float(counts.max(1).sum() / len(labels))
 
 
+def _runs(values: NDArray[np.float64], labels: Array) -> float:
+    """Return the share of items, in the order of a column, with the class of the one before, but where each class
+    begins; 0 where one class is nearly all."""
+    sizes = np.unique(labels, return_counts=True)[1]
+    if len(sizes) < 2 or sizes.max() > 0.99 * len(labels):
+        return 0.0
+    ordered = labels[np.argsort(values, kind="stable")]
+    changes = int((ordered[1:] != ordered[:-1]).sum()) - (len(sizes) - 1)
+    return 1 - changes / len(labels)
+
+
 def _area(values: NDArray[np.float64], labels: Array) -> float:
     """Return the area under the ROC curve of a column, whichever way it points; equal values count half."""
     positive = labels == labels.max()
@@ -86,17 +116,19 @@ def _area(values: NDArray[np.float64], labels: Array) -> float:
 def near_duplicates(parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]) -> list[str]:
     """Say which test items are nearly training items, in sentences; equal ones are found elsewhere.
 
-    Rows are compared with numbers rounded to a hundredth of their deviation, and without columns that are nearly
-    unique; pictures by a perceptual hash, mirrored ones too. Of larger parts, MOST_COMPARED items are.
+    Rows are compared with numbers rounded to a hundredth of their deviation, whole and without columns that are nearly
+    unique; what rows share by chance does not count. Pictures are compared by a perceptual hash, mirrored ones too. Of
+    larger parts, MOST_COMPARED rows and MOST_PICTURES pictures are.
     """
     said = []
+    train, test = parts["train"], parts["test"]
     for name, described in descriptions.items():
-        train, test = parts["train"], parts["test"]
         if described.meaning == "table":
-            sides = [sample(part, name, MOST_COMPARED).astype(np.float64) for part in (train, test)]
+            sides = [sample(part, name, min(MOST_COMPARED, MOST_VALUES // len(described.columns) + 1))
+                     for part in (train, test)]  # fmt: skip
             said += _near_rows(sides[0], sides[1], described.columns)
         elif described.meaning == "image" and min(train.array(name).shape[1:3]) >= LEAST_SIDE:
-            count = _near_pictures(_picture_hashes(train, name), _picture_hashes(test, name))
+            count = _near_pictures(_picture_hashes(train, name)[:, 0], _picture_hashes(test, name))
             if count:
                 said.append(f"{count:,} test pictures look like training pictures, mirrored ones included: a model may "
                             "know them by heart; keep them together: group=folder or group=REGEX")  # fmt: skip
@@ -105,45 +137,78 @@ def near_duplicates(parts: Mapping[str, Selection], descriptions: Mapping[str, I
 
 def sample(part: Selection, name: str, most: int) -> Array:
     """Return an input, or ``target``, of some items, evenly spread over a part."""
+    return np.asarray(part.array(name)[_spread(part, most)])
+
+
+def _spread(part: Selection, most: int) -> NDArray[np.int64]:
     chosen = np.arange(0, len(part), -(-len(part) // most))
-    return np.asarray(part.array(name)[chosen if part.index is None else part.index[chosen]])
+    return chosen if part.index is None else part.index[chosen]
 
 
-def _near_rows(train: NDArray[np.float64], test: NDArray[np.float64], columns: Sequence[Column]) -> list[str]:
-    whole = np.concatenate([train, test])
-    unique = np.array([len(np.unique(whole[:, at])) >= UNIQUE * len(whole) for at in range(whole.shape[1])])
-    numbers = np.array([column.kind == "number" for column in columns])
-    said = []
-    scale = np.where(numbers, np.maximum(whole.std(0), 1e-300) / 100, 1)
-    if numbers.sum() >= 3 and (count := _shared(np.round(whole / scale), len(train))):
-        said.append(f"{count:,} of the {len(test):,} test rows are training rows but for rounding")
-    kept = whole[:, ~unique]
-    if 0 < unique.sum() <= max(1, len(columns) // 5) and kept.shape[1] >= 3 and (count := _shared(kept, len(train))):
-        names = ", ".join(column.name for column, odd in zip(columns, unique, strict=True) if odd)
-        said.append(f"{count:,} of the {len(test):,} test rows are training rows but for {names}")
-    return [f"{words}: a model may know them by heart; keep them together by a group, or leave the column out "
-            "(drop=[NAME])" for words in said]  # fmt: skip
+def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str]:
+    """Say how many test rows are training rows but for rounding, for one column, or for those that are nearly unique.
+
+    Args:
+        train: Rows [n, columns].
+        test: Rows [m, columns].
+        columns: What each column is.
+    """
+    hashed = [_hash_column(train[:, at], test[:, at], column, at) for at, column in enumerate(columns)]
+    known, new = (np.stack(side) for side in zip(*hashed, strict=True))
+    unique = [at for at in range(len(columns)) if len(np.unique(train[:, at])) >= UNIQUE * len(train)]
+    few = 1 < len(unique) <= max(2, len(columns) // 5)
+    candidates: list[list[int]] = [[], *([at] for at in unique[:MOST_LEFT_OUT]), *([unique] if few else [])]
+    counts = [_shared(known.sum(0) - known[left].sum(0), new.sum(0) - new[left].sum(0)) for left in candidates]
+    counts[0] *= 2  # each column that is left out hides what rounding tears apart in it
+    for at in sorted(np.flatnonzero(counts), key=lambda at: -counts[at]):
+        left = candidates[at]
+        count = counts[at] if left else counts[at] // 2
+        if count > _chance(np.delete(known, left, 0), np.delete(new, left, 0)):
+            names = ", ".join(columns[column].name for column in left)
+            hint = f", or leave it out: {written('drop', names)}" if len(left) == 1 else ""
+            return [f"{count:,} of the {len(test):,} test rows are training rows but for {names or 'rounding'}: "
+                    f"a model may know them by heart; keep them together: group=COLUMN{hint}"]  # fmt: skip
+    return []
 
 
-def _shared(rows: NDArray[np.float64], train: int) -> int:
-    """Return how many of the rows behind the training ones are among these."""
-    total: Hashes = np.zeros(len(rows), np.uint64)
-    for at in range(rows.shape[1]):
-        total = mix(total + mix((rows[:, at] + 0.0).view(np.uint64), at))
-    return int(np.isin(total[train:], total[:train]).sum())
+def _chance(known: Hashes, new: Hashes) -> int:
+    """Return how many rows are shared when the columns [columns, m] of the new ones are shuffled, SHUFFLES times."""
+    draw, rows, count = np.random.default_rng(0), known.sum(0), 0
+    for _ in range(SHUFFLES):
+        shuffled = np.zeros(new.shape[1], np.uint64)
+        for column in new:
+            shuffled += draw.permutation(column)
+        count += _shared(rows, shuffled)
+    return count
+
+
+def _hash_column(train: Array, test: Array, column: Column, at: int) -> tuple[Hashes, Hashes]:
+    """Return hashes [n] and [m] of a column's values, of numbers rounded to a hundredth of their deviation; the hash of
+    a row is their sum."""
+    sides = [side.astype(np.float64) for side in (train, test)]
+    if column.kind == "number":
+        scale = max(float(sides[0].std()), 1e-300) / 100
+        sides = [np.round(side / scale) for side in sides]
+    known, new = (mix((side + 0.0).view(np.uint64), at) for side in sides)
+    return known, new
+
+
+def _shared(known: Hashes, new: Hashes) -> int:
+    return int(np.isin(new, known).sum())
 
 
 def _picture_hashes(part: Selection, name: str) -> Hashes:
     """Return two 64-bit hashes of each picture, [n, 2]: whether a spot is brighter than the one to its right, on a grid
-    of 8 by 9; and the same of the mirrored picture (dHash)."""
+    of 8 by 9; and the same of the mirrored picture (dHash). Pictures of too few steps are left out."""
     hashes = []
-    for block in np.array_split(sample(part, name, MOST_COMPARED), -(-len(part) // 256)):
-        gray = block.mean(3) if block.ndim == 4 else block.astype(np.float64)
-        rows = np.array_split(np.arange(gray.shape[1]), 8)
-        columns = np.array_split(np.arange(gray.shape[2]), 9)
+    for block in blocks(part.array(name), _spread(part, MOST_PICTURES)):
+        rows = np.array_split(np.arange(block.shape[1]), 8)
+        columns = np.array_split(np.arange(block.shape[2]), 9)
         grid = np.stack(
-            [np.stack([gray[:, row][:, :, column].mean((1, 2)) for column in columns], 1) for row in rows], 1
-        )
+            [np.stack([block[:, row[0] : row[-1] + 1, column[0] : column[-1] + 1].reshape(len(block), -1).mean(1)
+                       for column in columns], 1) for row in rows], 1
+        )  # fmt: skip
+        grid = grid[(np.abs(np.diff(grid, axis=2)) > 1).sum((1, 2)) >= LEAST_STEPS]
         both = [np.packbits((side[:, :, :-1] > side[:, :, 1:]).reshape(len(grid), 64), axis=1).view(np.uint64)[:, 0]
                 for side in (grid, grid[:, :, ::-1])]  # fmt: skip
         hashes.append(np.stack(both, axis=1))
@@ -151,8 +216,5 @@ def _picture_hashes(part: Selection, name: str) -> Hashes:
 
 
 def _near_pictures(train: Hashes, test: Hashes) -> int:
-    known, count = np.unique(train[:, 0]), 0
-    for sides in test:
-        apart = np.bitwise_count(known[:, None] ^ sides)
-        count += bool((apart <= BITS).any())
-    return count
+    known = np.unique(train)
+    return sum(bool((np.bitwise_count(known[:, None] ^ sides) <= BITS).any()) for sides in test)

@@ -19,9 +19,13 @@ MISSING_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _LEADING_ZERO = r"^[+-]?0\d"
 _DATE = r"^\d{4}-\d\d-\d\d"
-_DOTTED = r"^\d{1,2}\.\d{1,2}\.\d{4}"  # 31.1.2026, day first wherever dates are written with points
-_SLASHED = r"^\d{1,2}/\d{1,2}/\d{2,4}$"
+_DOTTED = r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates are written with points
+_SLASHED = r"^\d{1,2}/\d{1,2}/\d{2}(\d\d)?\b"
 _DAY = 86_400_000_000  # in microseconds
+
+
+DATES = {"date": "2026-01-31 or 31.1.2026", "day/month/year": "31/1/2026", "month/day/year": "1/31/2026"}
+"""Types of columns that hold dates, with an example."""
 
 
 def to_text(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Array:
@@ -39,7 +43,7 @@ def to_text(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Arr
     values = _plain(values)
     kind = values.type
     if pa.types.is_floating(kind):
-        whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), 2**53))
+        whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), float(2**53)))
         integers = pc.if_else(whole, values, None).cast(pa.int64(), safe=False).cast(pa.string())
         values = pc.if_else(pc.is_nan(values), None, pc.coalesce(integers, values.cast(pa.string())))
     elif not pa.types.is_string(kind):
@@ -76,13 +80,21 @@ def to_numbers(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tup
     return parsed, pc.if_else(pa.array(bad), text, pa.scalar(None, pa.string()))
 
 
-def to_days(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tuple[NDArray[np.float64], pa.Array]:
-    """Read dates and times as days since 1970-01-01 UTC, as to_numbers reads numbers; text is ISO 8601."""
+def to_days(
+    values: pa.Array, missing: Sequence[str] = MISSING_VALUES, kind: str = "date"
+) -> tuple[NDArray[np.float64], pa.Array]:
+    """Read dates and times as days since 1970-01-01 UTC, as to_numbers reads numbers.
+
+    Args:
+        values: Dates, or text: ISO 8601, or 31.1.2026.
+        missing: Texts that mean that a value is missing.
+        kind: One of DATES: whether the day or the month is first in 3/4/2026.
+    """
     values = _plain(values)
     text = None
     if not _is_moment(values.type):
         text = to_text(values, missing)
-        values = _parse_times(_year_first(text))
+        values = _parse_times(_year_first(text, kind))
     stamps = _without_zone(values).cast(pa.timestamp("us"), safe=False)
     valid = pc.is_valid(stamps).to_numpy(zero_copy_only=False)
     days = np.where(valid, pc.fill_null(stamps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) / _DAY, np.nan)
@@ -139,12 +151,17 @@ def _parse_times(text: pa.Array) -> pa.Array:
     return pa.array([_parse_time(value) for value in text.to_pylist()], pa.timestamp("us"))
 
 
-def _year_first(text: pa.Array) -> pa.Array:
-    """Return dates such as 31.1.2026 as 2026-01-31, and all else as it is."""
-    padded = pc.replace_substring_regex(text, r"^(\d)\.", r"0\1.")
-    padded = pc.replace_substring_regex(padded, r"^(\d\d)\.(\d)\.", r"\1.0\2.")
-    turned = pc.replace_substring_regex(padded, r"^(\d\d)\.(\d\d)\.(\d{4})", r"\3-\2-\1")
-    return pc.if_else(pc.match_substring_regex(text, _DOTTED), turned, text)
+def _year_first(text: pa.Array, kind: str) -> pa.Array:
+    """Return dates such as 31.1.2026, and 31/1/2026 if the kind says what is first, as 2026-01-31, all else as is."""
+    turns = [(r"\.", r"\3-\2-\1")]
+    if kind != "date":
+        turns.append(("/", r"\3-\2-\1" if kind == "day/month/year" else r"\3-\1-\2"))
+    for sign, turn in turns:
+        if pc.any(pc.match_substring_regex(text, rf"^\d\d?{sign}\d\d?{sign}\d{{4}}\b")).as_py():
+            padded = pc.replace_substring_regex(text, rf"^(\d{sign})(\d\d?{sign}\d{{4}})\b", r"0\1\2")
+            padded = pc.replace_substring_regex(padded, rf"^(\d\d{sign})(\d{sign}\d{{4}})\b", r"\10\2")
+            text = pc.replace_substring_regex(padded, rf"^(\d\d){sign}(\d\d){sign}(\d{{4}})\b", turn)
+    return text
 
 
 def _parse_time(value: str | None) -> int | None:
@@ -184,15 +201,12 @@ class Guess:
     """All values are equal so far."""
 
     slashed: bool = True
-    """All values look like 3/4/2026 so far, of which nobody knows whether the day or the month comes first."""
+    """All values look like 3/4/2026 so far; the type is text if nobody knows whether the day or the month is first."""
 
-    counting: bool = True
-    """Each value is the one before plus 1, as in a column of row numbers."""
+    sums: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """Of whole numbers: the lowest; and the sums of all and of their squares, of 64 bits without the overflow."""
 
-    last: float | None = None
-    """The last number."""
-
-    possible: list[str] = field(default_factory=lambda: ["boolean", "integer", "number", "date"])
+    possible: list[str] = field(default_factory=lambda: ["boolean", "integer", "number", *DATES])
     """Types that all values had so far, the most special first."""
 
     def add(self, values: pa.Array) -> None:
@@ -211,18 +225,33 @@ class Guess:
         self.possible = [
             kind for kind in self.possible if (_is_typed(kind, typed) if typed else _is_text(kind, present))
         ]
-        self.counting = self.counting and "integer" in self.possible and self._counts_on(present)
+        if "integer" in self.possible:
+            self._sum(to_numbers(present)[0], first=self.count == len(present))
 
-    def _counts_on(self, present: pa.Array) -> bool:
-        numbers, _ = to_numbers(present)
-        steps = np.diff(numbers if self.last is None else np.concatenate([[self.last], numbers]))
-        self.last = float(numbers[-1])
-        return bool((steps == 1).all())
+    def _sum(self, numbers: NDArray[np.float64], *, first: bool) -> None:
+        low = int(numbers.min())
+        with np.errstate(invalid="ignore"):  # larger ones number no rows
+            bits = numbers.astype(np.int64).astype(np.uint64)
+        self.sums = [low if first else min(low, self.sums[0]), (self.sums[1] + int(bits.sum())) % 2**64,
+                     (self.sums[2] + int(np.square(bits).sum())) % 2**64]  # fmt: skip
+
+    @property
+    def counting(self) -> bool:
+        """Whether the values are n whole numbers, each 1 more than another, in any order: they number the rows."""
+        if self.type != "integer" or self.count < 3:
+            return False
+        low, n = self.sums[0], self.count
+        total = n * low + n * (n - 1) // 2
+        squares = n * low**2 + low * n * (n - 1) + (n - 1) * n * (2 * n - 1) // 6
+        return [total % 2**64, squares % 2**64] == self.sums[1:]
 
     @property
     def type(self) -> str:
-        """``boolean``, ``integer``, ``number``, ``date``, ``text``; ``empty`` if all values are missing."""
-        return (self.possible or ["text"])[0] if self.count else "empty"
+        """``boolean``, ``integer``, ``number``, ``text``, one of DATES; ``empty`` if all values are missing."""
+        if not self.count:
+            return "empty"
+        ambiguous = {"day/month/year", "month/day/year"} <= {*self.possible}
+        return "text" if not self.possible or (ambiguous and "date" not in self.possible) else self.possible[0]
 
 
 def _is_typed(kind: str, typed: pa.DataType) -> bool:
@@ -231,16 +260,17 @@ def _is_typed(kind: str, typed: pa.DataType) -> bool:
         "integer": pa.types.is_integer(typed),
         "number": _is_number(typed),
         "date": _is_moment(typed),
-    }[kind])  # fmt: skip
+    }.get(kind))  # fmt: skip
 
 
 def _is_text(kind: str, present: pa.Array) -> bool:
     if kind == "boolean":
         return bool(pc.all(pc.is_in(pc.utf8_lower(present), pa.array(["true", "false"]))).as_py())
-    if kind == "date":
+    if kind in DATES:
+        written = f"{_DATE}|{_DOTTED}" if kind == "date" else _SLASHED
         return (
-            bool(pc.all(pc.match_substring_regex(present, f"{_DATE}|{_DOTTED}")).as_py())
-            and len(to_days(present)[1].drop_null()) == 0
+            bool(pc.all(pc.match_substring_regex(present, written)).as_py())
+            and len(to_days(present, kind=kind)[1].drop_null()) == 0
         )
     if pc.any(pc.match_substring_regex(present, _LEADING_ZERO)).as_py():  # 01067 is a postal code
         return False

@@ -266,6 +266,7 @@ def _extras(raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]", *,
 
 def _report(info: "DatasetInfo", parts: "Mapping[str, Selection]", raw: "Raw", division: "Division") -> None:
     """Say what of the division may be a mistake, and where it lies in time."""
+    from podium.data.options import written
     from podium.data.suspects import MOST_ROWS, find_answers, near_duplicates, sample
     from podium.scoring.comparison import small_test_part
 
@@ -276,7 +277,8 @@ def _report(info: "DatasetInfo", parts: "Mapping[str, Selection]", raw: "Raw", d
             rows, target = (sample(train, of, MOST_ROWS) for of in (name, "target"))
             for column in find_answers(rows, target, described.columns):
                 log.warning("column %s looks like the answer, since it predicts %s alone; unless it is known when the "
-                            "model is used, leave it out: drop=[%s]", column, info.target.name, column)  # fmt: skip
+                            "model is used, leave it out: %s", column, info.target.name,
+                            written("drop", column))  # fmt: skip
     said = [] if raw.published else near_duplicates(parts, raw.descriptions)
     if small := small_test_part(info.parts["test"].count, info.parts["test"].class_counts, info.kind):
         said.append(small)

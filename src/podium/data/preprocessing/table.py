@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from podium.data.options import written
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem, Rows
-from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text
+from podium.data.values import DATES, MISSING_VALUES, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput, require
 
 MISSING, UNKNOWN = "(missing)", "(unknown)"
@@ -34,12 +35,12 @@ class Field:
     """``number`` or ``category``."""
 
     type: str
-    """What the file holds: ``integer``, ``number``, ``date``, ``boolean`` or ``text``."""
+    """What the file holds: ``integer``, ``number``, ``boolean``, ``text``, or one of podium.data.values.DATES."""
 
     def read(self, values: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.float64] | pa.Array, pa.Array]:
         """Return numbers (NaN where missing) or texts (null where missing), and the texts that are neither."""
         if self.kind == "number":
-            numbers, bad = to_days(values, missing) if self.type == "date" else to_numbers(values, missing)
+            numbers, bad = to_days(values, missing, self.type) if self.type in DATES else to_numbers(values, missing)
             beyond = np.abs(numbers) > np.finfo(np.float32).max
             if beyond.any():
                 bad = pc.if_else(pa.array(beyond), pa.array([str(number) for number in numbers]), bad)
@@ -87,8 +88,11 @@ class TablePreprocessing(Fitted):
     missing_values: tuple[str, ...] = MISSING_VALUES
     """Texts that mean that a value is missing."""
 
-    decimal: str = "."
-    """What stands before the fraction of a number in the CSV file that it was fitted on, and in new ones."""
+    decimal: str = ""
+    """Of the CSV file that it was fitted on, see podium.data.rows.RowFile."""
+
+    thousands: str = ""
+    """As decimal."""
 
     input: str = "table"
     """Name of the input."""
@@ -109,7 +113,8 @@ class TablePreprocessing(Fitted):
         missing: str = "fill",
         missing_values: Sequence[str] = MISSING_VALUES,
         max_categories: int = MAX_CATEGORIES,
-        decimal: str = ".",
+        decimal: str = "",
+        thousands: str = "",
     ) -> "TablePreprocessing":
         """Find medians and categories.
 
@@ -119,7 +124,8 @@ class TablePreprocessing(Fitted):
             missing: What to do with missing values.
             missing_values: Texts that mean that a value is missing.
             max_categories: Of a column.
-            decimal: Of the file.
+            decimal: Of the file, if it was said or is a comma.
+            thousands: Of the file, if it was said.
 
         Raises:
             InvalidInput: A value is not what its column holds, a column has too many categories or no value.
@@ -131,11 +137,19 @@ class TablePreprocessing(Fitted):
                     fit.add(batch, missing_values)
             indicator = missing == "indicator"
             columns = tuple(fit.column(indicator) for fit in fits)
-        fitted = cls(columns=columns, missing=missing, missing_values=tuple(missing_values), decimal=decimal)
+        fitted = cls(columns=columns, missing=missing, missing_values=tuple(missing_values), decimal=decimal,
+                     thousands=thousands)  # fmt: skip
         names = [name for column in columns for name in column.names]
         twice = sorted({name for name in names if names.count(name) > 1})
         require(not twice, "columns of the input have different names", "rename the column", columns=twice)
         return fitted
+
+    @property
+    def notation(self) -> dict[str, str]:
+        """How a new CSV file is read: arguments of podium.data.row_files.open_rows. A point that was said stays one; a
+        comma is what is usual, since the same columns may come from another program."""
+        usual = {"usual": ","} if self.decimal == "," else {"decimal": self.decimal}
+        return {**usual, "thousands": self.thousands}
 
     def apply(self, rows: Rows) -> Applied:
         """Turn rows into the input; a row with a value that cannot be read is left out and reported."""
@@ -180,7 +194,7 @@ def _encode(column: TableColumn, values: NDArray[np.float64] | pa.Array) -> tupl
 def _bad_values(rows: Rows, field: Field, bad: pa.Array) -> list[Problem]:
     if bad.null_count == len(bad):
         return []
-    wanted = "a date (ISO 8601: 2026-01-31)" if field.type == "date" else "a number that float32 can hold"
+    wanted = f"a date ({DATES[field.type]})" if field.type in DATES else "a number that float32 can hold"
     valid = np.flatnonzero(pc.is_valid(bad).to_numpy(zero_copy_only=False))
     return [rows.problem(int(row), field.name, f"{bad[int(row)].as_py()[:60]!r} is not {wanted}") for row in valid]
 
@@ -196,8 +210,8 @@ class _Fit:
     def add(self, rows: Rows, missing_values: Sequence[str]) -> None:
         values, bad = self.field.read(rows.columns[self.field.name], missing_values)
         if problems := _bad_values(rows, self.field, bad):
-            raise InvalidInput(str(problems[0]), f"as categories: categories=[{self.field.name}]; without it: "
-                               f"drop=[{self.field.name}]")  # fmt: skip
+            raise InvalidInput(str(problems[0]), f"as categories: {written('categories', self.field.name)}; without "
+                               f"it: {written('drop', self.field.name)}")  # fmt: skip
         self.count += len(rows)
         if self.field.kind == "number":
             numbers = cast(NDArray[np.float64], values)
@@ -213,7 +227,8 @@ class _Fit:
             raise InvalidInput(
                 f"{rows.file}, column {self.field.name}: more than {self.max_categories:,} categories in the training "
                 f"part (up to row {rows.numbers[-1]}), for example {rows.columns[self.field.name][0].as_py()!r}",
-                f"leave it out: drop=[{self.field.name}]; or allow more: max_categories=…",
+                f"leave it out: {written('drop', self.field.name)}; or allow more: "
+                f"max_categories={10 * self.max_categories}",
             )
 
     def column(self, indicator: bool) -> TableColumn:
@@ -223,7 +238,7 @@ class _Fit:
             return TableColumn(name=name, kind=kind, type=type_, categories=categories, missing=self.missing)
         if self.missing == self.count:
             raise InvalidInput(f"column {name} has no value in the training part ({self.count:,} rows)",
-                               f"leave it out: drop=[{name}]")  # fmt: skip
+                               f"leave it out: {written('drop', name)}")  # fmt: skip
         median = float(np.median(np.fromfile(self.scratch, np.float32)))
         return TableColumn(name=name, kind=kind, type=type_, fill=median, missing=self.missing,
                            indicator=indicator and self.missing > 0)  # fmt: skip

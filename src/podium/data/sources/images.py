@@ -40,6 +40,13 @@ class Pictures:
     labels: tuple[str, ...]
     """Class of each."""
 
+    root: Path
+    """Holds the folders of the classes."""
+
+    def places(self) -> list[tuple[str, ...]]:
+        """Return for each picture its class, the folders below that, and its name."""
+        return [file.relative_to(self.root).parts for file in self.files]
+
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """Decode all pictures of a folder into arrays below scratch.
@@ -92,22 +99,27 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
 
 
 def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
-    """Return the group of each picture, [n]: its folder, or what the parentheses of a pattern find in its path.
+    """Return the group of each picture, [n], wherever the whole folder lies: its folder below that of its class (a
+    picture without one is a group), or what the parentheses of a pattern find in its path from the class on.
 
     Raises:
-        InvalidInput: The pattern is none, or finds nothing in a path.
+        InvalidInput: The pattern is none or finds nothing in a path, or no picture has such a folder.
     """
+    places = pictures.places()
     if group == "folder":
-        return np.array([str(file.parent) for file in pictures.files])
+        if all(len(place) == 2 for place in places):
+            raise InvalidInput(f"no picture lies in a folder below that of its class, but {places[0][-1]} in "
+                               f"{places[0][0]}", r"take a group from the names: 'group=(patient\d+)'")  # fmt: skip
+        return np.array(["/".join(place[1:-1]) or "/".join(place) for place in places])
     try:
         pattern = re.compile(group)
     except re.error as error:
         raise InvalidInput(f"group {group!r} is not a regular expression: {error}", "group=folder") from None
-    found = [pattern.search(str(file)) for file in pictures.files]
-    for file, match in zip(pictures.files, found, strict=True):
-        if match is None or pattern.groups != 1:
-            raise InvalidInput(f"group {group!r} finds no group in {file}",
-                               r"put what names it into parentheses, as in (patient\d+)_")  # fmt: skip
+    found = [pattern.search("/".join(place)) for place in places]
+    for place, match in zip(places, found, strict=True):
+        if pattern.groups != 1 or match is None or not match[1]:
+            raise InvalidInput(f"group {group!r} finds no group in {'/'.join(place)}",
+                               r"put what names it into parentheses, as in 'group=(patient\d+)_'")  # fmt: skip
     return np.array([match[1] for match in found if match])
 
 
@@ -172,7 +184,7 @@ def _find_classes(folder: Path, location: str) -> Pictures:
     if len(set(labels)) < 2:
         raise InvalidInput(f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
                            "put the pictures of each class into a folder with its name")  # fmt: skip
-    return Pictures(files=tuple(files), labels=tuple(labels))
+    return Pictures(files=tuple(files), labels=tuple(labels), root=folder)
 
 
 def _folders(root: Path) -> list[Path]:

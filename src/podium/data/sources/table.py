@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.hashes import hash_rows
-from podium.data.options import DataOptions
+from podium.data.options import DataOptions, written
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
 from podium.data.schema import Column, InputDescription
 from podium.data.sources.raw import Raw
 from podium.data.sources.tabular import Survey, survey
 from podium.data.suspects import UNIQUE
+from podium.data.values import DATES
 from podium.errors import InvalidInput, require, suggestion
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
 def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
     """Say how columns were understood, and which of them look like a mistake."""
     chosen = {field.name: field for field in fields}
+    index = set(seen.file.index) - {options.target, options.group, options.time, options.part, *options.drop}
     log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
     for name, guess in seen.guesses.items():
         missing = f", {guess.missing:,} missing" if guess.missing else ""
@@ -79,15 +81,16 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
             log.info("  %s: %s (%s%s)", name, chosen[name].kind, guess.type, missing)
         if not guess.count:
             log.warning("column %s has no value and is left out", name)
-        elif name in seen.file.index and name not in chosen:
+        elif name in index and name not in chosen:
             log.warning("column %s is the index of a DataFrame and is left out", name)
-        elif name in chosen and guess.slashed:
-            log.warning("column %s looks like dates, but is read as categories: write them as 2026-01-31", name)
+        elif name in chosen and guess.slashed and guess.type == "text":
+            log.warning("column %s looks like dates, but is read as categories, since the day or the month may be "
+                        "first in %s: write it as 2026-01-31", name, guess.first)  # fmt: skip
         elif name in chosen and guess.constant:
-            log.warning("column %s is always %r; leave it out: drop=[%s]", name, guess.first, name)
-        elif name in chosen and guess.counting and guess.count > 2:
-            log.warning("column %s counts the rows, as an id does; leave it out: drop=[%s]", name, name)
-    dates = [field.name for field in fields if field.type == "date"]
+            log.warning("column %s is always %r; leave it out: %s", name, guess.first, written("drop", name))
+        elif name in chosen and guess.counting:
+            log.warning("column %s counts the rows, as an id does; leave it out: %s", name, written("drop", name))
+    dates = [field.name for field in fields if field.type in DATES]
     if dates and not (options.time or options.group or options.part):
         log.warning("column %s holds dates: if rows are to be predicted in the order of time, divide them so: time=%s",
                     dates[0], dates[0])  # fmt: skip
@@ -108,8 +111,8 @@ def summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> No
     for column in categories:
         different, present = len(column.categories) - 2, train - column.missing
         if different > 20 and different >= UNIQUE * present:
-            log.warning("column %s has %s different values in %s rows, as an id does; leave it out: drop=[%s]",
-                        column.name, f"{different:,}", f"{present:,}", column.name)  # fmt: skip
+            log.warning("column %s has %s different values in %s rows, as an id does; leave it out: %s",
+                        column.name, f"{different:,}", f"{present:,}", written("drop", column.name))  # fmt: skip
 
 
 def _fit(
@@ -123,6 +126,7 @@ def _fit(
         missing_values=seen.missing_values,
         max_categories=options.max_categories or MAX_CATEGORIES,
         decimal=seen.file.decimal,
+        thousands=seen.file.thousands,
     )
     summarize(seen, preprocessing, len(train))
     columns = tuple(

@@ -18,7 +18,7 @@ from podium.data.rows import RowFile, Rows
 from podium.data.schema import Array, InputDescription, Part
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.raw import Raw
-from podium.data.values import MISSING_VALUES, Guess, to_days, to_numbers, to_text
+from podium.data.values import DATES, MISSING_VALUES, Guess, to_days, to_numbers, to_text
 from podium.errors import InvalidInput, require
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class Survey:
         """
         guess = self.guesses[name]
         self._require_all(name, "the target")
-        if guess.type == "date":
+        if guess.type in DATES:
             raise InvalidInput(f"{self.file.name}: the target {name} holds dates", "make it a number, or a class")
         if (kind or ("regression" if guess.type == "number" else "classification")) == "regression":
             return Target(values=self._numbers(name, "the target"), kind="regression", classes=())
@@ -171,14 +171,19 @@ class Survey:
         """Return the time of each row, [n]: datetime64 if they are dates, also written as 20260131 or 31012026.
 
         Raises:
-            InvalidInput: A value is missing, or neither a date nor a number.
+            InvalidInput: A value is missing, neither a date nor a number, or a date of which nobody knows whether the
+                day or the month is first.
         """
         self._require_all(name, "the time")
-        if self.guesses[name].type != "date":
-            numbers = self._numbers(name, "the time")
-            return numbers if (dates := _dates_in(numbers)) is None else dates
-        days = to_days(self.kept[name], self.missing_values)[0]
-        return (days * 86_400_000_000).astype("datetime64[us]")
+        guess = self.guesses[name]
+        if guess.type in DATES:
+            days = to_days(self.kept[name], self.missing_values, guess.type)[0]
+            return (days * 86_400_000_000).astype("datetime64[us]")
+        dates = [] if guess.slashed else _dates_in(self._numbers(name, "the time"))
+        if guess.slashed or len(dates) > 1:
+            raise InvalidInput(f"{self.file.name}: the time {name} may have the day or the month first, as in "
+                               f"{guess.first!r}", "write dates as 2026-01-31")  # fmt: skip
+        return dates[0] if dates else self._numbers(name, "the time")
 
     def given(self, name: str) -> NDArray[np.str_]:
         """Return what the file calls the part of each row, [n]; without such a column, that of its file.
@@ -231,22 +236,21 @@ class Survey:
         return Target(values=indices, kind="classification", classes=tuple(seen[at] for at in order))
 
 
-def _dates_in(numbers: NDArray[np.float64]) -> Array | None:
-    """Return whole numbers as dates if all of them are some, year first or day first; None if not."""
-    whole = numbers.astype(np.int64)
+def _dates_in(numbers: NDArray[np.float64]) -> list[Array]:
+    """Return whole numbers as the dates that all of them can be: with the year, the day or the month first."""
+    with np.errstate(invalid="ignore"):  # larger ones are no dates
+        whole = numbers.astype(np.int64)
     if not ((whole == numbers) & (whole >= 1_01_1900) & (whole <= 31_12_2100)).all():
-        return None
-    for year, month, day in (
-        (whole // 10_000, whole // 100 % 100, whole % 100),
-        (whole % 10_000, whole // 10_000 % 100, whole // 1_000_000),
-    ):
+        return []
+    first, second, last = whole // 1_000_000, whole // 10_000 % 100, whole % 10_000
+    readings = [(whole // 10_000, whole // 100 % 100, whole % 100), (last, second, first), (last, first, second)]
+    found: list[Array] = []
+    for year, month, day in readings:
         if ((year >= 1900) & (year <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all():
-            return (
-                (year - 1970).astype("datetime64[Y]").astype("datetime64[M]")
-                + (month - 1)
-                + (day - 1).astype("timedelta64[D]")
-            )
-    return None
+            start = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
+            dates = start + (day - 1).astype("timedelta64[D]")
+            found += [] if any((dates == other).all() for other in found) else [dates]
+    return found
 
 
 def _warn_of_twins(column: str, names: list[str]) -> None:
@@ -254,7 +258,7 @@ def _warn_of_twins(column: str, names: list[str]) -> None:
     alike: dict[str, list[str]] = {}
     for name in names:
         bare = re.sub(r"\.0+$", "", name.casefold().strip())
-        alike.setdefault(re.sub(r"(^|\D)0+(?=\d)", r"\1", bare), []).append(name)
+        alike.setdefault(re.sub(r"(^|[^\d.])0+(?=\d)", r"\1", bare), []).append(name)
     twins = [group for group in alike.values() if len(group) > 1]
     if twins:
         log.warning("%d groups of %s may be one under two names, for example %r and %r: they count as two", len(twins),
@@ -276,7 +280,7 @@ def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
     file = _open(location, options, scratch)
     if isinstance(options.test, str):
         require(not options.part, "the test part is a file or named by a column", test=options.test, part=options.part)
-        file = file.followed_by(_open(options.test, options, scratch / "test"))
+        file = file.followed_by(_open(options.test, options, scratch / "test", usual=file.decimal))
     roles = {role: getattr(options, role) for role in ("target", "group", "time", "part") if getattr(options, role)}
     for role, column in roles.items():
         file.require(column, role=f"the {role}")
@@ -299,7 +303,7 @@ def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
     return Survey(file=file, count=count, guesses=guesses, missing_values=missing_values, kept=kept, held_out=held_out)
 
 
-def _open(location: str, options: DataOptions, scratch: Path) -> RowFile:
+def _open(location: str, options: DataOptions, scratch: Path, usual: str = "") -> RowFile:
     path = fetch_file(location, scratch)
     return open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding,
-                     decimal=options.decimal, thousands=options.thousands)  # fmt: skip
+                     decimal=options.decimal, thousands=options.thousands, usual=usual)  # fmt: skip
