@@ -174,7 +174,7 @@ def test_the_minimum_of_a_loss_is_a_maximum() -> None:
     [
         ("minimum=98", "accuracy", "accuracy is a share, not a percentage"),
         ("max_class_drop=0.1", "f1_macro", "max_class_drop is about accuracy, but the metric is f1_macro"),
-        ("significant,p=0.0001", "rmse", "only the McNemar test of accuracy is exact"),
+        ("significant,p=0.0000001", "rmse", "only the McNemar test of accuracy is exact"),
     ],
 )
 def test_a_rule_that_does_not_fit_the_metric_is_refused(rule: str, metric: str, said: str) -> None:

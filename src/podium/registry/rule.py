@@ -17,8 +17,6 @@ CRITERIA = ("better", "not-worse", "ladder", "significant")
 SPENT = ("", "nights")
 SHARES = ("accuracy", "balanced_accuracy", "f1_macro", "roc_auc")
 """Metrics from 0 to 1."""
-LEAST_P = 0.001
-"""Of a permutation test of 10,000 draws: it cannot show much less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +76,11 @@ class PromotionRule:
             raise InvalidInput(f"max_class_drop is about accuracy, but the metric is {metric.name}",
                                "leave it out, or add metric=accuracy to the rule")  # fmt: skip
         if self.criterion == "significant" and metric.name != "accuracy":
-            hint = "only the McNemar test of accuracy is exact"
-            require(self.p >= LEAST_P, f"p >= {LEAST_P:g} for a permutation test", hint, p=self.p, metric=metric.name)
+            from podium.scoring import least_p
+
+            least_shown, hint = least_p(metric), "only the McNemar test of accuracy is exact"
+            require(self.p >= least_shown, f"p >= {least_shown:g} for a permutation test", hint, p=self.p,
+                    metric=metric.name)  # fmt: skip
 
     @classmethod
     def parse(cls, text: str) -> "PromotionRule":
@@ -187,7 +188,7 @@ def decide(
         evidence["value_interval"] = _listed(figure_interval(metric, target, challenger, groups))
         conditions.append((True, f"{metric.name} {_measured(evidence)}, and there is no champion yet"))
     else:
-        compared = compare(metric, target, challenger, champion, groups)
+        compared = compare(metric, target, challenger, champion, groups, rule.threshold(uses))
         evidence |= {"value_interval": _listed(compared.first_interval), **figures(compared)}
         conditions.append(_criterion(rule, compared, evidence, uses))
         conditions += _used(metric, evidence, compared, uses)
@@ -278,8 +279,10 @@ def _between(interval: Sequence[float]) -> str:
 
 
 def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[str, Any], uses: int) -> tuple[bool, str]:
+    from podium.scoring import least_p
+
     limit, step = rule.threshold(uses), compared.standard_error
-    least = "a standard error (not known of so few items)" if step is None else f"a step of {figure(step)}"
+    least = "a standard error (not known here)" if step is None else f"a step of {figure(step)}"
     sure = compared.p_value is not None and compared.p_value <= limit
     holds = {
         "better": compared.better,
@@ -297,6 +300,9 @@ def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[st
     if compared.second_interval:
         champion += f" ({_between(compared.second_interval)})"
     words = f"{compared.metric.name} {_measured(evidence)} against {champion}, {_test(compared)}"
+    shown = 0 if compared.test == "McNemar" else least_p(compared.metric)
+    if limit < shown and not sure and compared.p_value is not None and compared.p_value <= rule.p:
+        words += f"; draws show no p below {shown:.2g}: challenger {uses} needs another test part (split_seed)"
     return holds[rule.criterion], f"{wanted} the champion: {words}"
 
 

@@ -6,7 +6,6 @@ metric is computed from, so that 10,000 draws of a million items take seconds an
 
 - means: items are weighted by how often they are drawn. Beyond BLOCKS items, these are dealt at random into BLOCKS
   blocks, which are drawn instead; the interval's width then has a relative error of 1/sqrt(2 BLOCKS), below 1 %.
-- accuracy: the numbers of items that only one model has right are drawn from a multinomial distribution.
 - confusion matrix: the counts of (true, first, second) are drawn from a multinomial distribution, which is exact; with
   groups, as means.
 - ROC AUC: ranks are weighted by how often items are drawn. Beyond EXACT_RANKS scores, the area is linear in the draw:
@@ -29,7 +28,6 @@ from podium.scoring.families import (
     class_count,
     class_indices,
     group_starts,
-    only_right,
     placements,
     scored_classes,
 )
@@ -82,8 +80,6 @@ def differences(
     resamples: int = RESAMPLES, seed: int = 0,
 ) -> Array:  # fmt: skip
     """Return the metric of the first minus that of the second on each draw, ``[resamples]``; NaN where undefined."""
-    if metric.name == "accuracy" and groups is None:
-        return _of_hits(target, first, second, resamples, np.random.default_rng(seed))
     drawn = resampled(metric, target, (first, second), groups, resamples=resamples, seed=seed)
     with np.errstate(invalid="ignore"):  # a function of one's own may be infinite
         return drawn[:, 0] - drawn[:, 1]
@@ -115,13 +111,6 @@ def _picks(units: Array, resamples: int, random: np.random.Generator) -> Iterato
     members = np.split(order, np.searchsorted(units[order], np.arange(1, count)))
     for _ in range(resamples):
         yield np.concatenate([members[unit] for unit in random.integers(count, size=count)])
-
-
-def _of_hits(target: Array, first: Array, second: Array, resamples: int, random: np.random.Generator) -> Array:
-    gained, lost = (int(items.sum()) for items in only_right(target, first, second))
-    shares = np.array([gained, lost, len(target) - gained - lost]) / len(target)
-    drawn = random.multinomial(len(target), shares, size=resamples)
-    return (drawn[:, 0] - drawn[:, 1]) / len(target)
 
 
 def _of_means(

@@ -12,9 +12,13 @@ Items of one group change places together.
   in the difference of areas are drawn instead, its placement values as in DeLong, DeLong and Clarke-Pearson 1988.
 - functions of one's own: called for every draw, of which there are CALLS.
 
-Up to EXACT units all exchanges are counted, which gives the exact p value.
+Up to EXACT units all exchanges are counted, which gives the exact p value. A rule may ask for a p value that the usual
+number of draws cannot show: then there are more, until they decide. Where the difference is a sum over units, of which
+chance only draws the signs, p is also bounded by Gauss's tail (Bentkus and Dzindzalieta 2015, "A tight Gaussian bound
+for weighted sums of Rademacher random variables"), however small it is.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -33,17 +37,24 @@ from podium.scoring.families import (
     scored_classes,
 )
 
-DRAWS = 10_000
-CALLS = 2_000
+DRAWS, MOST_DRAWS = 10_000, 1_000_000
+CALLS, MOST_CALLS = 2_000, 100_000
+TIMES = 5
+"""Draws for each 1/p that is asked for: with so many, p is known well enough to be compared with."""
 EXACT = 12
 """Units, all of whose 2^12 exchanges are counted."""
 EXACT_RANKS = 1_000
 """Items times ROC curves."""
 
 
+Drawn = tuple[Iterator[Array], float, float]
+"""Differences of the draws, block by block; the observed one; and a bound of p if the draws are sums of random signs,
+or grow with such sums, else 1."""
+
+
 def paired_permutation(
-    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, *, draws: int = DRAWS,
-    seed: int = 0,
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, *, limit: float = 0.05,
+    draws: int = 0, seed: int = 0,
 ) -> float:  # fmt: skip
     """Return the two-sided p value of the difference of a metric; the same input gives the same result.
 
@@ -53,26 +64,43 @@ def paired_permutation(
         first: Predictions of one model.
         second: Predictions of the other, for the same items.
         groups: Number of each item's group [n], from 0; None if every item is on its own.
-        draws: Number of draws, where not all exchanges are counted.
+        limit: What p is compared with; there are as many draws as that takes, up to 1 / least_p.
+        draws: Number of draws, where not all exchanges are counted and the limit needs no more; 0 for DRAWS or CALLS.
         seed: Of the draws.
     """
     random = np.random.default_rng(seed)
     count = len(target) if groups is None else int(groups.max()) + 1
-    if isinstance(metric, FunctionMetric):
-        draws = min(draws, CALLS)
+    usual = draws or (CALLS if isinstance(metric, FunctionMetric) else DRAWS)
+    most = max(usual, math.ceil(min(TIMES / limit, 1 / least_p(metric))))
     units = deal(len(target), 1, random, groups)
-    swaps = _swaps(int(units.max()) + 1, draws, random)
-    if isinstance(metric, RankMetric):
-        drawn = _of_ranks(target, first, second, units, swaps)
-        observed = metric.value(target, first) - metric.value(target, second)
-    elif isinstance(metric, MeanMetric | ConfusionMetric):
-        drawn, observed = _of_sums(metric, target, first, second, units, swaps)
+    swaps = _swaps(int(units.max()) + 1, most, random)
+    if isinstance(metric, MeanMetric | ConfusionMetric):
+        blocks, observed, bound = _of_sums(metric, target, first, second, units, swaps)
     else:
-        drawn, observed = _of_function(metric, target, first, second, units, swaps)
+        exchange = _of_ranks if isinstance(metric, RankMetric) else _of_function
+        blocks, observed, bound = exchange(metric, target, first, second, units, swaps)
+    if not np.isfinite(observed):
+        return 1.0
     close = abs(observed) * (1 - 1e-9)  # equal but for rounding
-    extreme = int((~(np.abs(drawn) < close)).sum()) if np.isfinite(observed) else len(drawn)  # NaN proves nothing
-    share = extreme / len(drawn) if count <= EXACT else (extreme + 1) / (len(drawn) + 1)
-    return float(min(1.0, max(share, 2.0 ** (1 - count))))
+    extreme = drawn = 0
+    for block in blocks:
+        extreme += int((~(np.abs(block) < close)).sum())  # NaN proves nothing
+        drawn += len(block)
+        if drawn >= usual and (bound <= limit or extreme + 1 > limit * (most + 1)):
+            break  # the other draws would not change the answer
+    share = extreme / drawn if count <= EXACT else (extreme + 1) / (drawn + 1)
+    return float(max(min(share, bound), 2.0 ** (1 - count)))
+
+
+def least_p(metric: Metric) -> float:
+    """Return the least p value that draws alone show."""
+    return 1 / (MOST_CALLS if isinstance(metric, FunctionMetric) else MOST_DRAWS)
+
+
+def _tail(distance: float, parts: Array) -> float:
+    """Bound the chance that a sum of parts, each with a sign by chance, is as far from 0 as a distance."""
+    spread = math.sqrt(float(np.square(parts).sum()))
+    return min(1.0, 3.178 * math.erfc(abs(distance) / spread / math.sqrt(2))) if spread else 1.0
 
 
 def _swaps(units: int, draws: int, random: np.random.Generator) -> Iterator[Array]:
@@ -88,15 +116,18 @@ def _swaps(units: int, draws: int, random: np.random.Generator) -> Iterator[Arra
 def _of_sums(
     metric: MeanMetric | ConfusionMetric, target: Array, first: Array, second: Array, units: Array,
     swaps: Iterator[Array],
-) -> tuple[Array, float]:  # fmt: skip
+) -> Drawn:  # fmt: skip
     value, columns = _sums_of(metric, target, first, second)
     sums = [np.stack([np.bincount(units, column) for column in columns(given)], axis=1) for given in (first, second)]
     totals, change = [side.sum(0) for side in sums], sums[1] - sums[0]
-    drawn = []
-    for swap in swaps:
-        moved = swap @ change
-        drawn.append(value(totals[0] + moved) - value(totals[1] - moved))
-    return np.concatenate(drawn), float(value(totals[0]) - value(totals[1]))
+    moving = change.any(axis=0)
+    bound = 1.0
+    if isinstance(metric, MeanMetric) and moving.sum() == 1:  # of one sum each metric is a growing or falling function
+        parts = change[:, moving][:, 0]
+        bound = _tail(float(parts.sum()), parts)
+    moves = (swap @ change for swap in swaps)
+    drawn = (value(totals[0] + moved) - value(totals[1] - moved) for moved in moves)
+    return drawn, float(value(totals[0]) - value(totals[1])), bound
 
 
 def _sums_of(
@@ -111,20 +142,26 @@ def _sums_of(
             lambda given: class_columns(target, given, classes))  # fmt: skip
 
 
-def _of_ranks(target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]) -> Array:
+def _of_ranks(
+    metric: Metric, target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]
+) -> Drawn:
+    observed = metric.value(target, first) - metric.value(target, second)
     curves = [at for at in scored_classes(first) if 0 < (target == at).sum() < len(target)]
     if len(target) * len(curves) > EXACT_RANKS:
         parts = np.bincount(units, _area_parts(target, first, second))
-        return np.concatenate([(1 - 2 * swap) @ parts for swap in swaps])
+        return ((1 - 2 * swap) @ parts for swap in swaps), observed, _tail(observed, parts)
     pairs = [(np.concatenate([_midranks(given[:, at]) for given in (first, second)]), np.tile(target == at, 2))
              for at in curves]  # fmt: skip
-    drawn, some = [], chunk(2 * len(target))
-    for swap in (block[at : at + some] for block in swaps for at in range(0, len(block), some)):
-        moved = swap[:, units]
-        here, there = np.concatenate([1 - moved, moved], axis=1), np.concatenate([moved, 1 - moved], axis=1)
-        areas = [weighted_areas(ranks, up, here) - weighted_areas(ranks, up, there) for ranks, up in pairs]
-        drawn.append(np.mean(areas, axis=0))
-    return np.concatenate(drawn)
+
+    def drawn() -> Iterator[Array]:
+        some = chunk(2 * len(target))
+        for swap in (block[at : at + some] for block in swaps for at in range(0, len(block), some)):
+            moved = swap[:, units]
+            here, there = np.concatenate([1 - moved, moved], axis=1), np.concatenate([moved, 1 - moved], axis=1)
+            areas = [weighted_areas(ranks, up, here) - weighted_areas(ranks, up, there) for ranks, up in pairs]
+            yield np.mean(areas, axis=0)
+
+    return drawn(), observed, 1.0
 
 
 def _midranks(scores: Array) -> Array:
@@ -148,11 +185,11 @@ def _area_parts(target: Array, first: Array, second: Array) -> Array:
 
 def _of_function(
     metric: Metric, target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]
-) -> tuple[Array, float]:
-    drawn = []
-    for block in swaps:
-        for swap in block:
-            moved = (swap[units] > 0).reshape(-1, *[1] * (first.ndim - 1))
-            mixed = np.where(moved, second, first), np.where(moved, first, second)
-            drawn.append(metric.value(target, mixed[0]) - metric.value(target, mixed[1]))
-    return np.array(drawn), metric.value(target, first) - metric.value(target, second)
+) -> Drawn:
+    def exchanged(swap: Array) -> float:
+        moved = (swap[units] > 0).reshape(-1, *[1] * (first.ndim - 1))
+        mixed = np.where(moved, second, first), np.where(moved, first, second)
+        return metric.value(target, mixed[0]) - metric.value(target, mixed[1])
+
+    drawn = (np.array([exchanged(swap)]) for block in swaps for swap in block)
+    return drawn, metric.value(target, first) - metric.value(target, second), 1.0

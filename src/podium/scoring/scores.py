@@ -114,3 +114,6 @@ def check_predictions(predictions: Array, target: Array, *, classes: int | None,
     elif predictions.ndim == 2 and predictions.shape[1] != classes:
         raise InvalidInput(f"{name} has {predictions.shape[1]} classes, but the data has {classes}",
                            "was it trained on another dataset?")  # fmt: skip
+    elif predictions.ndim == 1 and len(predictions) and not 0 <= predictions.min() <= predictions.max() < classes:
+        raise InvalidInput(f"{name} predicts classes {predictions.min()} to {predictions.max()}, but the data has 0 to "
+                           f"{classes - 1}", "was it trained on another dataset?")  # fmt: skip
