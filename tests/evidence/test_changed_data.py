@@ -39,6 +39,7 @@ def test_a_run_over_changed_data_prepares_them_again(tmp_path: Path) -> None:
     again = podium(folder, "run", *settings, "seed=2")
     assert "data unchanged since run" in again.stderr
     assert "Prepare the data: cached" in again.stderr
+    assert "warning of the data: the test part has only 100 items" in again.stderr, "what was said then still holds"
     otherwise = podium(folder, "run", *settings, 'data_options={"test": 0.2}')
     assert "data unchanged since run" in otherwise.stderr
     assert "but they are to be prepared otherwise" in otherwise.stderr

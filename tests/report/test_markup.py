@@ -58,7 +58,7 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "run_id": evil, "sweep": sweep, "candidates": [candidate],
         "winner": {"kind": evil, "name": evil, "uri": evil, "why": evil},
         "dataset": {"name": evil, "digest": evil, "counts": {"train": 1, "validation": 1, "test": 1},
-                    "classes": [evil, "b"], "target": evil, "overlaps": [evil]},
+                    "classes": [evil, "b"], "target": evil, "warnings": [evil]},
         "metric": {"name": "accuracy", "maximize": True},
         "test": {"metrics": {"accuracy": 0.5}, "count": 2, "left_out": 1, "confusion": [[1, 0], [1, 0]], "classes": [row],
                  "points": [{"true": [1.0], "predicted": [2.0]}], "examples": [example]},

@@ -145,7 +145,7 @@ def write(
     limit: int | None = None,
     test: str | Path | None = None,
     extras: Extras | None = None,
-    overlaps: Iterable[str] = (),
+    warnings: Iterable[str] = (),
 ) -> DatasetInfo:
     """Write an artifact, a few megabytes at a time; it appears complete or not at all.
 
@@ -165,7 +165,7 @@ def write(
         limit: What train and validation were limited to.
         test: As target, for the test part; `test_uri` of the target if None.
         extras: What else is kept of the items.
-        overlaps: Items in two parts that were accepted, in words.
+        warnings: What whoever uses it should know.
 
     Raises:
         InvalidInput: A part is missing, empty, unlike the others, has a class without a name or a value that is not
@@ -177,7 +177,7 @@ def write(
     check_parts(chosen, kind, tuple(classes), inputs)
     facts = {
         "name": name, "kind": kind, "classes": tuple(classes), "source": source,
-        "split": split, "seed": seed, "limit": limit, "overlaps": tuple(overlaps),
+        "split": split, "seed": seed, "limit": limit, "warnings": tuple(warnings),
         "preprocessing": json.loads(json.dumps(preprocessing, allow_nan=False)),  # as it will be read again
     }  # fmt: skip
     extras, target, test = extras or Extras(), str(target), str(test or test_uri(target))

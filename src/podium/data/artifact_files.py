@@ -145,15 +145,20 @@ def _target_info(name: str, train: Selection, kind: str) -> TargetInfo:
 
 
 def _write_part(directory: Path, name: str, part: Selection, classes: int) -> PartInfo:
-    counts = _count(name, part, classes) if classes else ()
+    counts = count_classes(name, part, classes)
     inputs = {of: _write_array(directory / f"{name}-{of}.npy", part, of) for of in part.part.inputs}
     target = _write_array(directory / f"{name}-target.npy", part, "target")
     return PartInfo(count=len(part), class_counts=counts, inputs=inputs, target=target)
 
 
-def _count(name: str, part: Selection, classes: int) -> tuple[int, ...]:
+def count_classes(name: str, part: Selection, classes: int) -> tuple[int, ...]:
+    """Count the items of each class; nothing for regression.
+
+    Raises:
+        InvalidInput: An item is of a class that there is not.
+    """
     counts = np.zeros(classes, np.int64)
-    for block in part.blocks("target"):
+    for block in part.blocks("target") if classes else ():
         for label in (int(block.min()), int(block.max())):
             require(0 <= label < classes, "every target has a class", part=name, target=label, classes=classes)
         counts += np.bincount(block, minlength=classes)

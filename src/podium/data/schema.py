@@ -218,8 +218,8 @@ class DatasetInfo:
     limit: int | None
     """Limit on the items of train and validation together; None for all."""
 
-    overlaps: tuple[str, ...] = ()
-    """Items that occur in two parts and were accepted, in words."""
+    warnings: tuple[str, ...] = ()
+    """What was said when it was prepared, such as items in two parts that were accepted."""
 
     seen: FileInfo | None = None
     """64-bit hashes, ascending, of all items of train and validation and of their groups, without accepted overlaps."""

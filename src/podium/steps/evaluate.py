@@ -120,6 +120,8 @@ def evaluate(
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info, sweep = describe(data), read_trials(Path(trials)) if trials else None
+    for sentence in info.warnings:
+        say(f"warning of the data: {sentence}")
     chosen_by = _metric(metric, info, sweep)
     ranked = _rank(data, info, candidates, chosen_by, jobs)
     winner = ranked[0]
@@ -325,7 +327,7 @@ def describe_dataset(info: "DatasetInfo") -> dict[str, Any]:
         "classes": list(info.classes),
         "target": info.target.name,
         "counts": {name: part.count for name, part in info.parts.items()},
-        "overlaps": list(info.overlaps),
+        "warnings": list(info.warnings),
         "source": info.source,
     }
 

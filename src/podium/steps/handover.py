@@ -91,8 +91,8 @@ class _Dataset:
     classes: list[str]
     target: str
     counts: dict[str, int]
-    overlaps: list[str]
-    """Items in two parts that were accepted, in words."""
+    warnings: list[str]
+    """What was said when it was prepared."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -188,7 +189,7 @@ def _write(
     if settings.is_prepared:
         _check_metric(metric, artifact.describe(settings.dataset).kind)
         return artifact.copy(settings.dataset, target, test)
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch, _heard() as warnings:
         raw = _read(settings, cache or Settings.from_environment().cache, Path(scratch))
         _check_metric(metric, raw.kind)
         options, limit = settings.options, settings.limit or None
@@ -199,15 +200,27 @@ def _write(
         parts |= {part: artifact.Selection(part=raw.items, index=index) for part, index in division.index.items()}
         hashes = hash_parts(parts)
         accepted = options.allow_duplicates or raw.published
-        overlaps = _check_overlaps(parts, hashes, allowed=accepted or division.by_hash)
-        info = artifact.write(
+        _check_overlaps(parts, hashes, allowed=accepted or division.by_hash)
+        _report(parts, raw, division)
+        return artifact.write(
             target, parts, name=raw.name, kind=raw.kind, classes=raw.classes, inputs=raw.descriptions,
             target_name=raw.target_name, preprocessing=raw.preprocessing, source=raw.source, split=division.how,
             seed=options.split_seed, limit=limit, test=test, extras=_extras(raw, division, hashes, accepted=accepted),
-            overlaps=overlaps if accepted else (),
+            warnings=warnings,
         )  # fmt: skip
-        _report(info, parts, raw, division)
-    return info
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Collect what the data room warns of: whoever takes the dataset from a cache is told again."""
+    warnings: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    try:
+        yield warnings
+    finally:
+        log.removeHandler(handler)
 
 
 def _check_metric(text: str, kind: str) -> None:
@@ -229,9 +242,7 @@ def _read(settings: DataSettings, cache: Path, scratch: Path) -> "Raw":
     return mnist.read(known_dataset(settings.dataset), cache=cache, source=settings.source or None)
 
 
-def _check_overlaps(
-    parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, allowed: bool
-) -> tuple[str, ...]:
+def _check_overlaps(parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, allowed: bool) -> None:
     """Refuse items in two parts, or report them: where parts follow from hashes, these became equal as inputs only."""
     from podium.data.duplicates import find_overlaps
 
@@ -243,7 +254,6 @@ def _check_overlaps(
         )
     for overlap in overlaps:
         log.warning("%s", overlap)
-    return overlaps
 
 
 def _extras(raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]", *, accepted: bool) -> "Extras":
@@ -264,29 +274,30 @@ def _extras(raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]", *,
     return Extras(seen=seen, groups=hashed.get("test"), originals=originals)
 
 
-def _report(info: "DatasetInfo", parts: "Mapping[str, Selection]", raw: "Raw", division: "Division") -> None:
+def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division") -> None:
     """Say what of the division may be a mistake, and where it lies in time."""
+    from podium.data.artifact_files import count_classes
     from podium.data.options import written
     from podium.data.suspects import MOST_ROWS, find_answers, near_duplicates, sample
     from podium.scoring.comparison import small_test_part
 
-    _report_classes(info)
-    train = parts["train"]
-    for name, described in info.inputs.items():
+    counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
+    _report_classes(counts, raw.classes)
+    for name, described in raw.descriptions.items():
         if described.meaning == "table":
-            rows, target = (sample(train, of, MOST_ROWS) for of in (name, "target"))
+            rows, target = (sample(parts["train"], of, MOST_ROWS) for of in (name, "target"))
             for column in find_answers(rows, target, described.columns):
                 log.warning("column %s looks like the answer, since it predicts %s alone; unless it is known when the "
-                            "model is used, leave it out: %s", column, info.target.name,
+                            "model is used, leave it out: %s", column, raw.target_name,
                             written("drop", column))  # fmt: skip
     said = [] if raw.published else near_duplicates(parts, raw.descriptions)
-    if small := small_test_part(info.parts["test"].count, info.parts["test"].class_counts, info.kind):
+    if small := small_test_part(len(parts["test"]), counts["test"], raw.kind):
         said.append(small)
     for sentence in said:
         log.warning("%s", sentence)
     if raw.times is not None:
         spans = {part: raw.times[at] for part, at in division.index.items()}
-        summary.info("divided %s: train until %s, validation from %s until %s, test from %s until %s", info.split,
+        summary.info("divided %s: train until %s, validation from %s until %s, test from %s until %s", division.how,
                      _time(spans["train"].max()), _time(spans["validation"].min()), _time(spans["validation"].max()),
                      _time(spans["test"].min()), _time(spans["test"].max()))  # fmt: skip
 
@@ -295,9 +306,9 @@ def _time(moment: Any) -> str:
     return str(moment).removesuffix("T00:00:00.000000")
 
 
-def _report_classes(info: "DatasetInfo") -> None:
-    for part in info.parts:
-        missing = [name for name, count in zip(info.classes, info.parts[part].class_counts, strict=False) if not count]
+def _report_classes(counts: Mapping[str, tuple[int, ...]], classes: tuple[str, ...]) -> None:
+    for part, of_part in counts.items():
+        missing = [name for name, count in zip(classes, of_part, strict=False) if not count]
         if missing:
             more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
             log.warning("the %s part has no item of %s%s", part, ", ".join(missing[:5]), more)
