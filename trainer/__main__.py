@@ -20,6 +20,7 @@ from podium.storage import Storage, connect
 from podium.trainer import checkpoint, data, objective, output, processor, weights
 from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
+from podium.trainer.seen import Seen
 from podium.trainer.tracking import Tracking
 from podium.trainer.trainjob_status import StatusReporter
 from podium.trainer.world import World, join
@@ -74,7 +75,7 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
 
         training.run(save, track)
         if world.rank == 0:
-            seen = weights.Seen.read(config.data, config.weights or checkpoint.inherited(config))
+            seen = Seen.read(config.data, config.weights or checkpoint.inherited(config))
             if config.inherit:
                 checkpoint.save_for_child(config, training.progress.weights, training.optimizer.state_dict())
                 seen.write(connect(config.inherit))

@@ -26,6 +26,7 @@ from podium.errors import InvalidInput
 from podium.metrics import format_metrics
 from podium.storage import Storage, connect
 from podium.trainer.ranks import Ranks, is_first, read
+from podium.trainer.seen import Seen
 from podium.trainer.trainjob_status import StatusReporter
 
 __all__ = ["Ranks", "dataset", "load", "output", "ranks", "report", "save_model", "save_onnx"]
@@ -97,12 +98,13 @@ def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: fl
     _epochs.append({"epoch": number, **{name: float(value) for name, value in metrics.items()}})
 
 
-def save_onnx(model: Any, *, epoch: int | None = None) -> None:
+def save_onnx(model: Any, *, epoch: int | None = None, weights: str = "") -> None:
     """Write model.onnx and metrics.json to the output.
 
     Args:
         model: An ONNX model, its bytes, or its file. Its inputs are named and typed as the dataset's.
         epoch: The epoch whose weights it has; the last one that was reported if None.
+        weights: File or URI of the weights that the training began with: the test items these had seen do not count.
     """
     content = Path(model).read_bytes() if isinstance(model, str | os.PathLike) else model
     if not isinstance(content, bytes):
@@ -110,10 +112,12 @@ def save_onnx(model: Any, *, epoch: int | None = None) -> None:
     if is_first(os.environ):
         target = connect(output())
         target.put("model.onnx", content)
-        _save_metrics(target, epoch)
+        _save_metrics(target, epoch, weights)
 
 
-def save_model(directory: str | Path, *, predict: Sequence[str] = (), epoch: int | None = None) -> None:
+def save_model(
+    directory: str | Path, *, predict: Sequence[str] = (), epoch: int | None = None, weights: str = ""
+) -> None:
     """Write the files of a directory and metrics.json to the output.
 
     Args:
@@ -121,6 +125,7 @@ def save_model(directory: str | Path, *, predict: Sequence[str] = (), epoch: int
         predict: Command that predicts, as in ``["python", "predict.py"]``; podium adds ``--model``, ``--inputs`` and
             ``--output``. Empty if there is a model.onnx or a model.json.
         epoch: The epoch whose weights it has; the last one that was reported if None.
+        weights: As in save_onnx.
 
     Raises:
         InvalidInput: It holds neither model.onnx nor model.json, and no command is given.
@@ -136,15 +141,19 @@ def save_model(directory: str | Path, *, predict: Sequence[str] = (), epoch: int
             target.put(name, file)
         if predict:
             target.put("model.json", json.dumps({"predict": list(predict)}).encode())
-        _save_metrics(target, epoch)
+        _save_metrics(target, epoch, weights)
 
 
-def _save_metrics(target: Storage, epoch: int | None) -> None:
-    """Write metrics.json, last: then the model directory is whole."""
+def _save_metrics(target: Storage, epoch: int | None, weights: str) -> None:
+    """Write what the model has seen, and metrics.json last: then the model directory is whole."""
     chosen = [record for record in _epochs if epoch in (None, record["epoch"])]
     if not chosen and epoch is not None:
         raise InvalidInput(f"epoch {epoch} was not reported", "call report for every epoch")
     record = {**(chosen[-1] if chosen else {}), "epochs": _epochs, "dataset": dataset().digest}
+    seen = Seen.read(_given("data"), weights)
+    seen.write(target)
+    if weights and not seen.whole:
+        record["unknown_weights"] = weights
     target.put("metrics.json", json.dumps(record, indent=1).encode())
 
 

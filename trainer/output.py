@@ -16,10 +16,11 @@ from podium import __version__
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.storage import Storage
-from podium.trainer import checkpoint, processor, weights
+from podium.trainer import checkpoint, processor
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import Training
 from podium.trainer.objective import Objective
+from podium.trainer.seen import Seen
 from podium.trainer.task import Task
 
 CHECKED_ITEMS = 32
@@ -92,7 +93,7 @@ def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
     return value
 
 
-def write(storage: Storage, training: Training, seen: weights.Seen) -> None:
+def write(storage: Storage, training: Training, seen: Seen) -> None:
     """Write the model directory of a finished training.
 
     Raises:

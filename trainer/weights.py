@@ -1,21 +1,15 @@
-"""Weights from a file or URI to start from, as torchvision and this trainer store them, and what they have seen."""
+"""Weights from a file or URI to start from, as torchvision and this trainer store them."""
 
 import io
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.data.artifact import load_hashes
 from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.storage import Storage, connect
-
-SEEN = "seen.npy"
-"""File of a model directory: 64-bit hashes of the items that its weights have seen, uint64 [n], ascending."""
+from podium.storage import connect
+from podium.trainer.seen import split
 
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 """Parts of GoogLeNet and Inception that only serve their own training and are not built here."""
@@ -30,7 +24,7 @@ def read(uri: str) -> dict[str, Tensor]:
     Raises:
         InvalidInput: There is no such file, or it holds something else.
     """
-    folder, name = _split(uri)
+    folder, name = split(uri)
     hint = "a .safetensors file, or a state_dict that torch.save wrote"
     try:
         blob = connect(folder).get(name)
@@ -43,46 +37,6 @@ def read(uri: str) -> dict[str, Tensor]:
         return {key.removeprefix("module."): value.detach() for key, value in state.items() if key}
     except Exception as error:  # torch and safetensors raise anything on damaged bytes
         raise InvalidInput(f"--weights {uri} does not hold weights ({type(error).__name__})", hint) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """Which items a model has seen."""
-
-    hashes: NDArray[np.uint64] | None
-    """64 bits each, [n], ascending; None if the dataset has none."""
-
-    whole: bool
-    """Whether this is all that it has seen."""
-
-    @classmethod
-    def read(cls, data: str, begun_with: str) -> "Seen":
-        """Return what a model has seen after a training.
-
-        Args:
-            data: URI of the dataset.
-            begun_with: File of the weights that it began with, beside what they had seen; empty for new ones.
-        """
-        own = load_hashes(data, "seen")
-        if own is None or not begun_with:
-            return cls(hashes=own, whole=own is not None)
-        try:
-            before = np.load(io.BytesIO(connect(_split(begun_with)[0]).get(SEEN)), allow_pickle=False)
-        except (PodiumError, ValueError, EOFError):
-            return cls(hashes=own, whole=False)
-        return cls(hashes=np.union1d(own, before), whole=True)
-
-    def write(self, storage: Storage) -> None:
-        """Put it beside weights."""
-        if self.hashes is not None:
-            stream = io.BytesIO()
-            np.save(stream, self.hashes)
-            storage.put(SEEN, stream.getvalue())
-
-
-def _split(uri: str) -> tuple[str, str]:
-    folder, _, name = uri.rpartition("/")
-    return folder or ("/" if uri.startswith("/") else "."), name
 
 
 def _decode(blob: bytes, name: str) -> Mapping[str, Tensor]:

@@ -356,7 +356,7 @@ def test_lists_show_each_models_own_metric(typed: Typed) -> None:
     assert [listed[name]["metric"] for name in ("houses", "mnist")] == ["rmse", "accuracy"]
     assert listed["houses"]["value"] == pytest.approx(40, rel=0.2)
     lines = typed("models", "list", "houses")[1].splitlines()
-    assert lines[0].split()[:3] == ["VERSION", "VALUE", "METRIC"]
+    assert lines[0].split()[:3] == ["VERSION", "AT", "UPLOAD"]
     assert [line.split()[2] for line in lines[1:]] == ["rmse", "rmse"]
 
 

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from kit_trainer import TRAIN
 
 from podium.data.artifact import describe, load
 from podium.metrics import parse_line
+from podium.steps.prepare_data import DataSettings, prepare_data
 
 EXPERIMENT = {
     "apiVersion": "kubeflow.org/v1beta1",
@@ -125,3 +127,23 @@ def test_a_mistake_is_told_in_a_sentence(tmp_path: Path, tiny_dataset: Path, cal
 def test_the_kit_loads_no_torch(tiny_dataset: Path) -> None:
     code = "import sys; from podium.trainer import kit; print(len(kit.load('train')), 'torch' in sys.modules)"
     assert python(code, PODIUM_DATA=str(tiny_dataset)).stdout == "400 False\n"
+
+
+def test_what_the_weights_had_seen_goes_with_the_model(tmp_path: Path) -> None:
+    rows = "\n".join(f"{row},{row % 7}" for row in range(100))
+    (tmp_path / "rows.csv").write_text(f"a,b\n{rows}\n")
+    prepare_data(DataSettings(dataset=f"table:{tmp_path}/rows.csv", target="b"), tmp_path / "data")
+    old, new, foreign = tmp_path / "old", tmp_path / "new", tmp_path / "foreign"
+    code = "import sys; from podium.trainer import kit; kit.save_onnx(b'model', weights=sys.argv[1])"
+
+    def train(output: Path, weights: str) -> dict[str, object]:
+        done = python(code, weights, PODIUM_DATA=str(tmp_path / "data"), PODIUM_OUTPUT=str(output))
+        assert done.returncode == 0, done.stderr
+        return json.loads((output / "metrics.json").read_text())
+
+    assert "unknown_weights" not in train(old, "")
+    earlier = np.load(old / "seen.npy")
+    np.save(old / "seen.npy", np.union1d(earlier, np.array([7], np.uint64)))
+    assert "unknown_weights" not in train(new, f"{old}/model.onnx")
+    assert set(np.load(new / "seen.npy")) - set(earlier) == {7}
+    assert train(foreign, "from-elsewhere.onnx")["unknown_weights"] == "from-elsewhere.onnx"

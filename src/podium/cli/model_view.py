@@ -34,7 +34,7 @@ def models(overviews: Sequence["Overview"]) -> str:
         )
         for row in overviews
     ]
-    heads = ("MODEL", ">VERSIONS", "CHAMPION", ">VALUE", "METRIC", "SINCE (UTC)")
+    heads = ("MODEL", ">VERSIONS", "CHAMPION", ">AT UPLOAD", "METRIC", "SINCE (UTC)")
     drop = ("METRIC", "SINCE (UTC)", ">VERSIONS")
     return table(heads, rows, width=screen_width(), drop=drop, shorten="MODEL")
 
@@ -56,7 +56,7 @@ def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) ->
         )
         for summary in summaries
     ]
-    heads = ("VERSION", ">VALUE", "METRIC", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES")
+    heads = ("VERSION", ">AT UPLOAD", "METRIC", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES")
     drop = ("DATASET", ">SIZE", "METRIC", "CREATED (UTC)")
     return table(heads, rows, width=screen_width(), drop=drop, shorten="VERSION")
 
