@@ -27,7 +27,7 @@ def shifted(x):
     return Shift(x).value()
 
 def train(x):
-    time.sleep(0.4)  # long enough to be seen running
+    time.sleep(1.2)  # long enough to be seen running
     return shifted(x) ** POWER
 """
 

@@ -19,7 +19,7 @@ LATER = [
     ("train_and_promote", "metric=min:f1_macro", "of f1_macro more is better"),
     ("train_and_promote", "rule=minimum=98", "accuracy is a share, not a percentage"),
     ("train_and_promote", "metric=log_loss rule=max_class_drop=0.1", "but the metric is log_loss"),
-    ("train_and_promote", "metric=log_loss rule=significant,p=0.0001", "p >= 0.001 for a permutation test"),
+    ("train_and_promote", "metric=log_loss rule=significant,p=0.0000001", "p >= 1e-06 for a permutation test"),
     ("tune_and_promote", "model_name=a/b", "model name"),
     ("tune_and_promote", "seed=-1", "0 <= seed < 2\\*\\*32"),
     ("tune_and_promote", "max_trials=0", "max_trials >= 1"),

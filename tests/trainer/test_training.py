@@ -13,12 +13,13 @@ from safetensors.torch import load_file
 
 from podium.data import artifact
 from podium.storage import connect
-from podium.trainer import data, models, output, task, weights
+from podium.trainer import data, models, output, task
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
 from podium.trainer.loop import Training
 from podium.trainer.objective import Classification
+from podium.trainer.seen import Seen
 from podium.trainer.world import World
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "trainer-losses.json"
@@ -96,7 +97,7 @@ def test_equal_weights_are_equal_bytes(tiny_dataset: Path, tmp_path: Path) -> No
     training = Training(config, data.load(config), World(), lambda line: None)
     training.run(lambda state: None)
     for number in range(8):
-        output.write(connect(tmp_path / str(number)), training, weights.Seen.read(config.data, ""))
+        output.write(connect(tmp_path / str(number)), training, Seen.read(config.data, ""))
     for name in ("model.safetensors", "model.onnx"):
         assert len({(tmp_path / str(number) / name).read_bytes() for number in range(8)}) == 1
 
