@@ -8,7 +8,7 @@ What a step is made of:
 - ``config``: the flags; ``networks``: names of networks and the recipe of each
 - ``task``: what is learned from a dataset; ``data``: its parts on the device, batches, each rank's share
 - ``augment``: changes of training images
-- ``models``: the networks; ``zoo``: those of torchvision; ``weights``: to start from, from a file; ``seen``: their items
+- ``models``: the networks; ``zoo``: those of torchvision; ``weights``: to start from; ``seen``: what they have seen
 - ``objective``: loss and metrics of classes and of numbers
 - ``gradients``: their sum over the ranks
 - ``optimizer``: the step; ``recipe``: the learning rate of each step, and averaged weights
