@@ -148,7 +148,11 @@ def _parse_times(text: pa.Array) -> pa.Array:
             return _without_zone(text.cast(kind))
         except pa.ArrowInvalid:
             continue
-    return pa.array([_parse_time(value) for value in text.to_pylist()], pa.timestamp("us"))
+    # Value by value, and most texts are words: only what begins as a date is tried, each text once.
+    dated = pc.if_else(pc.match_substring_regex(text, r"^\d{4}-\d\d"), text, pa.scalar(None, pa.string()))
+    encoded = dated.dictionary_encode()
+    moments = pa.array([_parse_time(value) for value in encoded.dictionary.to_pylist()], pa.timestamp("us"))
+    return moments.take(encoded.indices)
 
 
 def _year_first(text: pa.Array, kind: str) -> pa.Array:
@@ -164,13 +168,13 @@ def _year_first(text: pa.Array, kind: str) -> pa.Array:
     return text
 
 
-def _parse_time(value: str | None) -> int | None:
+def _parse_time(value: str) -> int | None:
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
             stamp = pa.scalar(value, pa.string()).cast(kind)
         except pa.ArrowInvalid:
             continue
-        return None if value is None else int(stamp.value)
+        return int(stamp.value)
     return None
 
 
