@@ -49,6 +49,13 @@ def test_every_command_explains_itself_with_an_example(path: tuple[str, ...]) ->
             assert parameter.help, f"{parameter.name} has no help"
 
 
+def test_optuna_dashboard_is_only_ever_given_a_copy() -> None:
+    texts = [path.read_text() for path in [*PAGES, *(ROOT / "src/podium").rglob("*.py"), *ROOT.glob("notebooks/*")]]
+    opened = [path for text in texts for path in re.findall(r"optuna-dashboard (\S+\.journal)", text)]
+    assert opened, "the docs no longer say how to look at a study"
+    assert [path for path in opened if path.endswith("optuna.journal")] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_shown_in_the_docs_parses(page: Path) -> None:
     for words in shown_commands(page.read_text()):

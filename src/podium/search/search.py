@@ -1,7 +1,7 @@
 """Suggestions for trials: a search space, an algorithm, and an Optuna study on disk.
 
-The study is a journal file: ``optuna-dashboard <dir>/optuna.journal`` opens it as it is. Its trials carry the trial's
-name as user attribute ``trial``, those of earlier sweeps as ``from``.
+The study is a journal file, ``<dir>/optuna.journal``; give optuna-dashboard a copy, for it writes into what it opens.
+Its trials carry the trial's name as user attribute ``trial``, those of earlier sweeps as ``from``.
 """
 
 import contextlib
