@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from test_experiment_files import default_of
 
@@ -41,14 +42,34 @@ def test_values_of_the_file_become_the_pipelines(project: Path) -> None:
     assert default_of(compiled) == (project / "sweep.yaml").read_text()
 
 
+def test_a_compiled_project_has_its_own_name(project: Path) -> None:
+    assert named_in(invoke("compile").stdout) == "bikes"
+    assert named_in(invoke("compile", "--name", "mine").stdout) == "mine"
+    (project / "podium.yaml").write_text("name: cycles\n" + TEXT)
+    assert named_in(invoke("compile").stdout) == "cycles"
+    (project / "podium.yaml").write_text("max_trials: 6\n")
+    assert named_in(invoke("compile").stdout) == project.name
+
+
+def named_in(compiled: str) -> str:
+    return str(yaml.safe_load(compiled)["pipelineInfo"]["name"])
+
+
 def test_the_command_line_comes_before_the_file(project: Path) -> None:
     compiled = invoke("compile", "max_trials=9", "--model-name", "other").stdout
     assert default_of(compiled, "max_trials") == "9.0"
     assert default_of(compiled, "model_name") == "other"
 
 
-def test_a_named_pipeline_leaves_the_file_alone(project: Path) -> None:
-    assert default_of(invoke("compile", "tune_and_promote").stdout, "model_name") == "mnist"
+def test_a_projects_own_pipeline_may_be_named(project: Path) -> None:
+    for name in ("tune_and_promote", "tune-and-promote"):
+        assert default_of(invoke("compile", name).stdout, "model_name") == "bikes"
+
+
+def test_another_pipeline_leaves_the_file_alone_and_says_so(project: Path) -> None:
+    done = invoke("compile", "train_and_promote")
+    assert default_of(done.stdout, "model_name") == "mnist"
+    assert "podium.yaml is not read: it is for tune_and_promote" in done.stderr
     (project / "podium.yaml").write_text("pipeline: train_and_promote\nepochs: 7\n")
     assert default_of(invoke("compile").stdout, "epochs") == "7.0"
     (project / "podium.yaml").unlink()
@@ -69,7 +90,8 @@ def test_a_named_pipeline_leaves_the_file_alone(project: Path) -> None:
         ("- a\n- b\n", "podium.yaml does not hold names and values", "model_name"),
         ("a: [1\n", "podium.yaml", None),
         ("pipeline: tune\n", "there is no pipeline 'tune'", "did you mean tune_and_promote?"),
-        ("pipeline: [a]\n", "pipeline is a name or a file", "nightly"),
+        ("pipeline: [a]\n", "pipeline a name or a file", "nightly"),
+        ("name: 3\n", "name is text", "nightly"),
     ],
 )
 def test_a_wrong_file_is_refused(project: Path, text: str, told: str, hint: str | None) -> None:
@@ -101,7 +123,7 @@ def test_paths_start_from_the_files_folder(project: Path, monkeypatch: pytest.Mo
 def test_a_schedule_of_the_file_is_one_like_any_other(project: Path) -> None:
     assert default_path() == Path("podium.yaml")
     (schedule,) = load([default_path()])
-    assert (schedule.name, schedule.pipeline, schedule.cron) == ("nightly", "tune_and_promote", "@daily")
+    assert (schedule.name, schedule.pipeline, schedule.cron) == ("nightly", "bikes", "@daily")
     assert schedule.parameters["model_name"] == "bikes"
     (project / "podium.yaml").write_text("model_name: bikes\n")
     with pytest.raises(InvalidInput, match=r"podium\.yaml has a schedule"):

@@ -77,7 +77,7 @@ class KfpWorld:
         return 200, made
 
     def run(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        made = {**body, "run_id": self.new("run"), "state": "PENDING"}
+        made = {**body, "run_id": self.new("run"), "state": "PENDING", "created_at": NOW}
         self.runs[made["run_id"]] = made
         return 200, made
 
@@ -137,10 +137,15 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(data) if data else {}
         if method == "POST" and path in ("pipelines", "runs", "recurringruns", "experiments"):
             return self.create(path, body)
-        if method == "GET" and path in ("pipelines", "recurringruns", "experiments"):
+        if method == "GET" and path in ("pipelines", "recurringruns", "experiments", "runs"):
             return 200, self.listed(path, query)
         if match := re.fullmatch(r"pipelines/([^/]+)/versions", path):
             return 200, {"pipeline_versions": world.versions[match[1]]}
+        if match := re.fullmatch(r"runs/([^/:]+):terminate", path):
+            if match[1] not in world.runs:
+                return 404, {"error": f"Run {match[1]} not found"}
+            world.runs[match[1]]["state"] = "CANCELING"
+            return 200, {}
         if match := re.fullmatch(r"runs/([^/]+)", path):
             return world.next_state(match[1])
         if match := re.fullmatch(r"recurringruns/([^/:]+)(?::(enable|disable))?", path):
@@ -162,8 +167,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def listed(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         world = self.world
-        tables = {"pipelines": world.pipelines, "recurringruns": world.recurring, "experiments": world.experiments}
+        tables = {"pipelines": world.pipelines, "recurringruns": world.recurring, "experiments": world.experiments,
+                  "runs": world.runs}  # fmt: skip
         found = list(tables[path].values())
+        if query.get("sort_by") == "created_at desc":
+            found.reverse()
         for one in json.loads(query.get("filter", "{}")).get("predicates", []):
             found = [item for item in found if item[one["key"]] == one["stringValue"]]
         return {"recurringRuns" if path == "recurringruns" else path: found}

@@ -70,7 +70,7 @@ def test_each_difference_is_shown(server: Server, nightly: Schedule) -> None:
     (change,) = schedules.plan(server, [changed])
     assert change.differences == (
         "cron: 0 0 3 * * * -> 0 0 4 * * *",
-        "parameters: {'rounds': 5} -> {'rounds': 6}",
+        "rounds: 5 -> 6",
         "max_concurrency: 1 -> 2",
     )
 

@@ -143,10 +143,10 @@ def test_the_server_knows_where_a_run_keeps_its_logs(
     shown = CliRunner().invoke(app, ["runs", "logs", "run-1", "train", "--host", kfp.host])
     assert shown.stdout == "epoch 1\n"
     server = Server(kfp.host)
-    assert runs.storage_of(server, "run-2") == "s3://team/podium"
-    assert runs.storage_of(server, "run-3") == "minio://mlpipeline/podium"
+    assert runs.storage_of(runs.find_run(server, "run-2")) == "s3://team/podium"
+    assert runs.storage_of(runs.find_run(server, "run-3")) == "minio://mlpipeline/podium"
     refused: Any = CliRunner().invoke(app, ["runs", "logs", "run", "--host", kfp.host]).exception
-    assert "with --storage the beginning will do" in refused.hint
+    assert refused.message == "3 runs begin with 'run'"
 
 
 def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(server: Server, world: KfpWorld) -> None:
@@ -190,6 +190,21 @@ def test_a_failed_or_canceled_run_says_so(server: Server, world: KfpWorld, monke
     world.script = [canceling, {"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "FAILED"}]}]
     with pytest.raises(PodiumError, match="was cancelled"):
         runs.follow(server, run.run_id, lambda *_: None)
+
+
+def test_a_failed_step_is_quoted_where_its_log_is_kept(
+    server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "POLL", 0.01)
+    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    storage = f"file://{tmp_path}/store"
+    world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
+    log = "reading\nerror: the table has no column left\nhint: podium data inspect table:x.csv\n"
+    KeptLogs(storage, run.run_id).keep("steps/prepare", log)
+    world.script = [{"state": "FAILED", "run_details": details(prepare="FAILED")}]
+    with pytest.raises(PodiumError, match="failed at prepare: the table has no column left") as caught:
+        runs.follow(server, run.run_id, lambda *_: None)
+    assert str(caught.value.hint).startswith("podium data inspect table:x.csv; see the steps' logs")
 
 
 def test_a_failed_task_is_named_though_it_is_written_late(

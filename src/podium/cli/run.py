@@ -107,16 +107,17 @@ def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> 
 @click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
+@click.option("--name", "title", help="Name of the compiled pipeline; the project's or the pipeline's own if missing.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training, and of the step that prepares the data.")
 @click.option("--platform", multiple=True, metavar="NAME=VALUE", help="A setting for newer servers, see above.")
 def compile_(pipeline: str, parameters: tuple[str, ...], output: str, **settings: Any) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.
 
-    PIPELINE is a name or FILE.py, as for podium run; without one podium.yaml counts, as there. PARAMETERS (name=value)
-    become the defaults of the compiled pipeline. Without --platform the YAML runs on old and new servers. Settings,
-    for every step: secret (name of a Secret with accesskey and secretkey), timeout (seconds), retries, pull_policy,
-    tolerations (a JSON list); they need a server that knows kfp-kubernetes.
+    PIPELINE is a name or FILE.py, as for podium run; without one podium.yaml counts, as there, and gives the name.
+    PARAMETERS (name=value) become the defaults of the compiled pipeline. Without --platform the YAML runs on old and
+    new servers. Settings, for every step: secret (name of a Secret with accesskey and secretkey), timeout (seconds),
+    retries, pull_policy, tolerations (a JSON list); they need a server that knows kfp-kubernetes.
 
     \b
     Examples:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import podium
 from podium.cli.completion import run_names
@@ -16,10 +17,11 @@ from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.settings import STORAGE
 from podium.tables import Row, screen_width, table
 from podium.terminal import Styled, echo, echo_json, echo_log, output
-from podium.text import duration, size, when
+from podium.text import cut, duration, size, when
 
 if TYPE_CHECKING:
     from podium.api.runs import Run, Runs
+    from podium.kfp.runs import ServerRun
     from podium.run.stored_runs import StoredRun, StoredRuns
 
 
@@ -32,15 +34,22 @@ def runs() -> None:
 
 
 @runs.command("list")
+@click.option("--last", metavar="N", type=click.IntRange(min=1), default=30, help="A server's newest N runs; 30.")
 @json_option
-def list_(as_json: bool) -> None:
-    """List all runs, the newest last: state, when, how long, how big, what came of it.
+@server_options
+@click.pass_context
+def list_(context: click.Context, last: int, as_json: bool, server: ServerOptions) -> None:
+    """List the runs on this machine, or with --host those of a server, the newest last.
 
     \b
     Examples:
       podium runs list
       podium runs list --json
+      podium runs list --host http://127.0.0.1:8888
     """
+    if context.get_parameter_source("host") is ParameterSource.COMMANDLINE:
+        _list_of_server(server, last, as_json)
+        return
     known = podium.runs().all
     rows = [{**_summary(run), "bytes": run.size, "result": run.result} for run in known]
     listed = [
@@ -53,22 +62,45 @@ def list_(as_json: bool) -> None:
     output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="RUN"))
 
 
+def _list_of_server(server: ServerOptions, last: int, as_json: bool) -> None:
+    from podium.kfp.runs import newest, pipeline_names, server_run
+
+    kfp_server = server.open()
+    names = pipeline_names(kfp_server)
+    known = [server_run(run, names) for run in reversed(newest(kfp_server, last))]
+    listed = [
+        Row(phase=run.state.capitalize(), cells=(run.id, run.pipeline, run.state, when(run.began),
+                                                 duration(run.seconds), run.name, run.result))
+        for run in known
+    ]  # fmt: skip
+    heads = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", "NAME", "RESULT")
+    drop = ("NAME", "BEGAN (UTC)", "PIPELINE", "RESULT", "STATE")
+    rows = [_server_summary(run) for run in known]
+    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="RUN"))
+
+
 @runs.command()
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @json_option
-def show(name: str, as_json: bool) -> None:
+@server_options
+def show(name: str, as_json: bool, server: ServerOptions) -> None:
     """Show a run: its parameters, its steps, and its result or what to do.
 
-    RUN is an id, the beginning of one, or latest.
+    RUN is an id, the beginning of one, or latest: of a run on this machine, else of the server.
 
     \b
-    Example:
+    Examples:
       podium runs show latest
+      podium runs show 8c1d29f0 --host http://127.0.0.1:8888
     """
+    from podium.kfp.runs import ServerRun
     from podium.run.outcome import outcome_of
     from podium.run.outcome import show as show_outcome
 
-    run = podium.runs()[name]
+    run = _here_or_on(server, name)
+    if isinstance(run, ServerRun):
+        _show_of_server(run, as_json)
+        return
     outcome = None
     with suppress(PodiumError):
         outcome = outcome_of(run.record)
@@ -88,6 +120,60 @@ def show(name: str, as_json: bool) -> None:
     echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
     if run.state not in ("succeeded", "running"):
         echo(f"go on with: podium run --resume {run.id}")
+
+
+def _show_of_server(run: "ServerRun", as_json: bool) -> None:
+    if as_json:
+        echo_json(_server_summary(run))
+        return
+    echo(f"run {run.id} of {run.pipeline}: {run.state}, began {when(run.began)} UTC, took {duration(run.seconds)}")
+    for parameter, value in run.parameters.items():
+        echo(f"  {parameter}={cut(value if isinstance(value, str) else json.dumps(value), 100)}")
+    steps = [Row(phase=state.capitalize(), cells=(name, state.lower())) for name, state in run.tasks.items()]
+    drawn = table(("STEP", "STATE"), steps, width=screen_width(), drop=(), shorten="STEP")
+    echo(Styled(f"\n{drawn}\n"))
+    if run.result:
+        echo(run.result)
+    echo(f"what its steps printed: podium runs logs {run.id}")
+
+
+def _server_summary(run: "ServerRun") -> dict[str, Any]:
+    return {**vars(run), "run": run.id, "began": run.began.isoformat(), "seconds": round(run.seconds, 3)}
+
+
+def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
+    """Return a run on this machine, or else of the server if one is named."""
+    from podium.kfp.runs import find_run, pipeline_names, server_run
+
+    try:
+        return podium.runs()[name]
+    except NotFound:
+        if not server.host:
+            raise
+    kfp_server = server.open()
+    return server_run(find_run(kfp_server, name), pipeline_names(kfp_server))
+
+
+@runs.command()
+@click.argument("name", metavar="RUN")
+@server_options
+def stop(name: str, server: ServerOptions) -> None:
+    """Cancel a run of a server; its steps end what they launched.
+
+    \b
+    Example:
+      podium runs stop 8c1d29f0 --host http://127.0.0.1:8888
+    """
+    from podium.kfp.runs import OVER, ServerRun, terminate
+
+    run = _here_or_on(server, name)
+    if not isinstance(run, ServerRun):
+        run.stop()  # refuses one that is running
+    if not isinstance(run, ServerRun) or run.state.upper() in OVER:
+        echo(f"run {run.id} is over: {run.state}", err=True)
+        return
+    terminate(server.open(), run.id)
+    echo(f"run {run.id} is being cancelled: podium runs show {run.id}", err=True)
 
 
 @runs.command()
@@ -133,9 +219,11 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
     try:
         run = podium.runs()[name] if storage is None else None
     except NotFound:
-        if not (storage := os.environ.get(STORAGE) or _known_storage(name, server)):
-            raise
-        run = None
+        run, storage = None, os.environ.get(STORAGE)
+        if not storage:
+            if not server.host:
+                raise
+            name, storage = _of_server(name, server)
     for log in printed(run.record, what) if run else of_kept(StoredRuns(str(storage)).logs(name), what):
         if log.title:
             echo(f"== {log.title}")
@@ -230,16 +318,12 @@ def _text(run: "Run", name: str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _known_storage(name: str, server: ServerOptions) -> str | None:
-    """Return where the server says that a run keeps its logs; None without a server."""
-    from podium.kfp.runs import storage_of
+def _of_server(name: str, server: ServerOptions) -> tuple[str, str]:
+    """Return the id of a run on the server, and where it keeps its logs."""
+    from podium.kfp.runs import find_run, storage_of
 
-    if not server.host:
-        return None
-    try:
-        return storage_of(server.open(), name)
-    except NotFound as error:
-        raise NotFound(error.message, "the server takes whole ids only; with --storage the beginning will do") from None
+    run = find_run(server.open(), name)
+    return str(run.run_id), storage_of(run)
 
 
 def _delete(chosen: "Sequence[Run | StoredRun]", *, dry_run: bool, as_json: bool) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 PATHS = click.Path(exists=True, path_type=Path)
 
+now_option = click.option("--now", is_flag=True, help="Also while a run of it is in flight, which is cancelled.")
+
 
 @click.group(cls=Commands)
 def schedule() -> None:
@@ -50,12 +52,14 @@ def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
 @schedule.command()
 @click.argument("paths", nargs=-1, type=PATHS)
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under.")
+@now_option
 @json_option
 @server_options
-def apply(paths: tuple[Path, ...], group: str, as_json: bool, server: ServerOptions) -> None:
+def apply(paths: tuple[Path, ...], group: str, now: bool, as_json: bool, server: ServerOptions) -> None:
     """Make the server's schedules those of the files; doing it twice changes nothing.
 
-    Schedules that are in no file are left alone.
+    Schedules that are in no file are left alone. A changed schedule is created anew and the old one deleted, and with
+    that the server ends its run in flight: while there is one, nothing is changed without --now.
 
     \b
     Example:
@@ -67,6 +71,10 @@ def apply(paths: tuple[Path, ...], group: str, as_json: bool, server: ServerOpti
     wanted = load(paths or [default_path()])
     kfp_server = server.open()
     changes = schedules.plan(kfp_server, wanted)
+    if not now:
+        again = ["podium", "schedule", "apply", *map(str, paths)]
+        for change in changes:
+            schedules.require_idle(kfp_server, change.schedule.name, change.running, again)
     for change in changes:
         schedules.apply(kfp_server, change, group)
     _show(changes, as_json)
@@ -115,18 +123,24 @@ def pause(name: str, server: ServerOptions) -> None:
 
 @schedule.command()
 @click.argument("name")
+@now_option
 @server_options
-def delete(name: str, server: ServerOptions) -> None:
+def delete(name: str, now: bool, server: ServerOptions) -> None:
     """Delete a schedule from the server; its runs stay listed.
+
+    The server ends its run in flight with it: while there is one, nothing is deleted without --now.
 
     \b
     Example:
       podium schedule delete nightly-tune
     """
-    from podium.kfp.schedules import find, remove
+    from podium.kfp.schedules import find, in_flight, remove, require_idle
 
     kfp_server = server.open()
-    for recurring_run in find(kfp_server, name):
+    ids = find(kfp_server, name)
+    if not now:
+        require_idle(kfp_server, name, in_flight(kfp_server, ids), ["podium", "schedule", "delete", name])
+    for recurring_run in ids:
         remove(kfp_server, recurring_run)
     echo(f"{name} deleted", err=True)
 
@@ -142,6 +156,7 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
             "version": change.version.name,
             "cron": change.schedule.cron,
             "differences": list(change.differences),
+            "running": list(change.running),
             "enabled": change.schedule.enabled,
             "next": [f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in next_times(change.schedule.cron)]
             if change.schedule.enabled
@@ -156,4 +171,6 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
         echo(f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}")
         for difference in row["differences"]:
             echo(f"         {difference}")
+        for run in row["running"]:
+            echo(f"         run {run} is in flight: apply refuses until it has ended, or ends it with --now")
         echo(f"         next {'  '.join(row['next'])}" if row["enabled"] else "         paused: it does not fire")

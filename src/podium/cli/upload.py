@@ -22,7 +22,7 @@ FREE = {"ignore_unknown_options": True}
 @click.command(context_settings=FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
-@click.option("--name", help="Name on the server; the pipeline's own if missing.")
+@click.option("--name", help="Name on the server; the project's or the pipeline's own if missing.")
 @click.option("--description", default="", help="Shown with a new version.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training.")
@@ -40,8 +40,8 @@ def upload(
     """Upload a pipeline to Kubeflow Pipelines; a new version only if the content changed.
 
     PIPELINE is tune_and_promote, train_and_promote, a Python file with a pipeline (FILE.py or FILE.py:function), or a
-    compiled YAML file; without one podium.yaml counts, as for podium run. PARAMETERS (name=value) become the defaults
-    of the uploaded pipeline.
+    compiled YAML file; without one podium.yaml counts, as for podium run, and gives its name. PARAMETERS (name=value)
+    become the defaults of the uploaded pipeline.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def upload(
     from podium.kfp.versions import upload as upload_text
 
     pipeline, words, project = choose(pipeline, parameters)
-    text = _text(pipeline, words, project, **images)
+    text = _text(pipeline, words, project, title=name, **images)
     kfp_server = server.open()
     version = upload_text(kfp_server, text, name, description)
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
@@ -65,7 +65,13 @@ def upload(
     echo(link)
 
 
-def _text(pipeline: str, words: Sequence[str] = (), project: "Project | None" = None, **images: Any) -> str:
+def _text(
+    pipeline: str,
+    words: Sequence[str] = (),
+    project: "Project | None" = None,
+    title: str | None = None,
+    **images: Any,
+) -> str:
     from podium.documents import read_text
     from podium.errors import InvalidInput, require
     from podium.kfp.versions import read_spec
@@ -74,7 +80,7 @@ def _text(pipeline: str, words: Sequence[str] = (), project: "Project | None" = 
     if file.suffix not in (".yaml", ".yml"):
         from podium.kfp.compiling import compile_pipeline
 
-        return compile_pipeline(pipeline, words, project=project, **images)
+        return compile_pipeline(pipeline, words, project=project, title=title, **images)
     hint = "give them to `podium compile`"
     given = bool(words or any(images.values()))
     require(not given, "a compiled file keeps its images and parameters", hint, file=pipeline)
@@ -112,8 +118,9 @@ def submit(
     """Run an uploaded pipeline on Kubeflow Pipelines.
 
     PIPELINE is its name on the server, or a Python file with a pipeline, FILE.py or FILE.py:function, which is uploaded
-    first if its content changed; without one podium.yaml counts, as for podium run. PARAMETERS are written name=value
-    and checked against the uploaded version.
+    first if its content changed; without one it is the project's of podium.yaml, with the parameters there. PARAMETERS
+    are written name=value and checked against the uploaded version. What is run on which data for which model is
+    printed before it starts.
 
     \b
     Examples:
@@ -133,10 +140,11 @@ def submit(
     require(wait or not notifier.targets, "--notify goes with --wait", "the server does not notify", wait=wait)
     from_file = is_file(pipeline)
     require(not (from_file and version), "a file is its own version", "name the pipeline instead", version=version)
-    text = _text(pipeline) if from_file else ""
+    text = _text(pipeline, project=project) if from_file else ""
     kfp_server = server.open()
-    chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, pipeline, version)
-    run = start(kfp_server, chosen, words, project=project, **options)
+    uploaded = project.title if project else pipeline
+    chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, uploaded, version)
+    run = start(kfp_server, chosen, words, project=project, named=version is not None, tell=_say, **options)
     echo(f"{run.run_id}  {run.link}", err=as_json)
     tasks: dict[str, str] = {}
     if wait:
@@ -149,6 +157,10 @@ def submit(
         echo_json({"run_id": run.run_id, "name": run.name, "link": run.link, "state": state})
     elif wait:
         echo(state)
+
+
+def _say(line: str) -> None:
+    echo(line, err=True)
 
 
 def _running(tasks: Mapping[str, str]) -> str:

@@ -31,6 +31,7 @@ def compile_pipeline(
     trainer_image: str | None = None,
     platform: Sequence[str] = (),
     project: "Project | None" = None,
+    title: str | None = None,
 ) -> str:
     """Compile a pipeline to KFP v2 YAML: one document, which old servers take too; platform settings add a second.
 
@@ -41,7 +42,8 @@ def compile_pipeline(
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of podium's own trainer; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
-        project: Gives the parameters that are not among the words.
+        project: Gives the parameters that are not among the words, and the name.
+        title: Name of the compiled pipeline; the project's if None, else the pipeline's own.
 
     Raises:
         InvalidInput: Unknown pipeline, parameter or setting, or an invalid image name.
@@ -65,7 +67,7 @@ def compile_pipeline(
         file = Path(scratch, "pipeline.yaml")
         Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))
         images = {STEPS_IMAGE: steps_image or STEPS_IMAGE, TRAINER_IMAGE: trainer_image or TRAINER_IMAGE}
-        text = _finished(file.read_text(), values, images)
+        text = _finished(file.read_text(), values, images, title or (project.title if project else ""))
     store_code(code)
     return text
 
@@ -103,8 +105,8 @@ def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -> str:
-    """Set the real defaults, images and requests in compiled YAML, and every task's name to its key.
+def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], title: str) -> str:
+    """Set the name, the real defaults, images and requests in compiled YAML, and every task's name to its key.
 
     KFP 2.0.5 looks up the producer of an artifact by its display name (observed).
     """
@@ -112,11 +114,13 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str]) -
 
     from podium.documents import load_yaml
     from podium.kfp.definition import constants
-    from podium.kfp.values import experiment_text
+    from podium.kfp.values import experiment_text, rename
 
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
     documents = load_yaml(text, "the compiled pipeline")
     root = documents[0]["root"]
+    if title:
+        rename(documents[0], title)
     for name, value in values.items():
         if isinstance(value, str):
             root["inputDefinitions"]["parameters"][name]["defaultValue"] = value

@@ -1,7 +1,7 @@
 """``podium.yaml``: a pipeline and the values of its parameters, for every command that takes a pipeline.
 
-Its keys are the pipeline's own parameters, and besides them ``pipeline`` and ``schedule``. What the command line gives
-comes before it.
+Its keys are the pipeline's own parameters, and besides them ``name``, ``pipeline`` and ``schedule``. What the command
+line gives comes before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +12,13 @@ from typing import Any
 from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput, suggestion
 from podium.kfp.parameters import Parameter, read_parameters
+from podium.terminal import echo
 
 FILE = "podium.yaml"
 PIPELINE = "tune_and_promote"
 """The pipeline where none is named."""
 
-OWN = ("pipeline", "schedule")
+OWN = ("name", "pipeline", "schedule")
 """Keys that are not parameters."""
 
 LOCAL = ("table:", "text:", "images:", "npz:")
@@ -33,6 +34,9 @@ class Project:
 
     pipeline: str = PIPELINE
     """Name or file of the pipeline."""
+
+    name: str = ""
+    """Name of its pipeline on a server; empty for the model's, or else the folder's."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     """Parameters, not yet checked against a pipeline."""
@@ -55,11 +59,18 @@ class Project:
         if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
             raise InvalidInput(f"{file} does not hold names and values", "for example model_name: iris")
         pipeline, schedule = content.pop("pipeline", PIPELINE), content.pop("schedule", {})
-        if not isinstance(pipeline, str) or not isinstance(schedule, dict):
-            raise InvalidInput(f"{file}: pipeline is a name or a file, and schedule holds name and cron",
+        name = content.pop("name", "")
+        if not isinstance(name, str) or not isinstance(pipeline, str) or not isinstance(schedule, dict):
+            raise InvalidInput(f"{file}: name is text, pipeline a name or a file, and schedule holds name and cron",
                                'schedule: {name: nightly, cron: "@daily"}')  # fmt: skip
-        pipeline = str(file.parent / pipeline) if pipeline.partition(":")[0].endswith(".py") else pipeline
-        return cls(file=file, pipeline=pipeline, values=content, schedule=schedule)
+        pipeline = str(file.parent / pipeline) if _is_file(pipeline) else pipeline
+        return cls(file=file, pipeline=pipeline, name=name, values=content, schedule=schedule)
+
+    @property
+    def title(self) -> str:
+        """Name of its pipeline on a server: one that no other project's has."""
+        model = self.values.get("model_name")
+        return self.name or (model if isinstance(model, str) else "") or self.file.absolute().parent.name
 
     def parameters(self, known: Iterable[Parameter]) -> dict[str, Any]:
         """Return the values of a pipeline's parameters.
@@ -91,12 +102,27 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
         rest: Its other words.
 
     Returns:
-        The pipeline, the words of the parameters, and the project if there is one and no pipeline was named.
+        The pipeline, the words of the parameters, and the project if there is one and no other pipeline was named.
     """
-    if first and "=" not in first and not first.startswith("-"):
-        return first, list(rest), None
     project = find_project()
-    return project.pipeline if project else PIPELINE, [first, *rest] if first else [], project
+    if not first or "=" in first or first.startswith("-"):
+        return project.pipeline if project else PIPELINE, [first, *rest] if first else [], project
+    if project and _same(first, project.pipeline):
+        return project.pipeline, list(rest), project
+    if project and first != project.title and not first.endswith((".yaml", ".yml")):
+        echo(f"{project.file} is not read: it is for {project.pipeline}", err=True)
+    return first, list(rest), None
+
+
+def _same(first: str, second: str) -> bool:
+    """Return whether two references name one pipeline."""
+    if _is_file(first) and _is_file(second):
+        return Path(first).absolute() == Path(second).absolute()
+    return first.replace("-", "_") == second.replace("-", "_")
+
+
+def _is_file(pipeline: str) -> bool:
+    return pipeline.partition(":")[0].endswith(".py")
 
 
 def read_given(words: Sequence[str], known: list[Parameter], project: Project | None = None) -> dict[str, Any]:

@@ -1,16 +1,22 @@
 """Submit a run to a server and follow its tasks."""
 
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from podium.errors import Failed, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.project import Project, read_given
 from podium.kfp.versions import Version
+from podium.steps.kept_logs import KeptLogs
+from podium.text import cut
 
 POLL = 2.0
 """Seconds between polls: the server has no watch."""
@@ -48,6 +54,8 @@ def submit(
     name: str | None = None,
     service_account: str | None = None,
     project: Project | None = None,
+    named: bool = False,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Submitted:
     """Start a run of a version.
 
@@ -59,11 +67,18 @@ def submit(
         name: Display name; the pipeline's name and the time if None.
         service_account: Service account of the steps; the server's default if None.
         project: Gives the parameters that are not among the words.
+        named: Whether the user named this very version.
+        tell: Called with what is run, before it starts.
 
     Raises:
-        InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline; nothing was started.
+        InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline, or a shared name holds
+            somebody's project; nothing was started.
     """
-    values, code = version.sendable(read_given(words, version.parameters(), project))
+    given = read_given(words, version.parameters(), project)
+    if not named:
+        version.require_own(given)
+    values, code = version.sendable(given)
+    tell(_announced(version, given))
     store_code(code)
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(
@@ -79,20 +94,26 @@ def submit(
     return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
 
 
-def storage_of(server: Server, run_id: str) -> str:
+def _announced(version: Version, given: Mapping[str, Any]) -> str:
+    """Return what is run, on which data, for which model, and which values are not podium's defaults."""
+    defaults = {parameter.name: parameter.default for parameter in version.parameters()}
+    main = {name: str((defaults | dict(given))[name]) for name in ("dataset", "model_name") if name in defaults}
+    words = [f"{name.removesuffix('_name')} {value}" for name, value in main.items()]
+    others = {name: value for name, value in version.changes(given).items() if name not in main}
+    shown = [f"{name}={cut(str(value), 60)}" for name, value in others.items()]
+    return ", ".join([f"pipeline {version.pipeline} {version.name}", *words, *shown])
+
+
+def storage_of(run: Any) -> str:
     """Return the storage in which a run keeps its models and logs.
 
     Args:
-        server: The server.
-        run_id: The run.
+        run: As find_run returns it.
 
     Returns:
         Its parameter ``storage``; else ``podium`` in the bucket of its artifacts, of KFP's own bucket if it names none.
-
-    Raises:
-        NotFound: There is no such run.
     """
-    config = server.call(f"read run {run_id}", server.services.get_run, run_id=run_id).runtime_config
+    config = run.runtime_config
     if given := (config.parameters or {}).get("storage") if config else None:
         return str(given)
     root = urlsplit((config.pipeline_root if config else "") or DEFAULT_ROOT)
@@ -141,6 +162,104 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
         time.sleep(POLL)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServerRun:
+    """A run as a server shows it."""
+
+    id: str
+    name: str
+    """Display name; a schedule's run has the schedule's and a time."""
+
+    pipeline: str
+    """Name of the pipeline; empty if it is deleted."""
+
+    state: str
+    """running, pending, succeeded, failed, canceled, and others of KFP in small letters."""
+
+    began: datetime
+    seconds: float
+    """Duration; of a running one so far."""
+
+    parameters: dict[str, Any]
+    tasks: dict[str, str]
+    """State of each task by name, as far as the server has reported."""
+
+    error: str
+    """What the server says of the failure, without the steps' own words."""
+
+    @property
+    def result(self) -> str:
+        """What came of it in a few words."""
+        failed = [name for name, state in self.tasks.items() if state == "FAILED"]
+        return f"failed at {', '.join(failed)}" if failed else self.error if self.state == "failed" else ""
+
+
+def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
+    """Return a run of the server's list.
+
+    Args:
+        run: As find_run returns it.
+        pipelines: Names by id, see pipeline_names.
+    """
+    reference = run.pipeline_version_reference
+    end = run.finished_at if run.finished_at and run.finished_at.year > 1970 else None  # 1970 while it runs (2.0.5)
+    state = "canceled" if _cancelled(run) and run.state in OVER else str(run.state or "pending").lower()
+    return ServerRun(
+        id=str(run.run_id), name=str(run.display_name), state=state, began=run.created_at,
+        pipeline=pipelines.get(str(reference.pipeline_id), "") if reference else "",
+        seconds=((end or datetime.now(UTC)) - run.created_at).total_seconds(),
+        parameters=dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
+        tasks=tasks_of(run), error=str(run.error.message or "") if run.error else "",
+    )  # fmt: skip
+
+
+def pipeline_names(server: Server) -> dict[str, str]:
+    """Return the names of the server's pipelines by id."""
+    listed = server.pages("list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace)
+    return {str(known.pipeline_id): str(known.display_name) for known in listed}
+
+
+def find_run(server: Server, name: str) -> Any:
+    """Return a run by its id, the beginning of the id of one of the newest thousand, or ``latest``, as the client does.
+
+    Raises:
+        NotFound: There is none.
+        InvalidInput: Several begin so.
+    """
+    reading, read = f"read run {name}", server.services.get_run
+    if name == "latest":
+        matching = [str(run.run_id) for run in newest(server, 1)]
+    else:
+        with suppress(NotFound, InvalidInput):  # 2.0.5 calls an id that is none of its ids invalid
+            return server.call(reading, read, run_id=name)
+        matching = [str(run.run_id) for run in newest(server, 1000) if str(run.run_id).startswith(name)]
+    if len(matching) > 1:
+        raise InvalidInput(f"{len(matching)} runs begin with {name!r}", f"one of {', '.join(matching[:5])}")
+    if not matching:
+        raise NotFound(f"the server has no run {name!r}", "podium runs list --host URL shows the newest")
+    return server.call(reading, read, run_id=matching[0])
+
+
+def newest(server: Server, limit: int) -> list[Any]:
+    """Return the server's runs, newest first, at most so many."""
+    arguments = {"namespace": server.namespace, "sort_by": "created_at desc"}
+    return list(islice(server.pages("list runs", server.services.list_runs, "runs", **arguments), limit))
+
+
+def live_runs(server: Server) -> list[Any]:
+    """Return the runs that are not over among the newest thousand."""
+    return [run for run in newest(server, 1000) if run.state not in OVER]
+
+
+def terminate(server: Server, run_id: str) -> None:
+    """Cancel a run; its steps clean up after themselves.
+
+    Raises:
+        NotFound: There is no such run.
+    """
+    server.call(f"stop run {run_id}", server.services.terminate_run, run_id=run_id)
+
+
 def tasks_of(run: Any) -> dict[str, str]:
     """Return the state of each of the pipeline's own tasks by name, without drivers and the root."""
     details = (run.run_details.task_details if run.run_details else None) or []
@@ -167,5 +286,19 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
     why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
     text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
     label = f"pipeline/runid={run.run_id}"
+    error, advice = next(filter(any, (_said_by(run, step) for step in failed)), ("", ""))
     hint = f"see the steps' logs: podium runs logs {run.run_id}, or kubectl logs -l {label} -c main --tail 50"
-    raise Failed(text, f"{hint}; if a pod was refused: kubectl describe workflow -l {label}")
+    if not error:
+        hint += f"; if a pod was refused: kubectl describe workflow -l {label}"
+    raise Failed(f"{text}: {error}" if error else text, f"{advice}; {hint}" if advice else hint)
+
+
+def _said_by(run: Any, step: str) -> tuple[str, str]:
+    """Return the error and the hint that a failed step printed, from its kept log; empty where that is out of reach."""
+    try:
+        kept = KeptLogs(storage_of(run), str(run.run_id))
+        log = kept.read(kept.of(step)[0])
+    except PodiumError:
+        return "", ""
+    said = re.findall(r"(?m)^error: (.*)(?:\nhint: (.*))?$", log)
+    return said[-1] if said else ("", "")

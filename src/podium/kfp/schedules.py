@@ -5,17 +5,20 @@ is pinned to a version: "latest" is resolved at creation by 2.0.5, and loses the
 seconds; both observed). In a file, ``version: latest`` is the newest version at the time of `apply`.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podium.code.bundle import Bundle
-from podium.errors import InvalidInput, NotFound, require, suggestion
+from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.cron import check
+from podium.kfp.runs import live_runs, terminate
 from podium.kfp.schedule_files import LATEST, Schedule
 from podium.kfp.versions import Version, choose, versions_of
+from podium.text import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +36,13 @@ class Change:
     """create, replace, resume, pause, or keep."""
 
     differences: tuple[str, ...] = ()
-    """Fields that differ, as ``cron: 0 0 3 * * * -> 0 0 4 * * *``."""
+    """Fields and parameters that differ, as ``cron: 0 0 3 * * * -> 0 0 4 * * *``."""
 
     present: tuple[str, ...] = ()
     """Ids of the recurring runs of that name."""
+
+    running: tuple[str, ...] = ()
+    """Ids of their runs in flight, which end when apply deletes what started them."""
 
     code: Mapping[str, Bundle] = field(default_factory=dict)
     """Packed code that the parameters name, by URI."""
@@ -48,6 +54,12 @@ def present(server: Server) -> list[Any]:
         "list schedules", server.services.list_recurring_runs, "recurring_runs", namespace=server.namespace
     )
     return sorted(listed, key=lambda run: (str(run.display_name), run.created_at))
+
+
+def in_flight(server: Server, recurring: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids of the runs of recurring runs that are not over, newest first."""
+    # Servers cannot filter runs by what started them, so the newest are looked through.
+    return tuple(str(run.run_id) for run in live_runs(server) if run.recurring_run_id in recurring)
 
 
 def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
@@ -67,6 +79,8 @@ def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
 def _sendable(schedule: Schedule, version: Version) -> tuple[dict[str, Any], dict[str, Bundle]]:
     """Check a schedule's parameters against the version, see Version.sendable."""
     known = {parameter.name: parameter for parameter in version.parameters()}
+    if schedule.version == LATEST:
+        version.require_own(schedule.parameters)
     for name in schedule.parameters:
         rule = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
         require(name in known, rule, suggestion(name, known), parameter=name)
@@ -89,21 +103,27 @@ def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
     if "version" in different:
         names = {known.id: known.name for known in versions_of(server, version.pipeline)}
         actual["version"], wanted["version"] = names.get(actual["version"], "of another pipeline"), version.name
-    differences = tuple(f"{key}: {_brief(actual[key])} -> {_brief(wanted[key])}" for key in different)
+    differences = [line for key in different for line in _differences(key, actual[key], wanted[key])]
     if len(runs) > 1:
-        differences = (f"{len(runs)} schedules have this name", *differences)
+        differences.insert(0, f"{len(runs)} schedules have this name")
     only_state = len(runs) == 1 and different == ["enabled"]
     action = "keep" if not differences else ("resume" if schedule.enabled else "pause") if only_state else "replace"
-    return replace(change, action=action, differences=differences)
+    running = in_flight(server, change.present) if action == "replace" else ()
+    return replace(change, action=action, differences=tuple(differences), running=running)
 
 
-def _brief(value: Any) -> str:
-    """Shorten a value for a list of differences: of an Experiment's text, its beginning and its length."""
-    if not isinstance(value, dict):
-        return str(value)
-    texts = {name: str(item) for name, item in value.items()}
-    long = {name: f"{text[:40]}… ({len(text)} characters)" for name, text in texts.items() if len(text) > 80}
-    return str({**value, **long})
+def _differences(key: str, actual: Any, wanted: Any) -> list[str]:
+    """Return a line for a field, or for each parameter that differs."""
+    if not isinstance(wanted, dict):
+        return [f"{key}: {actual} -> {wanted}"]
+    names = [name for name in {**actual, **wanted} if actual.get(name) != wanted.get(name)]
+    return [f"{name}: {_brief(actual, name)} -> {_brief(wanted, name)}" for name in names]
+
+
+def _brief(values: Mapping[str, Any], name: str) -> str:
+    """Shorten a parameter: of an Experiment's text, its beginning and its length."""
+    text = one_line(str(values[name])) if name in values else "the pipeline's own"
+    return f"{text[:40]}… ({len(text)} characters)" if len(text) > 80 else text
 
 
 def _wanted(change: Change) -> dict[str, Any]:
@@ -135,16 +155,41 @@ def settings_of(run: Any) -> dict[str, Any]:
     }
 
 
+def require_idle(server: Server, name: str, running: Sequence[str], again: Sequence[str]) -> None:
+    """Refuse to delete a recurring run whose run is in flight.
+
+    A server deletes the workflow with what started it, and lists the run as running for ever (observed).
+
+    Args:
+        server: The server.
+        name: The schedule's.
+        running: The runs in flight, see in_flight.
+        again: Words of the command that ends them.
+
+    Raises:
+        Conflict: There are some.
+    """
+    if running:
+        host = ["--host", server.address]
+        shown = shlex.join(["podium", "runs", "show", running[0], *host])
+        raise Conflict(f"schedule {name} has a run in flight, {', '.join(running)}, which would end with it",
+                       f"wait for its end: {shown}; or cancel it: {shlex.join([*again, '--now', *host])}")  # fmt: skip
+
+
 def apply(server: Server, change: Change, group: str) -> None:
-    """Carry out one change. Applying twice changes nothing the second time."""
-    schedule = change.schedule
+    """Carry out one change; applying twice changes nothing the second time. What is replaced ends its run in flight."""
     if change.action in ("resume", "pause"):
         switch(server, change.present[-1], on=change.action == "resume")
     if change.action not in ("create", "replace"):
         return
     store_code(change.code)
+    _create(server, change, group)  # before the old one goes: a failure here must not leave a night without a run
     for recurring_run_id in change.present:
         remove(server, recurring_run_id)
+
+
+def _create(server: Server, change: Change, group: str) -> None:
+    schedule = change.schedule
     server.call(
         f"create schedule {schedule.name}",
         server.services.create_recurring_run,
@@ -184,5 +229,7 @@ def switch(server: Server, recurring_run_id: str, *, on: bool) -> None:
 
 
 def remove(server: Server, recurring_run_id: str) -> None:
-    """Delete a recurring run; the runs it started stay listed."""
+    """End the runs in flight of a recurring run, as cancelled, and delete it; its runs stay listed."""
+    for run_id in in_flight(server, [recurring_run_id]):
+        terminate(server, run_id)
     server.call("delete the schedule", server.services.delete_recurring_run, recurring_run_id=recurring_run_id)

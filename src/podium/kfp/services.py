@@ -99,6 +99,14 @@ class Services:
         """Return a run."""
         return self._runs.run_service_get_run(run_id=run_id)
 
+    def list_runs(self, **arguments: Any) -> Any:
+        """Return a page of the runs."""
+        return self._runs.run_service_list_runs(**_given(**arguments))
+
+    def terminate_run(self, run_id: str) -> Any:
+        """Cancel a run."""
+        return self._runs.run_service_terminate_run(run_id=run_id)
+
     def list_recurring_runs(self, **arguments: Any) -> Any:
         """Return a page of the recurring runs."""
         return self._recurring.recurring_run_service_list_recurring_runs(**_given(**arguments))

@@ -16,9 +16,28 @@ if TYPE_CHECKING:
     from podium.steps.train import TrainSettings
 
 PIPELINES = ("tune-and-promote", "train-and-promote")
-"""Names in the compiled pipelines; another pipeline may mean something else by the same parameters."""
+"""Names of the compiled pipelines; another pipeline may mean something else by the same parameters."""
+
+_FOR_PROJECT = "podium's {} for a project: "
+"""How the description of a compiled pipeline begins that has a project's name."""
 
 T = TypeVar("T")
+
+
+def own_name(spec: Mapping[str, Any]) -> str | None:
+    """Return which of PIPELINES a compiled pipeline is, whatever its name; None for one of somebody else's."""
+    info = spec["pipelineInfo"]
+    begins = str(info.get("description", ""))
+    renamed = (name for name in PIPELINES if begins.startswith(_FOR_PROJECT.format(name)))
+    return info["name"] if info.get("name") in PIPELINES else next(renamed, None)
+
+
+def rename(spec: Mapping[str, Any], title: str) -> None:
+    """Give a compiled pipeline another name; what it is stays known."""
+    own, info = own_name(spec), spec["pipelineInfo"]
+    if own:
+        info["description"] = _FOR_PROJECT.format(own) + info.get("description", "")
+    info["name"] = title
 
 
 @dataclass(frozen=True, kw_only=True)

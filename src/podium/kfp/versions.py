@@ -14,11 +14,12 @@ from podium.documents import load_yaml
 from podium.errors import Conflict, NotFound, require, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import with_code
+from podium.kfp.definition import load as load_definition
 from podium.kfp.definition import reaching
 from podium.kfp.parameters import Parameter, parameters_in, require_all, with_defaults
 from podium.kfp.project import check_reachable
 from podium.kfp.services import named
-from podium.kfp.values import PIPELINES, check_values, with_experiment_text
+from podium.kfp.values import PIPELINES, check_values, own_name, with_experiment_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Version:
     @property
     def ours(self) -> bool:
         """Whether it is one of podium's pipelines; another one may mean something else by a parameter's name."""
-        return _is_ours(pipeline_spec(self.spec))
+        return own_name(pipeline_spec(self.spec)) is not None
 
     def parameters(self) -> list[Parameter]:
         """Return the pipeline's parameters."""
@@ -70,15 +71,38 @@ class Version:
             check_values(values)
         return {name: values[name] for name in given}, code
 
+    def require_own(self, given: Mapping[str, Any]) -> None:
+        """Refuse what somebody uploaded from a project under a name that everybody takes for podium's own.
+
+        Args:
+            given: Values of parameters; who names the model knows what is run.
+
+        Raises:
+            InvalidInput: A version of tune-and-promote or train-and-promote has another model as its default.
+        """
+        if self.pipeline not in PIPELINES or not self.ours or "model_name" in given:
+            return
+        own = {parameter.name: parameter.default for parameter in self._defaults()}
+        model = next((known.default for known in self.parameters() if known.name == "model_name"), own["model_name"])
+        hint = f"--version {self.name} to run it, or for podium's own: podium upload {self.pipeline.replace('-', '_')}"
+        rule = f"{self.pipeline} is podium's own pipeline, and {self.name} was uploaded for another model"
+        require(model == own["model_name"], rule, hint, model_name=model)
+
+    def changes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a run that are not podium's defaults, or of another pipeline not its own."""
+        values = {known.name: known.default for known in self.parameters()} | dict(given)
+        defaults = {known.name: known.default for known in self._defaults()}
+        return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+
+    def _defaults(self) -> list[Parameter]:
+        own = own_name(pipeline_spec(self.spec))
+        return load_definition(own).parameters if own else self.parameters()
+
 
 def pipeline_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the pipeline spec of what a server returns, which may hold a platform spec too."""
     inner: Mapping[str, Any] = spec.get("pipeline_spec", spec)
     return inner
-
-
-def _is_ours(spec: Mapping[str, Any]) -> bool:
-    return spec["pipelineInfo"].get("name") in PIPELINES
 
 
 def _inputs(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +256,7 @@ def _check_defaults(spec: dict[str, Any]) -> None:
     """Refuse a file's path as the default of our pipeline's Experiment: the step's pod does not have the file."""
     pipeline = pipeline_spec(spec)
     values = {name: definition.get("defaultValue") for name, definition in _inputs(pipeline).items()}
-    if _is_ours(pipeline):
+    if own_name(pipeline):
         hint = "compile it again: podium compile puts the text of the file into the pipeline"
         unchanged = with_experiment_text(values) == values
         require(unchanged, "experiment is a bundled name or text", hint, experiment=values.get("experiment"))

@@ -1,0 +1,84 @@
+"""Projects share a server without taking each other's pipelines: names, what submit says, what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from kfp_server import KfpServer, KfpWorld
+
+from podium.cli import app
+from podium.errors import InvalidInput
+from podium.kfp import schedules
+from podium.kfp.client import Server
+from podium.kfp.compiling import compile_pipeline
+from podium.kfp.schedule_files import Schedule
+from podium.kfp.versions import choose, upload
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of a project."""
+    monkeypatch.chdir(tmp_path)
+    text = "dataset: table:s3://data/churn.csv\ntarget: left\nmodel_name: churn\nstorage: s3://data/podium\n"
+    (tmp_path / "podium.yaml").write_text(text)
+    return tmp_path
+
+
+def invoke(kfp: KfpServer, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words, "--host", kfp.host])
+
+
+def test_a_projects_upload_leaves_the_shared_pipeline_alone(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+    assert invoke(kfp, "upload").exit_code == 0
+    assert [one["display_name"] for one in world.pipelines.values()] == ["churn"]
+    (project / "podium.yaml").unlink()
+    assert invoke(kfp, "upload", "tune_and_promote").exit_code == 0
+    assert choose(Server(kfp.host), "tune_and_promote", None).changes({}) == {}
+    assert choose(Server(kfp.host), "churn", None).ours
+
+
+def test_submit_runs_the_projects_pipeline_and_says_so(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+    invoke(kfp, "upload")
+    done = invoke(kfp, "submit", "max_trials=7")
+    version = choose(Server(kfp.host), "churn", None).name
+    told = f"pipeline churn {version}, dataset table:s3://data/churn.csv, model churn, "
+    assert done.stderr.startswith(told)
+    assert "target=left" in done.stderr
+    assert "max_trials=7" in done.stderr
+    (run,) = world.runs.values()
+    assert run["runtime_config"]["parameters"]["model_name"] == "churn"
+
+
+def test_submit_by_name_says_podiums_defaults_plainly(
+    kfp: KfpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    invoke(kfp, "upload", "train_and_promote")
+    done = invoke(kfp, "submit", "train_and_promote")
+    version = choose(Server(kfp.host), "train_and_promote", None).name
+    assert done.stderr.splitlines()[0] == f"pipeline train-and-promote {version}, dataset mnist, model mnist"
+
+
+def test_a_shared_name_that_holds_a_project_is_refused(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+    upload(Server(kfp.host), compile_pipeline("tune_and_promote", ["model_name=churn"]))
+    (project / "podium.yaml").unlink()
+    error = invoke(kfp, "submit", "tune_and_promote").exception
+    version = choose(Server(kfp.host), "tune_and_promote", None).name
+    assert isinstance(error, InvalidInput)
+    assert f"{version} was uploaded for another model" in error.message
+    assert "model_name='churn'" in error.message
+    assert f"--version {version}" in str(error.hint)
+    assert world.runs == {}
+    for told in (["--version", version], ["model_name=churn"]):
+        assert invoke(kfp, "submit", "tune_and_promote", *told).exit_code == 0
+    assert len(world.runs) == 2
+
+
+def test_a_schedule_of_the_latest_takes_no_project_unasked(server: Server) -> None:
+    upload(server, compile_pipeline("tune_and_promote", ["model_name=churn"]))
+    nightly = Schedule(name="nightly", pipeline="tune-and-promote", cron="@daily")
+    with pytest.raises(InvalidInput, match="uploaded for another model"):
+        schedules.plan(server, [nightly])
+    (change,) = schedules.plan(server, [Schedule(name="nightly", pipeline="tune-and-promote", cron="@daily",
+                                                 parameters={"model_name": "churn"})])  # fmt: skip
+    assert change.action == "create"
