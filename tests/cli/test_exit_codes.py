@@ -27,8 +27,8 @@ FILES = {
     "predict --file": ["no.onnx", "no.png"],
 }
 SERVER = {
-    "upload", "submit", "runs logs", "schedule plan", "schedule apply", "schedule list", "schedule pause",
-    "schedule delete",
+    "upload", "submit", "runs list", "runs logs", "runs show", "runs stop", "schedule plan", "schedule apply",
+    "schedule list", "schedule pause", "schedule delete",
 }  # fmt: skip
 
 
