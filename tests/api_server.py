@@ -170,7 +170,7 @@ class Handler(BaseHTTPRequestHandler):
             code, body = self.world.refusals.pop(0)
             self.answer(code, body)
             return True
-        if match and match["plural"] in self.world.forbidden:
+        if match and self.world.forbidden & {match["plural"], match["namespace"]}:
             self.refuse(403, f'{match["plural"]} is forbidden: User "x" cannot list resource', "Forbidden")
             return True
         unknown = match is None or match["plural"] not in self.world.plurals
@@ -184,6 +184,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.turned_away(match):
             return
         assert match
+        if beginning := body["metadata"].get("generateName"):
+            body["metadata"]["name"] = f"{beginning}{self.world.version}"
         if (match["plural"], body["metadata"]["name"]) in self.world.objects:
             self.refuse(409, f'{match["plural"]}.kubeflow.org "{body["metadata"]["name"]}" already exists')
             return

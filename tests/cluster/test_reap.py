@@ -3,6 +3,11 @@
 import json
 import subprocess
 import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +16,8 @@ from click.testing import CliRunner
 
 from podium.cli import app
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.kubernetes.reap import orphans
-from podium.errors import InvalidInput, PodiumError
+from podium.cluster.kubernetes.reap import Orphan, Reaper, look
+from podium.errors import InvalidInput
 from podium.manifests.labels import RUN_NAMESPACE
 
 
@@ -35,6 +40,12 @@ def job(world: World, name: str, labels: dict[str, str], phase: str = "Running",
     metadata = {"name": name, "labels": labels, "annotations": {RUN_NAMESPACE: home} if home else {}}
     world.put("pytorchjobs", {"kind": "PyTorchJob", "metadata": metadata, "spec": {}})
     world.status("pytorchjobs", name, phase)
+
+
+def orphans(cluster: KubernetesCluster) -> list[Orphan]:
+    found = look(cluster)
+    assert not found.errors
+    return found.orphans
 
 
 def podium(*words: str) -> str:
@@ -83,12 +94,14 @@ def test_the_reaper_goes_on_through_an_outage(server: ApiServer, world: World) -
     command = [str(Path(sys.executable).with_name("podium")), "reap", "--delete", "--every", "0.2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reaper:
         assert reaper.stdout is not None
+        assert reaper.stdout.readline().startswith("namespace team: looking every 0.2 s")
         first = [reaper.stdout.readline().split()[2] for _ in "12"]
-        assert first == ["train-cancelled", "train-gone"]
+        assert first == ["train-cancelled:", "train-gone:"]
         server.stop()
         world.status("workflows", "wf-going", phase="Succeeded")
         server.start()
-        assert reaper.stdout.readline().split()[:3] == ["deleted", "PyTorchJob", "train-going"]
+        lines = iter(reaper.stdout.readline, "")
+        assert next(line for line in lines if line.startswith("deleted")).split()[2] == "train-going:"
         reaper.terminate()
         assert reaper.wait(20) == 143
 
@@ -105,5 +118,64 @@ def test_without_katib_there_is_still_something_to_reap(cluster: KubernetesClust
 
 def test_without_the_workflows_nothing_is_called_an_orphan(cluster: KubernetesCluster, world: World) -> None:
     world.plurals -= {"workflows"}
-    with pytest.raises(PodiumError, match="cannot read the workflow of run"):
-        orphans(cluster)
+    found = look(cluster)
+    assert found.orphans == []
+    assert found.seen == 3
+    assert {str(error)[:31] for error in found.errors.values()} == {"cannot read the workflow of run"}
+
+
+def test_one_object_out_of_reach_does_not_shield_the_others(cluster: KubernetesCluster, world: World) -> None:
+    job(world, "from-elsewhere", {"podium/run-id": "foreign"}, home="not-ours")
+    world.forbidden.add("not-ours")
+    found = look(cluster)
+    assert [one.name for one in found.orphans] == ["train-cancelled", "train-gone"]
+    assert list(found.errors) == ["PyTorchJob from-elsewhere"]
+    result = CliRunner().invoke(app, ["reap", "--delete"])
+    assert result.exit_code == 1
+    assert "PyTorchJob from-elsewhere is left alone: cannot read the workflow" in result.stderr
+    left = {name for plural, name in world.objects if plural == "pytorchjobs"}
+    assert "from-elsewhere" in left
+    assert not {"train-cancelled", "train-gone"} & left
+
+
+def test_the_reaper_shows_what_it_does(cluster: KubernetesCluster, world: World) -> None:
+    job(world, "from-elsewhere", {"podium/run-id": "foreign"}, home="not-ours")
+    world.forbidden.add("not-ours")
+    lines: list[str] = []
+    reaper = Reaper(cluster, 0.05, lines.append)
+    port = reaper.serve(0).server_address[1]
+    threading.Thread(target=reaper.run, daemon=True).start()
+    until(lambda: reaper.errors >= 3)
+    metrics = read(port, "metrics")
+    assert "\npodium_reaper_deleted_total 2\n" in metrics
+    assert "\npodium_reaper_seen 2\n" in metrics
+    assert read(port, "healthz") == "ok\n"
+    errors = [line for line in lines if line.startswith("error: ")]
+    assert len(errors) == 1, "an error that stays is said once"
+    assert errors[0].startswith("error: PyTorchJob from-elsewhere: cannot read the workflow of run foreign")
+    events = {item["involvedObject"]["name"]: item for (kind, _), item in world.objects.items() if kind == "events"}
+    assert events.keys() == {"train-cancelled", "train-gone"}
+    assert events["train-gone"]["reason"] == "Reaped"
+    assert "run gone is over: its workflow is gone" in events["train-gone"]["message"]
+    world.forbidden.clear()
+    until(lambda: "no longer: PyTorchJob from-elsewhere" in lines)
+
+
+def test_a_reaper_that_hangs_is_not_alive(cluster: KubernetesCluster) -> None:
+    reaper = Reaper(cluster, 0.05, print)
+    port = reaper.serve(0).server_address[1]
+    reaper.round -= 100
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        read(port, "healthz")
+
+
+def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def read(port: int, page: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+        return str(answer.read().decode())

@@ -6,7 +6,7 @@ import click
 
 from podium.cli.options import json_option
 from podium.heartbeat import paused
-from podium.terminal import echo, echo_json
+from podium.terminal import echo, echo_error, echo_json
 
 
 @click.command()
@@ -14,33 +14,43 @@ from podium.terminal import echo, echo_json
 @click.option("--delete", is_flag=True, help="Delete what was found; without it nothing is changed.")
 @click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="Go on looking, and delete at once; for the reaper in deploy/.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), help="With --every: answer /healthz and /metrics (Prometheus).")
 @json_option
-def reap(cluster: str, delete: bool, every: float | None, as_json: bool) -> None:
+def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_json: bool) -> None:
     """List jobs and experiments that still run though their pipeline run is over, and delete them.
 
     \b
     Examples:
       podium reap --cluster kubernetes://kubeflow
       podium reap --cluster kubernetes://kubeflow --delete
-      podium reap --cluster kubernetes://kubeflow --delete --every 10
+      podium reap --cluster kubernetes://kubeflow --delete --every 10 --port 8080
     """
     from podium.cluster.kubernetes.cluster import KubernetesCluster
-    from podium.cluster.kubernetes.reap import keep_reaping, orphans
+    from podium.cluster.kubernetes.reap import Reaper, look
     from podium.cluster.kubernetes.reap import reap as delete_all
     from podium.errors import require
 
     require(cluster.startswith("kubernetes://"), "only a Kubernetes cluster has orphans", cluster=cluster)
     require(every is None or (delete and not as_json), "--every goes with --delete and without --json", every=every)
+    require(port is None or every is not None, "--port goes with --every", port=port)
     with KubernetesCluster(cluster) as namespace:
         if every is not None:
+            reaper = Reaper(namespace, every, click.echo)
+            if port is not None:
+                click.echo(f"listening on port {reaper.serve(port).server_address[1]}")
             with paused():
-                keep_reaping(namespace, every, click.echo)
-        orphaned = orphans(namespace)
+                reaper.run()
+        found = look(namespace)
+        orphaned = found.orphans
         if as_json:
             echo_json([asdict(orphan) for orphan in orphaned])
         for orphan in orphaned if not as_json else []:
             echo(f"{orphan.kind:<11} {orphan.name:<42} {orphan.phase:<10} since {orphan.created}  {orphan.why}")
         if delete:
             delete_all(namespace, orphaned)
+    for about, error in found.errors.items():
+        echo_error(f"{about} is left alone: {error.message}", error.hint)
     what = "deleted" if delete else "found"
     echo(f"{len(orphaned)} {what}" + ("" if delete or not orphaned else "; --delete deletes them"), err=True)
+    if found.errors:
+        raise SystemExit(1)

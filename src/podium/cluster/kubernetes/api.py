@@ -4,7 +4,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS, Manifest
@@ -316,6 +316,19 @@ class Api:
         selector = f"{about},type=Warning"
         answer = self.call(doing, self.core.list_namespaced_event, self.namespace, field_selector=selector)
         return sorted(answer.items, key=event_time)
+
+    def tell(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
+        """Write an Event about an object, which `kubectl describe` and `kubectl get events` show for an hour."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        resource = api_resource(kind)
+        version = f"{resource.group}/{resource.version}"
+        about = {"kind": kind, "name": name, "namespace": self.namespace, "uid": uid, "apiVersion": version}
+        body = {
+            "metadata": {"generateName": f"{name}.", "namespace": self.namespace},
+            "involvedObject": about, "reason": reason, "message": message, "type": "Normal",
+            "source": {"component": "podium"}, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+        }  # fmt: skip
+        self.call(f"write an event about {kind} {name}", self.core.create_namespaced_event, self.namespace, body)
 
     def close(self) -> None:
         """Close the connections."""

@@ -7,8 +7,10 @@ whose Workflow was deleted stays RUNNING forever.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, NoReturn
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError, UnknownKind
@@ -32,31 +34,51 @@ class Orphan:
     why: str
     """What became of the run."""
 
+    uid: str
 
-def orphans(cluster: KubernetesCluster) -> list[Orphan]:
-    """Return the unfinished objects of the namespace whose run is over or gone.
 
-    Raises:
-        PodiumError: The Workflows cannot be read: without them nothing is called an orphan.
-    """
-    orphaned = []
-    over: dict[str, str | None] = {}
+@dataclass
+class Look:
+    """What one look at a namespace found."""
+
+    seen: int = 0
+    """Unfinished objects that a step launched."""
+
+    orphans: list[Orphan] = field(default_factory=list)
+    errors: dict[str, PodiumError] = field(default_factory=dict)
+    """What could not be read, by what it is about: nothing of it is called an orphan."""
+
+
+def look(cluster: KubernetesCluster) -> Look:
+    """Find the unfinished objects of the namespace whose run is over or gone."""
+    found = Look()
+    over: dict[tuple[str, str], str | None] = {}
     for kind in KINDS:
         try:
             objects = [Resource.parse(manifest) for manifest in cluster.api.objects(kind, RUN)]
         except UnknownKind:
+            continue
+        except PodiumError as error:
+            found.errors[kind] = error
             continue
         for launched in objects:
             run_id, state = launched.labels[RUN], launched.state
             home = launched.annotations.get(RUN_NAMESPACE)
             if state.finished or home is None:  # no step launched it: a trial, or a run that is not of this cluster
                 continue
-            if run_id not in over:
-                over[run_id] = _over(cluster, run_id, home)
-            if why := over[run_id]:
-                names = {"kind": kind, "name": launched.name, "created": launched.created}
-                orphaned.append(Orphan(**names, run_id=run_id, phase=state.phase, why=why))
-    return orphaned
+            found.seen += 1
+            try:
+                if (run_id, home) not in over:
+                    over[run_id, home] = _over(cluster, run_id, home)
+            except PodiumError as error:
+                found.errors[f"{kind} {launched.name}"] = error
+                continue
+            if why := over[run_id, home]:
+                found.orphans.append(Orphan(
+                    kind=kind, name=launched.name, created=launched.created, run_id=run_id, phase=state.phase, why=why,
+                    uid=launched.uid,
+                ))  # fmt: skip
+    return found
 
 
 def reap(cluster: KubernetesCluster, orphaned: Sequence[Orphan]) -> None:
@@ -67,24 +89,109 @@ def reap(cluster: KubernetesCluster, orphaned: Sequence[Orphan]) -> None:
         cluster.delete(orphan.kind, orphan.name)
 
 
-def keep_reaping(cluster: KubernetesCluster, every: float, report: Callable[[str], None]) -> NoReturn:
-    """Look for orphans every few seconds and delete them at once, for good.
+class Reaper:
+    """Looks for orphans every few seconds and deletes them at once, for good.
 
     A round costs a list of each kind, and one of Workflows for every run that has something unfinished.
 
     Args:
         cluster: The namespace.
         every: Seconds between two rounds.
-        report: Called with a line for each deletion, and for each round that failed: the next one may not.
+        report: Called with a line at the start, for each deletion, and for each error that is new.
     """
-    while True:
+
+    def __init__(self, cluster: KubernetesCluster, every: float, report: Callable[[str], None]) -> None:
+        self.cluster, self.every, self.report = cluster, every, report
+        cluster.api.patience = 5.0  # seconds: the next round asks again
+        self.seen = self.deleted = self.errors = 0
+        self.success = time.time()
+        """When a round last had no error, seconds since 1970; at first the start."""
+        self.round = time.monotonic()
+        """When a round last ended."""
+        self._known: dict[str, str] = {}
+
+    def run(self) -> NoReturn:
+        """Go on until the process ends."""
+        where, every = self.cluster.api.namespace, self.every
+        self.report(f"namespace {where}: looking every {every:g} s for jobs whose pipeline run is over")
+        while True:
+            self._round()
+            time.sleep(every)
+
+    def _round(self) -> None:
+        found = look(self.cluster)
+        for orphan in found.orphans:
+            try:
+                self._delete(orphan)
+            except PodiumError as error:
+                found.errors[f"{orphan.kind} {orphan.name}"] = error
+        said = {about: str(error) for about, error in found.errors.items()}
+        for about, text in said.items():
+            if self._known.get(about) != text:
+                self.report(f"error: {about}: {text}")
+        for about in self._known.keys() - said.keys():
+            self.report(f"no longer: {about}")
+        self._known, self.seen, self.errors = said, found.seen, self.errors + len(said)
+        self.round = time.monotonic()
+        if not said:
+            self.success = time.time()
+
+    def _delete(self, orphan: Orphan) -> None:
+        self.cluster.api.delete(orphan.kind, orphan.name)
+        self.deleted += 1
+        why = f"run {orphan.run_id} is over: {orphan.why}"
+        self.report(f"deleted {orphan.kind} {orphan.name}: {why}")
+        self.cluster.api.tell(orphan.kind, orphan.name, orphan.uid, "Reaped", f"deleted by podium-reaper: {why}")
+
+    @property
+    def alive(self) -> bool:
+        """Whether a round ended lately."""
+        return time.monotonic() - self.round < 60 + 10 * self.every
+
+    @property
+    def metrics(self) -> str:
+        """Counters in Prometheus' text format."""
+        known = {
+            "seen gauge": (self.seen, "Unfinished objects that a step launched."),
+            "deleted_total counter": (self.deleted, "Objects deleted since the start."),
+            "errors_total counter": (self.errors, "What could not be read or deleted, counted in every round."),
+            "last_success_timestamp_seconds gauge": (self.success, "End of the last round without an error."),
+        }
+        lines = []
+        for words, (value, told) in known.items():
+            name, kind = f"podium_reaper_{words}".split()
+            lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}", f"{name} {value}"]
+        return "\n".join(lines) + "\n"
+
+    def serve(self, port: int) -> ThreadingHTTPServer:
+        """Answer /healthz and /metrics on a port of all addresses, in a thread, until the process ends.
+
+        Raises:
+            PodiumError: The port is taken.
+        """
+        reaper = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                code, text = (200 if reaper.alive else 503), "ok\n" if reaper.alive else "no round has ended lately\n"
+                if self.path == "/metrics":
+                    code, text = 200, reaper.metrics
+                elif self.path != "/healthz":
+                    code, text = 404, "/healthz, /metrics\n"
+                self.send_response(code)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: Any) -> None:
+                """Log no probe."""
+
         try:
-            for orphan in orphans(cluster):
-                cluster.api.delete(orphan.kind, orphan.name)
-                report(f"deleted {orphan.kind} {orphan.name} of run {orphan.run_id}: {orphan.why}")
-        except PodiumError as error:
-            report(f"error: {error}")
-        time.sleep(every)
+            server = ThreadingHTTPServer(("", port), Handler)
+        except OSError as error:
+            raise PodiumError(f"port {port} cannot be listened on: {error.strerror}", "--port takes another") from None
+        Thread(target=server.serve_forever, daemon=True).start()
+        return server
 
 
 def _over(cluster: KubernetesCluster, run_id: str, namespace: str) -> str | None:
