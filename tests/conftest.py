@@ -2,6 +2,7 @@
 
 import gc
 import io
+import logging
 import multiprocessing
 import os
 import signal
@@ -65,6 +66,17 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("PODIUM_STORAGE", "PODIUM_RUN_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "podium-home"))
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Undo what a command of this process sets up for its own process: who hears what the data room says."""
+    loggers = [logging.getLogger(name) for name in ("podium", "podium.data", "podium.data.summary")]
+    before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 class Done(NamedTuple):

@@ -162,6 +162,12 @@ class Namespace(BaseHTTPRequestHandler):
             self.answer(
                 201, {**body, "status": {"allowed": right not in self.denied and f"{who}: {right}" not in self.denied}}
             )
+        elif away := self.world.get("webhook away"):
+            away.append(body["kind"])
+            url = "https://katib-controller.kubeflow.svc:443/mutate-pod?timeout=10s"
+            said = f'failed to call webhook: Post "{url}": dial tcp 10.0.0.9:443: connect: connection refused'
+            message = f'Internal error occurred: failed calling webhook "mutator.pod.katib.kubeflow.org": {said}'
+            self.answer(500, {"kind": "Status", "code": 500, "message": message})
         elif "dryRun=All" not in self.path:
             self.answer(500, {"message": "the doctor must not change anything"})
         elif body["kind"] == "Pod" and (refusal := self.world.get("pods", lambda pod: None)(body)):
@@ -424,6 +430,51 @@ def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> No
     assert "pods-refused" not in bad(examine()), "its pod was made since then"
     api.world["/api/v1/namespaces/team/events"] = None
     assert bad(examine())["pods-refused"].shown == "note"
+
+
+@pytest.mark.parametrize(
+    ("there", "over"),
+    [({"metadata": {"creationTimestamp": "2100-01-01T00:00:00Z"}}, True),
+     ({"metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}, True),
+     ({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}, False)],
+    ids=["replaced", "ended", "waiting"],
+)  # fmt: skip
+def test_a_refusal_counts_while_its_job_waits(api: type[Namespace], there: dict[str, Any], over: bool) -> None:
+    refuse(api, "PyTorchJob", "now", "exceeded quota")
+    there["metadata"]["name"] = "now"
+    api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = there
+    assert ("pods-refused" not in bad(examine())) == over
+
+
+@pytest.mark.parametrize("have", [0, 2])
+def test_a_refusal_is_over_when_the_replicas_are_there(api: type[Namespace], have: int) -> None:
+    refuse(api, "ReplicaSet", "web-1", "exceeded quota")
+    spec = {"replicas": 2, "selector": {}}
+    there = {"metadata": {"name": "web-1"}, "spec": spec, "status": {"replicas": have}}
+    api.world["/apis/apps/v1/namespaces/team/replicasets/web-1"] = there
+    assert ("pods-refused" in bad(examine())) == (have == 0)
+
+
+def refuse(api: type[Namespace], kind: str, name: str, message: str) -> None:
+    """Let the events tell of a pod that was refused a minute ago."""
+    when = (datetime.now(UTC) - timedelta(minutes=1)).isoformat().replace("+00:00", "Z")
+    meta = {"name": f"{name}.1", "namespace": "team", "creationTimestamp": when}
+    event = {"metadata": meta, "involvedObject": {"kind": kind, "name": name}, "reason": "FailedCreate"}
+    api.world["/api/v1/namespaces/team/events"] = {"items": [{**event, "message": message, "lastTimestamp": when}]}
+
+
+def test_a_webhook_that_is_away_is_asked_for_seconds(
+    restricted: type[Namespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.doctor.namespace.PATIENCE", 0.6)
+    restricted.world["webhook away"] = asked = ["first"]
+    found = bad(examine(manifests=[with_credentials()]))
+    assert asked.count("Pod") <= 3
+    assert asked.count("Experiment") <= 3
+    webhook = "nobody answers for webhook mutator.pod.katib.kubeflow.org: "
+    assert found["server-admits"].hint == (
+        f"{webhook}kubectl -n kubeflow get endpoints,pods shows what is behind katib-controller"
+    )
 
 
 def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace]) -> None:

@@ -1,7 +1,7 @@
 """`podium job`: run the YAML of PyTorchJobs, TrainJobs and Jobs on this machine or on a cluster."""
 
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +18,7 @@ from podium.cli.options import (
     queue_options,
 )
 from podium.documents import MAX_YAML, load_yaml
-from podium.errors import Failed, InvalidInput, NotFound, UnknownKind
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError, UnknownKind
 from podium.heartbeat import paused
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
@@ -26,6 +26,7 @@ from podium.terminal import echo, echo_json, echo_log, output
 
 if TYPE_CHECKING:
     from podium.api.place import Place
+    from podium.api.watching import ObjectKey
     from podium.cluster.base import Cluster
     from podium.manifests.workload import Workload
 
@@ -85,7 +86,8 @@ def run(
         for job in started:
             _say_where(cluster, job)
         names = [(job.kind, job.name) for job in started]
-        follow(cluster, names, JobView(cluster, names, shown))
+        with _naming_what_stays(cluster, names):
+            follow(cluster, names, JobView(cluster, names, shown))
         cluster.close()  # Workers may outlive a Master that succeeded, but not this command
         ended = [cluster.workload(*key) for key in names]
         if as_json:
@@ -126,7 +128,7 @@ def status(name: str, place: "Place", as_json: bool) -> None:
     with place.open() as cluster:
         job = cluster.workload(_kind_of(cluster, name), name)
         summary, replicas = _summary(cluster, job), cluster.replicas(job.kind, name)
-    title = f"{job.kind} {name}: {job.state.phase}. {job.state.message}".rstrip()
+    title = f"{job.kind} {name}: {summary['state']}. {summary['message']}".rstrip()
     output(as_json, {**summary, "status": dict(job.status)}, lambda: f"{title}\n{draw_replicas(replicas)}")
 
 
@@ -145,7 +147,11 @@ def list_(place: "Place", as_json: bool) -> None:
 
     with place.open() as cluster:
         rows = [_summary(cluster, job) for job in _all(cluster)]
-    listed = [Row(phase=row["state"], cells=[row["name"], row["kind"], row["state"], row["created"]]) for row in rows]
+    listed = [
+        Row(phase=row["state"], cells=[row["name"], row["kind"], row["state"], row["created"]],
+            rest=row["message"] if row["state"] == "Pending" else "")
+        for row in rows
+    ]  # fmt: skip
     drop = ("CREATED", "KIND", "STATE")
     heads = ("NAME", "KIND", "STATE", "CREATED")
     output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME"))
@@ -244,6 +250,24 @@ def _say_where(cluster: "Cluster", job: "Workload") -> None:
         echo(f"without meaning on this machine, ignored: {ignored}", err=True)
 
 
+@contextmanager
+def _naming_what_stays(cluster: "Cluster", names: "Sequence[ObjectKey]") -> "Iterator[None]":
+    """Add to an error how to delete the jobs that would go on without this command, or start days later."""
+    try:
+        yield
+    except PodiumError as error:
+        staying = [name for _, name in names] if cluster.remote else []
+        with suppress(PodiumError):
+            staying = [
+                name for kind, name in names if cluster.remote and not cluster.resource(kind, name).state.finished
+            ]
+        if staying:
+            commands = "; ".join(next_command(f"job delete {name}", cluster) for name in staying)
+            stays = f"what is left at {cluster.url} may start later, and goes by: {commands}"
+            error.hint = f"{error.hint}; {stays}" if error.hint else stays
+        raise
+
+
 def _raise_for(cluster: "Cluster", ended: "list[Workload]", shown: bool) -> None:
     failed = next((job for job in ended if not job.state.succeeded), None)
     if failed is None:
@@ -257,15 +281,19 @@ def _raise_for(cluster: "Cluster", ended: "list[Workload]", shown: bool) -> None
 def _summary(cluster: "Cluster", job: "Workload") -> dict[str, Any]:
     from podium.cli.job_view import document
 
-    directory = cluster.directory(job.kind, job.name)
+    directory, replicas = cluster.directory(job.kind, job.name), cluster.replicas(job.kind, job.name)
+    state, message = job.state.phase, job.state.message
+    waits = not job.state.finished and all(replica.phase == "Pending" for replica in replicas)
+    if waits and (why := cluster.waits_for(job)):  # the operator calls it Running, or Created
+        state, message = "Pending", why
     return {
         "kind": job.kind,
         "name": job.name,
-        "state": job.state.phase,
-        "message": job.state.message,
+        "state": state,
+        "message": message,
         "created": job.created,
         "directory": None if directory is None else str(directory),
-        "replicas": [document(replica) for replica in cluster.replicas(job.kind, job.name)],
+        "replicas": [document(replica) for replica in replicas],
     }
 
 

@@ -12,9 +12,14 @@ from podium.cli.options import next_command
 from podium.cluster.base import Cluster
 from podium.heartbeat import doing
 from podium.terminal import Styled, echo, echo_log, live
+from podium.text import cut
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+
+
+SILENT = 5.0
+"""Seconds without an answer of the cluster after which it is said: a request that is repeated once is none."""
 
 
 class View(ABC):
@@ -51,7 +56,13 @@ class View(ABC):
 
     def doing(self) -> str:
         """Say how far it is and since when, for a file in which nothing else was written for long."""
-        return f"[{self.seconds:7.1f} s] {self.state()}"
+        return f"[{self.seconds:7.1f} s] {self._silent() or self.state()}"
+
+    def _silent(self) -> str:
+        silence = self.cluster.silence
+        if silence < SILENT:
+            return ""
+        return f"the API server has not answered for {silence:.0f} s; before that: {self.state()}"
 
     @property
     def seconds(self) -> float:
@@ -62,7 +73,10 @@ class View(ABC):
         from rich.text import Text
 
         self.height = console.height
-        yield Text.from_ansi(self.table(options.max_width), no_wrap=True)
+        drawn = self.table(options.max_width)
+        if silent := self._silent():
+            drawn = Styled(f"{drawn}\n{cut(silent, options.max_width)}")
+        yield Text.from_ansi(drawn, no_wrap=True)
 
 
 def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:

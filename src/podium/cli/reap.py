@@ -35,9 +35,9 @@ def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_j
     require(port is None or every is not None, "--port goes with --every", port=port)
     with KubernetesCluster(cluster) as namespace:
         if every is not None:
-            reaper = Reaper(namespace, every, click.echo)
+            reaper = Reaper(namespace, every, echo)
             if port is not None:
-                click.echo(f"listening on port {reaper.serve(port).server_address[1]}")
+                echo(f"listening on port {reaper.serve(port).server_address[1]}")
             with paused():
                 reaper.run()
         found = look(namespace)

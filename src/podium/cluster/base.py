@@ -123,6 +123,15 @@ class Cluster(ABC):
             NotFound: There is none.
         """
 
+    def waits_for(self, job: Workload) -> str:
+        """Return why pods of a job do not start, as far as is known; empty if they do, or are not asked to."""
+        return ""
+
+    @property
+    def silence(self) -> float:
+        """Seconds for which the cluster has not answered; 0 while it does."""
+        return 0.0
+
     @abstractmethod
     def stop(self, kind: str, name: str) -> None:
         """Ask for the end of the object's processes or pods, without waiting; the object and its record stay.

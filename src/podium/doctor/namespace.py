@@ -3,12 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from podium.cluster.kubernetes.api import webhook_hint
 from podium.cluster.kubernetes.refusals import ADDED_HINTS, refusal_hint
 from podium.doctor.report import Report
 from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, TRAINERS, Seen
+from podium.heartbeat import doing
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import ENFORCE
 from podium.manifests.rules import Hit, Rule, apply, rules_into
+
+PATIENCE = 5.0
+"""Seconds that all questions together are repeated: what does not answer is the finding, not something to wait for."""
+
+_REFUSED = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
 
 NAMESPACE_RULES: list[Rule[Seen]] = []
 rule = rules_into(NAMESPACE_RULES)
@@ -185,7 +192,7 @@ def pods_refused(seen: Seen) -> Iterator[Hit]:
         hint = "ask with the right to list events"
         yield Hit(what="events may not be listed: refused pods go unnoticed", where="events", hint=hint, level="note")
     for refusal in seen.refusals or ():
-        hint = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
+        hint = webhook_hint(refusal.message) or _REFUSED
         yield Hit(what=refusal.message, where=f"{refusal.kind} {refusal.name}", hint=hint)
 
 
@@ -216,7 +223,7 @@ def server_admits(seen: Seen) -> Iterator[Hit]:
         if refusal is None:
             yield fine(f"the server would take {name}", name)
         else:
-            yield Hit(what=refusal, where=name, hint="correct the manifest, or the rights")
+            yield Hit(what=refusal, where=name, hint=webhook_hint(refusal) or "correct the manifest, or the rights")
 
 
 def examine_namespace(
@@ -245,8 +252,10 @@ def examine_namespace(
 
     configuration, _ = load_configuration(context)
     api = Api(configuration, namespace)
+    api.budget = PATIENCE
     try:
-        seen = see(api, account=account, images=images, manifests=manifests)
+        with doing(lambda: f"waiting for the API server to {api.asking}"):
+            seen = see(api, account=account, images=images, manifests=manifests)
     finally:
         api.close()
     return Report(subject=f"{api.host}: namespace {namespace}", kind="namespace", findings=apply(NAMESPACE_RULES, seen))

@@ -8,7 +8,7 @@ from typing import Any
 from podium.cluster.kubernetes.api import Api
 from podium.doctor.seen import Offer
 from podium.documents import load_yaml
-from podium.errors import PodiumError
+from podium.errors import PodiumError, Unavailable
 from podium.manifests.experiment import load
 from podium.manifests.experiment.experiment import Experiment, job_of
 from podium.manifests.fields import items, mapping, objects
@@ -87,6 +87,8 @@ def offer_pods(
         try:
             api.call("try a pod", api.core.create_namespaced_pod, api.namespace, _probe(pod), dry_run="All")
             refusal = None
+        except Unavailable:  # each further offer would wait as long for the same webhook
+            break
         except PodiumError as error:
             _, violates, why = error.message.partition("violates PodSecurity")
             if not violates:

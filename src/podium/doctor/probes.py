@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
-from podium.cluster.kubernetes.pods import cannot_start
+from podium.cluster.kubernetes.pods import cannot_start, created_at
 from podium.cluster.kubernetes.refusals import REFUSED, Trouble
 from podium.doctor.outside import answers, find_images
 from podium.doctor.pod_offers import offer_pods
@@ -191,18 +191,27 @@ def find_refusals(api: Api) -> list[Refusal] | None:
         Refusal(kind, name, str(event.message or "").strip())
         for (kind, name), event in latest.items()  # a pod made since then says that it is over
         if not any(pod.startswith(f"{name}-") and made > event_time(event) for pod, made in pods)
-        and not _is_gone(api, kind, name)
+        and not _is_over(api, kind, name, event_time(event))
     ]
 
 
-def _is_gone(api: Api, kind: str, name: str) -> bool:
-    """Tell whether a job is deleted; of other kinds nothing is known."""
+def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
+    """Tell whether an object that was refused pods is deleted, ended, replaced or has all it wants by now."""
+    from kubernetes import client
+
     try:
-        return kind in ("Job", *TRAINERS) and not api.get(kind, name)
+        if kind in ("Job", *TRAINERS):
+            job = Resource.parse({"kind": kind, **api.get(kind, name)})
+            return job.state.finished or (created_at(job) or refused) > refused
+        if kind == "ReplicaSet":
+            read = client.AppsV1Api(api.client).read_namespaced_replica_set
+            found = api.call(f"read ReplicaSet {name}", read, name, api.namespace)
+            return int(found.status.replicas or 0) >= int(found.spec.replicas or 0)
     except NotFound:
         return True
     except PodiumError:
         return False
+    return False
 
 
 def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:

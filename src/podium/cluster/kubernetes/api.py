@@ -1,5 +1,6 @@
 """The Kubernetes API for the kinds podium knows: plain dicts in and out, the server's own reason in every error."""
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -112,8 +113,19 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
     if error.status in (400, 403, 422):
         return InvalidInput(text)
     if is_passing(error):
-        return Unavailable(text, "the server said so for as long as it was asked; see its health and its webhooks'")
+        hint = "the server said so for as long as it was asked; see its health and its webhooks'"
+        return Unavailable(text, webhook_hint(message) or hint)
     return PodiumError(text)
+
+
+def webhook_hint(message: str) -> str | None:
+    """Return how to look at the webhook that the API server could not ask; None if it says no such thing."""
+    called = re.search(r'failed calling webhook "([^"]+)".*?https://([\w-]+)\.([\w-]+)\.svc', message, re.DOTALL)
+    if not called:
+        return None
+    webhook, service, namespace = called.groups()
+    shown = f"kubectl -n {namespace} get endpoints,pods"
+    return f"nobody answers for webhook {webhook}: {shown} shows what is behind {service}"
 
 
 class Unreachable(Unavailable):
@@ -139,6 +151,9 @@ class Api:
         self.core = client.CoreV1Api(self.client)
         self.answered = pod_namespace() is not None  # a pod was given the right address
         self.patience: float | None = None  # seconds that call() repeats a request; PATIENCE if None
+        self.budget = float("inf")  # seconds that all calls together may spend on repeating
+        self.asking = ""  # what the last call tries
+        self.silent_since: float | None = None  # time.monotonic() of the first failure since the last answer
 
     def call(
         self,
@@ -167,21 +182,27 @@ class Api:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        pause, started = 0.25, time.monotonic()
+        pause, started, self.asking = 0.25, time.monotonic(), doing
         while True:
             try:
                 answer = function(*args, **{"_request_timeout": TIMEOUT, **options})
-                self.answered = True
+                self.answered, self.silent_since = True, None
                 return answer
             except (ApiException, HTTPError) as error:
                 failed: Any = error
+            self.note(failed)
             self.answered = self.answered or bool(getattr(failed, "status", None))
             limits = (limit for limit in (patience, self.patience, PATIENCE) if limit is not None)
-            limit = next(limits) if self.answered else 3.0
+            limit = min(next(limits) if self.answered else 3.0, self.budget)
             if not is_passing(failed) or time.monotonic() + pause > started + limit:
+                self.budget -= min(self.budget, time.monotonic() - started) if is_passing(failed) else 0.0
                 raise self.error(failed, doing, kind) from failed
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
+
+    def note(self, error: Any) -> None:
+        """Remember since when requests get no answer."""
+        self.silent_since = (self.silent_since or time.monotonic()) if is_passing(error) else None
 
     def error(self, error: Any, doing: str, kind: str | None = None) -> PodiumError:
         """Turn an exception of a client into the error a user reads.

@@ -143,6 +143,17 @@ class KubernetesCluster(Cluster):
         self.api.get(kind, name)
         return kubernetes_pods.replica_statuses(self.api.pods(kubernetes_pods.selector_of(self.api, kind, name)))
 
+    def waits_for(self, job: Workload) -> str:
+        if job.state.finished or job.state.phase in (WAITING, "Suspended"):
+            return ""
+        watchman = kubernetes_pods.Watchman(self.api, self.schedule_grace)
+        return next((str(trouble) for trouble, _ in watchman.troubles(job)), "")
+
+    @property
+    def silence(self) -> float:
+        since = self.api.silent_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def stop(self, kind: str, name: str) -> None:
         """As the interface says, by ``suspend: true``: the operator deletes the pods, and resume makes new ones.
 

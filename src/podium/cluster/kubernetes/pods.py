@@ -210,12 +210,18 @@ class Watchman:
             self.since = {}
             return
         now, seen = time.monotonic(), {}
-        pods = self.api.pods(selector_of(self.api, kind, name))
-        for trouble, key in (*self._starting(pods), *self._refused(resource, pods), *self._without_trials(resource)):
+        for trouble, key in self.troubles(resource):
             seen[key] = self.since.get(key, now)
             if now - seen[key] >= trouble.grace:
                 raise Failed(f"{kind} {name} cannot start: {trouble}", trouble.hint)
         self.since = seen
+
+    def troubles(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+        """Yield what keeps pods of an object from starting, each with a key of its own."""
+        pods = self.api.pods(selector_of(self.api, resource.kind, resource.name))
+        yield from self._starting(pods)
+        yield from self._refused(resource, pods)
+        yield from self._without_trials(resource)
 
     def _starting(self, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         for pod in pods:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podium.cluster.kubernetes.api import PATIENCE, Api, event_time
+from podium.cluster.kubernetes.api import PATIENCE, Api, event_time, webhook_hint
 from podium.manifests.pod_security import (
     COLLECTOR,
     COLLECTOR_HINT,
@@ -76,6 +76,8 @@ def refusal_hint(message: str) -> str:
     Args:
         message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity "restricted:latest": …``.
     """
+    if away := webhook_hint(message):
+        return away
     if "violates PodSecurity" not in message:
         return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
     other = "Pod Security of the namespace: change what the pods ask for, or it"

@@ -56,6 +56,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
         except (ApiException, HTTPError) as error:
             # 410: the server no longer has the version; the next snapshot brings a newer one.
             lost = api.error(error, f"watch {kind} {name}", kind)
+            api.note(error)
             if not is_passing(error) and getattr(error, "status", None) not in (401, 403, 410):
                 raise lost from error
         lost_at = lost_at or time.monotonic()
