@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -46,6 +47,14 @@ def test_the_label_must_be_enabled() -> None:
     assert levels(labels={INJECTION: "disabled"})["injection-label"] == "fail"
     assert levels(labels={})["injection-label"] == "fail"
     assert levels(labels=None)["injection-label"] == "warn", "it may not be read"
+
+
+def test_katibs_own_namespace_is_a_dangerous_place_for_trials() -> None:
+    (katib,) = controllers = [Controller(name="katib-controller", namespace="team", ready=1)]
+    assert levels(labels={INJECTION: "enabled"}, controllers=controllers)["guards-itself"] == "warn"
+    assert "guards-itself" not in levels(labels={}, controllers=controllers)
+    elsewhere = [replace(katib, namespace="kubeflow")]
+    assert "guards-itself" not in levels(labels={INJECTION: "enabled"}, controllers=elsewhere)
 
 
 def test_every_kind_must_be_known() -> None:
@@ -285,7 +294,7 @@ def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
     report = examine(images=["trainer:1.0"], manifests=[with_credentials()])
     assert bad(report) == {}
     assert report.verdict == "pass"
-    silent = {"pods-that-cannot-start", "pods-refused", "storage-credentials"}
+    silent = {"pods-that-cannot-start", "pods-refused", "storage-credentials", "guards-itself"}
     assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - silent
 
 

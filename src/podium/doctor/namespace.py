@@ -62,6 +62,16 @@ def injection_label(seen: Seen) -> Iterator[Hit]:
         )
 
 
+@rule("warn", "Katib's webhook is asked about every pod of a namespace with its label.")
+def guards_itself(seen: Seen) -> Iterator[Hit]:
+    inside = [one for one in seen.controllers or () if (one.name, one.namespace) == ("katib-controller", seen.namespace)]
+    if inside and (seen.labels or {}).get(METRICS_INJECTION) == "enabled":
+        what = f"while Katib's controller is away no pod can be created in {seen.namespace}, its own included"
+        unlock = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}-"
+        hint = f"launch into a namespace of its own (deploy/team); to let the controller start again: {unlock}"
+        yield Hit(what=what, where=f"namespace {seen.namespace}", hint=hint)
+
+
 @rule("fail", "The API server takes only kinds that it knows.")
 def kinds_known(seen: Seen) -> Iterator[Hit]:
     distributed = [kind for kind in TRAINERS if kind not in seen.unknown_kinds]

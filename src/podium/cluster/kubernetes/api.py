@@ -27,6 +27,11 @@ OUTAGE = 900.0
 TIMEOUT = (5, 30)
 """Seconds to connect and to wait for an answer."""
 
+_LACKS = (
+    "the service account lacks a right: apply deploy/ and run the steps as podium-steps (podium submit "
+    "--service-account podium-steps), or see `kubectl auth can-i --list`"
+)
+
 CREATION = "podium/creation"
 """Annotation with a random id: tells our own object from somebody else's of the same name when an answer was lost."""
 
@@ -109,7 +114,7 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
     if error.status == 403 and "exceeded quota" in message:
         return PodiumError(text, "ask for less (replicas, cpu, memory, gpu), or have the quota raised")
     if error.status in (401, 403) and "admission webhook" not in message:
-        return Denied(text, "the service account lacks a right: apply deploy/, or see `kubectl auth can-i --list`")
+        return Denied(text, _LACKS)
     if error.status in (400, 403, 422):
         return InvalidInput(text)
     if is_passing(error):
