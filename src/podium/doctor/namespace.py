@@ -64,8 +64,8 @@ def injection_label(seen: Seen) -> Iterator[Hit]:
 
 @rule("warn", "Katib's webhook is asked about every pod of a namespace with its label.")
 def guards_itself(seen: Seen) -> Iterator[Hit]:
-    inside = [one for one in seen.controllers or () if (one.name, one.namespace) == ("katib-controller", seen.namespace)]
-    if inside and (seen.labels or {}).get(METRICS_INJECTION) == "enabled":
+    where = {one.namespace for one in seen.controllers or () if one.name == "katib-controller"}
+    if seen.namespace in where and (seen.labels or {}).get(METRICS_INJECTION) == "enabled":
         what = f"while Katib's controller is away no pod can be created in {seen.namespace}, its own included"
         unlock = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}-"
         hint = f"launch into a namespace of its own (deploy/team); to let the controller start again: {unlock}"
