@@ -95,7 +95,9 @@ def submit(server: str, source: str) -> Submit:
     def start(pipeline: str = "train-and-promote", **changes: int | str) -> str:
         parameters = {"source": source, **SMALL, **changes}
         account = ("--service-account", "podium-steps")
-        result = podium("submit", pipeline, *account, *(f"{name}={value}" for name, value in parameters.items()), "--json")
+        result = podium(
+            "submit", pipeline, *account, *(f"{name}={value}" for name, value in parameters.items()), "--json"
+        )
         assert result.returncode == 0, result.stderr
         return str(json.loads(result.stdout)["run_id"])
 
