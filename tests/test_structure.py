@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
         "sweeps",
     },
     "code": {"manifests", "metrics", "storage"},
-    "doctor": {"cluster", "manifests", "metrics", "search", "storage"},
+    "doctor": {"cluster", "manifests", "metrics", "search", "storage", "trainer"},
     "sweeps": {"cluster", "manifests", "metrics", "search"},
     "identity": {"cluster", "manifests"},
     "cluster": {"manifests", "storage"},

@@ -248,13 +248,14 @@ def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:
                      allow_abbrev=False, argument_default=argparse.SUPPRESS)  # fmt: skip
     for item in fields(TrainConfig):
         flag, text = f"--{item.name.replace('_', '-')}", texts.get(item.name, "").replace("%", "%%")
+        also = ["--network"] if item.name == "model" else []  # as the pipelines' parameter is called
         if item.type is bool:
             parser.add_argument(flag, action="store_true", help=text)
         elif item.name == "track":
             parser.add_argument(flag, action="append", metavar="X", help=text)
         else:
             default = item.default or "none"
-            parser.add_argument(flag, type=item.type, metavar="X", help=f"{text} (default: {default})")
+            parser.add_argument(flag, *also, type=item.type, metavar="X", help=f"{text} (default: {default})")
     return parser
 
 

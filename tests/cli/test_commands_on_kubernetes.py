@@ -57,6 +57,18 @@ def test_experiments_of_katib_and_podium_are_shown_alike(podium: Callable[..., R
     assert [row.split()[:2] for row in rows[1:]] == [["b", "Succeeded"], ["a", "Succeeded"]]
 
 
+def test_a_failed_trial_of_katib_says_why(podium: Callable[..., Result], server: ApiServer) -> None:
+    server.world.status("trials", "a", "Created", "Failed")
+    ended = {"terminated": {"exitCode": 2, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    status = {"name": "pytorch", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": ended}
+    server.world.pod("a-0", {"katib.kubeflow.org/trial": "a"}, phase="Failed", containerStatuses=[status])
+    server.world.logs["a-0"] = ["error: unrecognized arguments: --netwrk=fast"]
+    rows = json.loads(podium("experiment", "trials", "sweep", "--json").stdout)
+    (reason,) = [row["reason"] for row in rows if row["name"] == "a"]
+    assert reason == "pod a-0: Error (container pytorch, exit code 2)\n  | error: unrecognized arguments: --netwrk=fast"
+    assert "unrecognized arguments: --netwrk=fast" in podium("experiment", "trials", "sweep").stdout
+
+
 def test_an_experiment_of_katib_is_deleted_but_never_stopped(podium: Callable[..., Result], server: ApiServer) -> None:
     refused: Any = podium("experiment", "stop", "sweep").exception
     assert isinstance(refused, InvalidInput)

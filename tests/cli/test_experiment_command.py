@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from rich.console import Console
 from sweep_manifests import job, space, write_experiment
 
-from podium.cli import main
+from podium.cli import app, main
 from podium.cli.experiment import experiment
 from podium.cli.experiment_view import ExperimentView
+from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, load
+from podium.manifests.experiment.adapt import with_pods_retained
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.pod_security import violations
 from podium.sweeps.local import LocalSweeps
@@ -262,7 +265,8 @@ def test_render_prints_a_manifest_that_is_valid_as_it_stands(podium: Any) -> Non
     as_json = json.loads(podium("render", "random", "--json").stdout)
     for role in as_json["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
         del role["template"]["spec"]["containers"][0]["env"]  # how its trials reach s3://podium
-    assert as_json == with_pod_deadlines(with_pod_defaults(Experiment.load("random"))).manifest
+    as_expected = with_pods_retained(with_pod_deadlines(with_pod_defaults(Experiment.load("random"))))
+    assert as_json == as_expected.manifest
     kept = podium("render", "random", "--resume-policy", "LongRunning").stdout
     assert load(kept)["spec"]["resumePolicy"] == "LongRunning"
 
@@ -368,3 +372,20 @@ def test_a_value_that_katibs_shell_would_run_is_warned_about(
     container["command"][2] = "'--x=${trialParameters.x}'"
     file.write_text(yaml.safe_dump(manifest))
     assert "warning" not in podium("run", str(file), "--dir", str(tmp_path / "cluster")).stderr
+
+
+def test_a_flag_that_the_trainer_does_not_know_is_refused() -> None:
+    rendered = CliRunner().invoke(app, ["experiment", "render", "tpe", "--set", "netwrk=fast"])
+    assert isinstance(rendered.exception, InvalidInput)
+    assert "podium's trainer refuses its flags: unrecognized arguments: --netwrk=fast" in rendered.exception.message
+    for flag in ("network=fast", "model=fast"):
+        assert CliRunner().invoke(app, ["experiment", "render", "tpe", "--set", flag]).exit_code == 0
+
+
+def test_rendered_trials_keep_their_pods_unless_told(tmp_path: Path) -> None:
+    rendered = CliRunner().invoke(app, ["experiment", "render", "tpe"])
+    assert yaml.safe_load(rendered.stdout)["spec"]["trialTemplate"]["retain"] is True
+    assert "trials keep their pods" in rendered.stderr
+    (tmp_path / "tpe.yaml").write_text(rendered.stdout.replace("retain: true", "retain: false"))
+    again = CliRunner().invoke(app, ["experiment", "render", str(tmp_path / "tpe.yaml")])
+    assert yaml.safe_load(again.stdout)["spec"]["trialTemplate"]["retain"] is False

@@ -22,13 +22,14 @@ from podium.cli.options import (
     process_options,
     queue_options,
 )
-from podium.errors import Failed, NotFound
+from podium.errors import Failed, NotFound, PodiumError
 from podium.terminal import echo, echo_json, output
 from podium.text import size
 
 if TYPE_CHECKING:
     from podium.api.place import Place
     from podium.api.sweep import Sweep
+    from podium.cluster.base import Cluster
     from podium.manifests.experiment import Experiment, Trial
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -158,7 +159,8 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     What Katib would refuse or never end is refused, also where podium itself runs it. Trials that use s3:// or
     minio:// get the store's address from the ConfigMap podium-storage (deploy/) and the keys from a Secret, both by
     reference; containers that bring such variables themselves keep them. Pods get what `experiment run --cluster` gives
-    them: small requests, no token of the API, and a securityContext that keeps root out.
+    them: small requests, no token of the API, and a securityContext that keeps root out. Trials keep their pods until
+    the Experiment is deleted, unless it says retain: false.
 
     \b
     Examples:
@@ -171,9 +173,13 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
     from podium.doctor.manifest import check_for_katib
+    from podium.manifests.experiment.adapt import with_pods_retained
     from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 
     experiment = with_pod_deadlines(with_pod_defaults(check_for_katib(changed(source, **options))))
+    if "retain" not in experiment.template.manifest:
+        experiment = with_pods_retained(experiment)
+        echo("trials keep their pods, so that the log of a failed one can be read (retain: true)", err=True)
     if opens_store(experiment):
         experiment = grant_access(experiment, AccessByReference(secret=secret))
         keys = f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"
@@ -257,7 +263,23 @@ def trials(name: str, place: "Place", as_json: bool) -> None:
 
     with closing(podium.open_sweep(name, cluster=place)) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
-    output(as_json, [trial.summary() for trial in ranked], lambda: draw(ranked, experiment, width=screen_width()))
+        failed = [trial.name for trial in ranked if trial.phase == "Failed"][:EXPLAINED]
+        reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
+    rows = [trial.summary() | {"reason": "\n".join(reasons.get(trial.name, ()))} for trial in ranked]
+    output(as_json, rows, lambda: draw(ranked, experiment, width=screen_width(), reasons=reasons))
+
+
+EXPLAINED = 5
+"""Failed trials whose pods are asked why: several fail for one reason, and each costs requests."""
+
+
+def _why_failed(cluster: "Cluster", trial: str) -> list[str]:
+    """Return the lines that say why a trial failed, as far as its pods are still there."""
+    try:
+        lines = cluster.failure("Trial", trial).message.splitlines()
+    except PodiumError:
+        return []
+    return lines[1:] or lines
 
 
 @experiment.command()

@@ -17,11 +17,19 @@ _AROUND = 6
 
 
 def draw(
-    trials: Sequence[Trial], experiment: Experiment, *, width: int | None, title: str = "", best: Trial | None = None
-) -> Styled:
-    """Draw trials; where it is narrow without the last parameters, lesser metrics and the state."""
+    trials: Sequence[Trial], experiment: Experiment, *, width: int | None, title: str = "", best: Trial | None = None,
+    reasons: Mapping[str, Sequence[str]] = {},
+) -> Styled:  # fmt: skip
+    """Draw trials; where it is narrow without the last parameters, lesser metrics and the state.
+
+    The reasons are lines under a trial, by its name.
+    """
     names, metrics = parameters(trials), experiment.objective.metrics
-    rows = [Row(phase=trial.phase, cells=cells(trial, names, experiment), bold=trial is best) for trial in trials]
+    rows = [
+        Row(phase=trial.phase, cells=cells(trial, names, experiment), bold=trial is best,
+            below=reasons.get(trial.name, ()))
+        for trial in trials
+    ]  # fmt: skip
     trial_head, state, *columns, _ = heads(names, metrics)
     searched, lesser = columns[: len(names)], columns[len(names) + 1 :]
     drop = [*reversed(lesser), *reversed(searched), state]  # the mark shows the state

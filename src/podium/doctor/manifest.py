@@ -10,7 +10,7 @@ from podium.doctor.report import Report
 from podium.doctor.shell import wrap
 from podium.doctor.shell_rules import SHELL_RULES
 from podium.doctor.trainjob_rules import TRAINJOB_RULES
-from podium.doctor.trial_rules import TRIAL_RULES
+from podium.doctor.trial_rules import TRIAL_RULES, trainer_refuses
 from podium.documents import load_yaml
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
@@ -93,13 +93,13 @@ def not_examined(what: str, where: str) -> Finding:
 
 
 def check_for_katib(experiment: Experiment) -> Experiment:
-    """Return an Experiment that Katib accepts and ends; also where podium itself would run it.
+    """Return an Experiment that Katib accepts and ends, and whose trials can begin; also where podium itself runs it.
 
     Raises:
         BrokenRules: With every reason.
     """
     check(experiment)
-    if findings := apply(NEVER_ON_KATIB, experiment):
+    if findings := apply((*NEVER_ON_KATIB, trainer_refuses), experiment):
         raise BrokenRules(replace(finding, what=f"{finding.what}. {finding.why}") for finding in findings)
     return experiment
 

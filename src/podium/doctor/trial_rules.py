@@ -1,9 +1,11 @@
 """Rules about the pod in which Katib collects: whether the collector gets there, sees the output and ever ends."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from podium.doctor.job_rules import OPERATOR_ENV
+from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.rules import Hit, Rule, rules_into
@@ -57,6 +59,35 @@ def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Hit]:
             names = ", ".join(container.name for container in pod.containers)
             hint = "make it an init container, or set waitAllProcesses: false in katib-config"
             yield Hit(what=f"the pod has containers {names}", where=f"{pod.path}.spec.containers", hint=hint)
+
+
+@rule("fail", "podium's trainer ends with exit code 2 before it reads any data, in every trial.")
+def trainer_refuses(experiment: Experiment) -> Iterator[Hit]:
+    from podium.trainer.config import parse
+
+    try:
+        job = experiment.render(
+            "trial", {known["name"]: _first_value(known) for known in experiment.spec["parameters"]}
+        )
+    except (InvalidInput, KeyError, TypeError):
+        return  # other rules speak of it
+    for (_, written), (_, filled) in zip(experiment.template.workload.containers(), job.containers(), strict=True):
+        words = filled.words
+        module = next((at for at, word in enumerate(words) if word == "podium.trainer" and words[at - 1] == "-m"), None)
+        if module is None or "$(" in " ".join(words):
+            continue
+        try:
+            parse(words[module + 1 :])
+        except InvalidInput as error:
+            yield Hit(what=f"podium's trainer refuses its flags: {error.message}", where=f"{written.path}.args",
+                      hint=error.hint or "see python -m podium.trainer --help")  # fmt: skip
+            return  # the other replicas have the same flags
+
+
+def _first_value(parameter: Mapping[str, Any]) -> str:
+    """Return a value of a parameter's space."""
+    space = parameter["feasibleSpace"]
+    return str(space["list"][0] if space.get("list") else space["min"])
 
 
 @rule("warn", "Katib's wrapper needs sh in the image.")
