@@ -1,4 +1,4 @@
-"""S3 servers that run here: moto's, the same without conditions on writes, and MinIO where its program is found."""
+"""S3 servers that run here: moto's, alone, without conditions on writes and with racy ones, and MinIO where its program is."""
 
 import os
 import shutil
@@ -29,6 +29,7 @@ def endpoint() -> Iterator[Callable[[str], str]]:
     start: dict[str, Callable[[], AbstractContextManager[str]]] = {
         "moto": moto,
         "moto-without-conditions": lambda: moto(around=ignoring_conditions),
+        "racy": lambda: moto(around=checking_before_storing, threads=True),
         "minio": minio,
     }
     with ExitStack() as stack:
@@ -57,7 +58,11 @@ def new_bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) 
 
 @contextmanager
 def moto(
-    *, around: Callable[[Application], Application] | None = None, tls: tuple[Path, Path] | None = None, port: int = 0
+    *,
+    around: Callable[[Application], Application] | None = None,
+    tls: tuple[Path, Path] | None = None,
+    port: int = 0,
+    threads: bool = False,
 ) -> Iterator[str]:
     """Run moto's S3 server; yields its URL.
 
@@ -68,6 +73,7 @@ def moto(
         around: Changes how the server behaves.
         tls: Certificate and key.
         port: 0 takes any.
+        threads: Serve several requests at a time.
     """
     from moto.server import create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -80,7 +86,7 @@ def moto(
     if around:
         application = around(application)
     context = (str(tls[0]), str(tls[1])) if tls else None
-    server = make_server("127.0.0.1", port, application, threaded=False, request_handler=Silent, ssl_context=context)
+    server = make_server("127.0.0.1", port, application, threaded=threads, request_handler=Silent, ssl_context=context)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
@@ -99,6 +105,34 @@ def ignoring_conditions(application: Application) -> Application:
         return application(environ, start_response)
 
     return call
+
+
+def checking_before_storing(application: Application) -> Application:
+    """Check conditions on writes, pause, then store: SeaweedFS before 4.18 lets concurrent writers all win this way."""
+    one_at_a_time = threading.Lock()
+
+    def ask(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        with one_at_a_time:
+            return list(application(environ, start_response))
+
+    def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        writes = environ["REQUEST_METHOD"] in ("PUT", "POST")
+        match, none_match = (environ.pop(name, None) if writes else None for name in _CONDITIONS)
+        if match or none_match:
+            head = {**environ, "REQUEST_METHOD": "HEAD", "QUERY_STRING": "", "CONTENT_LENGTH": "0"}
+            seen: dict[str, str] = {}
+            ask(head, lambda status, headers, exc_info=None: seen.update(headers if status.startswith("200") else []))
+            if (none_match and seen) or (match and seen.get("ETag") != match):
+                body = b"<Error><Code>PreconditionFailed</Code></Error>"
+                start_response("412 Precondition Failed", [("Content-Type", "application/xml")])
+                return [body]
+            time.sleep(0.02)
+        return ask(environ, start_response)
+
+    return call
+
+
+_CONDITIONS = ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
 
 
 def sleep_into_the_next_second() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from podium.storage import Storage, connect
 
-KINDS = ("files", "moto", "moto-without-conditions", "minio")
+KINDS = ("files", "moto", "moto-without-conditions", "racy", "minio")
 
 
 @pytest.fixture(params=KINDS)

@@ -38,12 +38,14 @@ class Pool(urllib3.PoolManager):
         self._local = threading.local()
 
     @contextmanager
-    def condition(self, if_absent: bool, if_match: str | None) -> Iterator[None]:
-        """Put a condition on the writes of this thread."""
+    def condition(
+        self, if_absent: bool, if_match: str | None, ready: Callable[[], None] | None = None
+    ) -> Iterator[None]:
+        """Put a condition on the writes of this thread; ready is called just before each is sent."""
         headers = {"If-None-Match": "*"} if if_absent else {}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
-        with self._setting("headers", headers):
+        with self._setting("headers", headers), self._setting("ready", ready):
             yield
 
     @contextmanager
@@ -62,6 +64,8 @@ class Pool(urllib3.PoolManager):
         if extra and (creates or deletes):
             options["headers"] = urllib3.HTTPHeaderDict(options.get("headers") or {})
             options["headers"].update(extra)
+        if creates and (ready := getattr(self._local, "ready", None)):
+            ready()
         response = super().urlopen(method, url, redirect=redirect, **options)
         if started and method == "POST" and url.endswith("?uploads=") and response.status == 200:
             started(ElementTree.fromstring(response.data).findtext("{*}UploadId") or "")

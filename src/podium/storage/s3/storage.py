@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,21 +25,22 @@ from podium.storage.base import Entry, Progress, Storage, check_key, check_prefi
 from podium.storage.files import scratch
 from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
-from podium.storage.s3.errors import Interrupted, Unsupported, retried
+from podium.storage.s3.errors import Interrupted, retried
 from podium.storage.s3.lock import locked
+from podium.storage.s3.probe import Conditions, probe
 
 PART = 8 << 20
 """Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000 parts."""
-
-SMALLEST_PART = 5 << 20
 
 _ATTEMPTS = 3
 _CHUNK = 1 << 20
 _UPLOADS = ".podium/uploads/"
 """Notes of uploads in parts while they last; a note of a killed writer tells sweep which parts to drop."""
 
-_conditions: dict[tuple[str, str, bool], bool] = {}
-"""Whether a server honors conditions, by its URL, the bucket and whether the upload is in parts."""
+_seen: dict[tuple[str, str, bool], Conditions] = {}
+"""What a server makes of conditions, by its URL, the bucket and whether the upload is in parts."""
+
+_probing = threading.Lock()
 
 _T = TypeVar("_T")
 
@@ -88,7 +90,8 @@ class S3Storage(Storage):
         check_key(key)
         if not if_absent and if_match is None:
             return self._put(key, source, progress)
-        if self._conditional(in_parts=_size_of(source) > PART):
+        conditions = self._conditions(in_parts=_size_of(source) > PART)
+        if conditions.atomic:
             with self.bucket.pool.condition(if_absent, if_match):
                 return self._put(key, source, progress)
         self._check(key, if_absent, if_match)  # do not queue for the lock if the condition fails already
@@ -100,7 +103,10 @@ class S3Storage(Storage):
                 if progress:
                     progress(count)
 
-            return self._put(key, source, moved)
+            # The condition is sent as well if that helps: another process may have seen nothing wrong with the server.
+            honored = conditions.honored
+            with self.bucket.pool.condition(if_absent and honored, if_match if honored else None):
+                return self._put(key, source, moved)
 
     def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
         return _again(lambda: self._read(check_key(key), limit), Interrupted)
@@ -125,7 +131,7 @@ class S3Storage(Storage):
         check_key(key)
         if if_match is None:
             self.bucket.delete(key)
-        elif self.head(key) is not None and self._conditional():
+        elif self.head(key) is not None and self._conditions().atomic:
             self._check(key, False, if_match)
             # Many servers check If-Match on a DELETE as well, which closes the gap between this check and the deletion.
             with suppress(NotFound), self.bucket.pool.condition(False, if_match):
@@ -136,10 +142,11 @@ class S3Storage(Storage):
                 self.bucket.delete(key)
 
     def conditions(self) -> str:
-        if not self._conditional():
-            return "lock objects: the server ignores conditions"
-        large = "" if self._conditional(in_parts=True) else "; lock objects for uploads in parts"
-        return f"the server (If-None-Match, If-Match){large}"
+        small = self._conditions()
+        if not small.atomic:
+            return f"lock objects: {small.seen}"
+        large = self._conditions(in_parts=True)
+        return small.seen if large.atomic else f"{small.seen}; lock objects for uploads in parts: {large.seen}"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         check_prefix(prefix)
@@ -158,47 +165,35 @@ class S3Storage(Storage):
             if delete:
                 self.bucket.delete(entry.key)
 
-    def _conditional(self, *, in_parts: bool = False) -> bool:
-        """Return whether the server honors conditions on writes, which is tried once.
+    def _conditions(self, *, in_parts: bool = False) -> Conditions:
+        """Return what the server makes of conditions on writes, which is tried once in each process.
 
         Args:
             in_parts: On the completion of uploads in parts, which some servers do not check.
         """
         server = (self.bucket.config.url, self.bucket.name, in_parts)
-        if server not in _conditions:
-            _conditions[server] = self._honors_conditions(bytes(SMALLEST_PART + 1) if in_parts else b"2")
-        return _conditions[server]
+        with _probing:
+            if server not in _seen:
+                write = self.bucket.put_as_one_part if in_parts else self._put_small
+                _seen[server] = probe(self.bucket.pool, write, self.bucket.delete)
+        return _seen[server]
 
-    def _honors_conditions(self, content: bytes) -> bool:
-        key = f".podium/probe-{uuid.uuid4().hex}"
-        try:
-            for if_absent, if_match in ((True, None), (False, "0" * 32)):
-                self._put_plain(key, b"1")
-                try:
-                    with self.bucket.pool.condition(if_absent, if_match):
-                        self._put(key, content, part=SMALLEST_PART)
-                    return False  # the condition was ignored
-                except Unsupported:
-                    return False
-                except Conflict:
-                    continue
-            return True
-        finally:
-            self.bucket.delete(key)
+    def _put_small(self, key: str, content: bytes) -> str:
+        return self._put(key, content).etag
 
     def _check(self, key: str, if_absent: bool, if_match: str | None) -> None:
         present = self.head(key)
         if (if_absent and present) or (if_match is not None and (present is None or present.etag != if_match)):
             raise Conflict(f"{key} in {self.url} was changed by another writer")
 
-    def _put(self, key: str, source: bytes | Path, progress: Progress | None = None, part: int = PART) -> Entry:
+    def _put(self, key: str, source: bytes | Path, progress: Progress | None = None) -> Entry:
         from minio.error import S3Error
 
         size = _size_of(source)
         opened = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
         with opened as file, self._note_of_parts(key, size), self.bucket.translated("write", key):
             try:
-                etag = self.bucket.put(key, file, size, part, progress)
+                etag = self.bucket.put(key, file, size, PART, progress)
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
