@@ -141,6 +141,10 @@ class Namespace(BaseHTTPRequestHandler):
     world: dict[str, Any]
     denied: set[str]
     signed: list[str]
+    store = "MinIO"
+
+    def version_string(self) -> str:
+        return self.store
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
@@ -294,7 +298,13 @@ def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
     report = examine(images=["trainer:1.0"], manifests=[with_credentials()])
     assert bad(report) == {}
     assert report.verdict == "pass"
-    silent = {"pods-that-cannot-start", "pods-refused", "storage-credentials", "guards-itself"}
+    silent = {
+        "pods-that-cannot-start",
+        "pods-refused",
+        "storage-credentials",
+        "guards-itself",
+        "store-checks-before-it-stores",
+    }
     assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - silent
 
 
@@ -322,6 +332,18 @@ def test_a_bucket_that_cannot_be_used_is_found(
     api.world["bucket models"] = (code, status)
     finding = bad(examine())["bucket-exists"]
     assert (finding.shown, finding.what) == (level, said)
+
+
+@pytest.mark.parametrize(
+    ("server", "old"), [("SeaweedFS 30GB 4.00", True), ("SeaweedFS 30GB 4.18", False), ("MinIO", False)]
+)
+def test_an_old_seaweedfs_is_told_from_newer_ones(server: str, old: bool, api: type[Namespace]) -> None:
+    api.store = server
+    finding = bad(examine()).get("store-checks-before-it-stores")
+    assert (finding is not None) == old
+    if finding:
+        assert finding.what == "SeaweedFS 4.00 checks the condition of a write before it stores"
+        assert "4.18" in (finding.hint or "")
 
 
 def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:

@@ -1,5 +1,6 @@
 """Examine a live namespace: what an Experiment needs around it."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -156,13 +157,23 @@ def storage_reachable(seen: Seen) -> Iterator[Hit]:
 def bucket_exists(seen: Seen) -> Iterator[Hit]:
     if seen.bucket is None or (seen.endpoint and not seen.endpoint[0]):
         return
-    well, what = seen.bucket
+    well, what = seen.bucket.well, seen.bucket.what
     where = f"bucket {(seen.storage or {}).get('bucket')}"
     if well:
         yield fine(what, where)
     else:
         hint = f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
         yield Hit(what=what, where=where, hint=hint, level="warn" if well is None else None)
+
+
+@rule("note", "Of concurrent writers several are told that they won; podium notices and takes lock objects instead.")
+def store_checks_before_it_stores(seen: Seen) -> Iterator[Hit]:
+    known = re.search(r"SeaweedFS.* (\d+)\.(\d+)$", seen.bucket.server if seen.bucket else "")
+    if known and (int(known[1]), int(known[2])) < (4, 18):
+        where = f"endpoint {(seen.storage or {}).get('endpoint')}"
+        what = f"SeaweedFS {known[1]}.{known[2]} checks the condition of a write before it stores"
+        hint = "upgrade SeaweedFS to 4.18 or later; `podium storage check s3://…` tries what holds"
+        yield Hit(what=what, where=where, hint=hint)
 
 
 @rule("warn", "They fail when they open s3://…: they have no identity.")

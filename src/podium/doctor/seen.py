@@ -51,6 +51,19 @@ class Refusal(NamedTuple):
     """The newest refusal, in the API server's words."""
 
 
+class Answer(NamedTuple):
+    """A store's answer to the question for its bucket."""
+
+    well: bool | None
+    """Whether it has the bucket and knows the key; None if it could not be asked."""
+
+    what: str
+    """What was seen."""
+
+    server: str = ""
+    """The server's name and version, as it says."""
+
+
 class Offer(NamedTuple):
     """A pod that the API server was offered as a dry run."""
 
@@ -92,8 +105,8 @@ class Seen:
     endpoint: tuple[bool, str] | None = None
     """Whether the storage's endpoint has somebody behind it, and what was seen."""
 
-    bucket: tuple[bool | None, str] | None = None
-    """Whether the store has the bucket (None: it could not be asked), and what was seen."""
+    bucket: Answer | None = None
+    """The store's answer to the question for its bucket."""
 
     refusals: Sequence[Refusal] | None = ()
     """Objects whose pods could not be created lately."""

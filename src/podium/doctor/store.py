@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 from podium.cluster.kubernetes.api import Api
 from podium.doctor.outside import PATIENCE
+from podium.doctor.seen import Answer
 
 EXPIRES = 60
 """Seconds for which the signature of the one request holds."""
@@ -46,8 +47,8 @@ def service_of(address: str, namespace: str) -> Service | None:
     return Service(service, rest.partition(".")[0] or namespace, url.port or (443 if secure else 80), secure)
 
 
-def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, str]) -> tuple[bool | None, str] | None:
-    """Say whether a store has the bucket and knows the key; None if there is no bucket or key to ask with.
+def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, str]) -> Answer | None:
+    """Ask a store whether it has the bucket and knows the key; None if there is no bucket or key to ask with.
 
     Args:
         api: The API server.
@@ -65,10 +66,10 @@ def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, st
     url = urlsplit(f"{urlsplit(base).scheme}://{urlsplit(base).netloc}/{bucket}?location=")
     query = _sign(url, storage.get("region") or "us-east-1", access, key)
     if service:
-        answer = _through_server(api, f"{service.proxy}/{bucket}", query)
+        status, body, server = _through_server(api, f"{service.proxy}/{bucket}", query)
     else:
-        answer = _from_here(f"{url.scheme}://{url.netloc}/{bucket}?{query}")
-    return _verdict(bucket, *answer)
+        status, body, server = _from_here(f"{url.scheme}://{url.netloc}/{bucket}?{query}")
+    return Answer(*_verdict(bucket, status, body), server)
 
 
 def _sign(url: Any, region: str, access: str, key: str) -> str:
@@ -81,7 +82,7 @@ def _sign(url: Any, region: str, access: str, key: str) -> str:
     )
 
 
-def _through_server(api: Api, path: str, query: str) -> tuple[int, str]:
+def _through_server(api: Api, path: str, query: str) -> tuple[int, str, str]:
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError as Unanswered
 
@@ -91,20 +92,21 @@ def _through_server(api: Api, path: str, query: str) -> tuple[int, str]:
         answer = api.client.call_api(path, "GET", query_params=given, _return_http_data_only=True, **options)
     except ApiException as error:
         body = error.body or b""
-        return error.status or 0, body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+        text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+        return error.status or 0, text, (error.headers or {}).get("Server", "")
     except Unanswered:
-        return 0, ""
-    return answer.status, answer.data.decode(errors="replace")
+        return 0, "", ""
+    return answer.status, answer.data.decode(errors="replace"), answer.headers.get("Server", "")
 
 
-def _from_here(url: str) -> tuple[int, str]:
+def _from_here(url: str) -> tuple[int, str, str]:
     try:
         with urlopen(url, timeout=PATIENCE) as answer:
-            return answer.status, ""
+            return answer.status, "", answer.headers.get("Server", "")
     except HTTPError as error:
-        return error.code, error.read(2000).decode(errors="replace")
+        return error.code, error.read(2000).decode(errors="replace"), error.headers.get("Server", "")
     except (URLError, OSError, ValueError):
-        return 0, ""
+        return 0, "", ""
 
 
 def _verdict(bucket: str, status: int, body: str) -> tuple[bool | None, str]:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -36,6 +36,9 @@ _ATTEMPTS = 3
 _CHUNK = 1 << 20
 _UPLOADS = ".podium/uploads/"
 """Notes of uploads in parts while they last; a note of a killed writer tells sweep which parts to drop."""
+
+_NOTES_OF_CONDITIONS = ".podium/conditions/"
+_REMEMBERED = timedelta(days=1)
 
 _seen: dict[tuple[str, str, bool], Conditions] = {}
 """What a server makes of conditions, by its URL, the bucket and whether the upload is in parts."""
@@ -142,16 +145,16 @@ class S3Storage(Storage):
                 self.bucket.delete(key)
 
     def conditions(self) -> str:
-        small = self._conditions()
+        small = self._try_conditions(in_parts=False)
         if not small.atomic:
             return f"lock objects: {small.seen}"
-        large = self._conditions(in_parts=True)
+        large = self._try_conditions(in_parts=True)
         return small.seen if large.atomic else f"{small.seen}; lock objects for uploads in parts: {large.seen}"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         check_prefix(prefix)
         for entry in self.bucket.objects(".podium/"):
-            if entry.modified >= before:
+            if entry.modified >= before or entry.key.startswith(_NOTES_OF_CONDITIONS):
                 continue
             if entry.key.startswith(_UPLOADS):
                 upload = self._noted(entry.key)
@@ -166,7 +169,7 @@ class S3Storage(Storage):
                 self.bucket.delete(entry.key)
 
     def _conditions(self, *, in_parts: bool = False) -> Conditions:
-        """Return what the server makes of conditions on writes, which is tried once in each process.
+        """Return what the server makes of conditions on writes: tried at most once a day, remembered in the bucket.
 
         Args:
             in_parts: On the completion of uploads in parts, which some servers do not check.
@@ -174,9 +177,28 @@ class S3Storage(Storage):
         server = (self.bucket.config.url, self.bucket.name, in_parts)
         with _probing:
             if server not in _seen:
-                write = self.bucket.put_as_one_part if in_parts else self._put_small
-                _seen[server] = probe(self.bucket.pool, write, self.bucket.delete)
+                _seen[server] = self._remembered(in_parts) or self._try_conditions(in_parts)
         return _seen[server]
+
+    def _try_conditions(self, in_parts: bool) -> Conditions:
+        write = self.bucket.put_as_one_part if in_parts else self._put_small
+        seen = probe(self.bucket.pool, write, self.bucket.delete)
+        self._put_plain(self._note_of_conditions(in_parts), json.dumps(asdict(seen)).encode())
+        return seen
+
+    def _remembered(self, in_parts: bool) -> Conditions | None:
+        note = self._note_of_conditions(in_parts)
+        try:
+            content, entry = _again(lambda: self._read(note), Interrupted)
+            seen = parse(Conditions, load_json(content, note), note)
+        except (NotFound, InvalidInput):
+            return None
+        return seen if datetime.now(UTC) - entry.modified < _REMEMBERED else None
+
+    def _note_of_conditions(self, in_parts: bool) -> str:
+        # By address, for a copied bucket takes its notes to another server.
+        server = hashlib.sha256(self.bucket.config.url.encode()).hexdigest()[:16]
+        return f"{_NOTES_OF_CONDITIONS}{server}{'-parts' if in_parts else ''}"
 
     def _put_small(self, key: str, content: bytes) -> str:
         return self._put(key, content).etag

@@ -1,0 +1,58 @@
+"""Whether a server's conditions on writes are believed: by a race, not by one writer after another."""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import s3servers
+
+from podium.storage import connect
+from podium.storage.check import check
+from podium.storage.s3 import storage as s3storage
+from podium.storage.s3.storage import S3Storage
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("moto", "enforced by the server (If-None-Match, If-Match): of 16 writers at once one won, 6 times"),
+        ("moto-without-conditions", "enforced by lock objects: the server ignores conditions"),
+        ("racy", "enforced by lock objects: the server checks conditions before it stores, not as it stores"),
+    ],
+)
+def test_storage_check_says_what_enforces_conditions(new_bucket: Callable[[str], str], kind: str, said: str) -> None:
+    storage = connect(new_bucket(kind))
+    checks = {result.name: result for result in check(storage)}
+    assert checks["conditional writes"].ok
+    assert checks["conditional writes"].detail.startswith(said)
+    assert isinstance(storage, S3Storage)
+    assert list(storage.bucket.objects(".podium/probe-")) == [], "the probe cleans up"
+
+
+def test_writers_race_once_a_day_or_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    probes: list[str] = []
+
+    def counting(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if "/.podium/probe-" in environ["PATH_INFO"]:
+                probes.append(environ["REQUEST_METHOD"])
+            return application(environ, start_response)
+
+        return call
+
+    def write(key: str) -> int:
+        monkeypatch.setattr(s3storage, "_seen", {})  # as another process
+        connect("s3://once", create=True).put(key, b"", if_absent=True)
+        return len(probes)
+
+    with s3servers.moto(around=counting) as url:
+        for name, value in {**s3servers.KEYS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        raced = write("a")
+        assert raced == 3 + 3 * (1 + 16 + 16) + 1
+        assert write("b") == raced
+        monkeypatch.setattr(s3storage, "_REMEMBERED", timedelta(0))
+        assert write("c") == 2 * raced
+        list(check(connect("s3://once")))
+        assert len(probes) > 3 * raced
