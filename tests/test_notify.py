@@ -1,9 +1,12 @@
 """Notifications: a real HTTP server and real commands get what they should, and failures are warnings."""
 
 import json
+import socket
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,11 @@ def test_a_failed_notification_is_a_warning_without_the_url(hook: tuple[str, lis
         ("file:///etc/passwd", "begins with http:// or https://"),
         ("ftp://host/x", "begins with http:// or https://"),
         ("http:///x", "names a host"),
+        ("http://h:99999/secret", "a number from 1 to 65535"),
+        ("http://h:port/secret", "a number from 1 to 65535"),
+        ("http://h:0/secret", "port 0"),
+        ("http://h/se\tcret", "the character '\\t'"),
+        ("https://hé/secret", "the character 'é'"),
         ("no-such-command --x", "there is no command 'no-such-command'"),
         ("'", "is not a command line"),
     ],
@@ -103,7 +111,53 @@ def test_a_wrong_target_is_refused_before_anything_runs(target: str, message: st
     refused: Any = run("job", "run", job(tmp_path, "true"), "--notify", target).exception
     assert isinstance(refused, InvalidInput)
     assert message in refused.message
+    assert "secret" not in str(refused)
     assert not (tmp_path / "podium-home").exists()
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve one connection by a function, below HTTP; yield the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                answer(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/secret"
+
+
+def drip(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    for number in range(1000):
+        connection.sendall(b"X-%d: y\r\n" % number)
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (drip, "nothing whole came within 0.6 s"),
+        (lambda connection: connection.sendall(b"secret\r\n\r\n"), "an answer that is no HTTP (BadStatusLine)"),
+        (lambda connection: None, "does not answer: "),
+        (lambda connection: connection.sendall(b"HTTP/1.1 500 " + b"x" * 300 + b"\r\n\r\n"), "answered 500 xxx"),
+    ],
+    ids=["drips", "no HTTP", "hangs up", "long reason"],
+)
+def test_no_webhook_keeps_or_fails_a_command(
+    answer: Callable[[socket.socket], None], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "ANSWER", 0.6)
+    with answering(answer) as url:
+        done = run("job", "run", job(tmp_path, "true"), "--notify", url)
+    assert done.exit_code == 0
+    assert "warning: nobody was notified: 127.0.0.1 " in done.stderr
+    assert told in done.stderr
+    assert "secret" not in done.stderr
 
 
 def test_a_target_is_a_url_or_a_command() -> None:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +20,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, PodiumError, Unavailable
+from podium.text import one_line
 
 ANSWER = 10.0
-"""Seconds a webhook has to answer."""
+"""Seconds a webhook has for everything: to be found, to take the notice, and to answer."""
 
 END = 30.0
 """Seconds a command has to end."""
@@ -93,15 +95,31 @@ class Webhook:
             Unavailable: It was not taken.
         """
         shown = urlsplit(self.url).hostname
+        failures: list[str] = []
+        # In a thread, because the timeout of a socket begins anew with each byte, and a name's lookup has none.
+        posting = threading.Thread(target=self._post, args=(body, failures), daemon=True)
+        posting.start()
+        posting.join(ANSWER)
+        if posting.is_alive():
+            raise Unavailable(f"{shown} does not answer: nothing whole came within {ANSWER:g} s")
+        if failures:
+            raise Unavailable(f"{shown} {failures[0]}")
+
+    def _post(self, body: bytes, failures: list[str]) -> None:
+        """Post a notice; append what went wrong, in words that cannot hold the URL's path."""
         headers = {"Content-Type": "application/json", "User-Agent": "podium"}
         request = urllib.request.Request(self.url, body, headers, method="POST")
         try:
             with urllib.request.build_opener(_NoRedirect).open(request, timeout=ANSWER):
                 pass
         except urllib.error.HTTPError as error:
-            raise Unavailable(f"{shown} answered {error.code} {error.reason}") from None
-        except (OSError, ValueError) as error:
-            raise Unavailable(f"{shown} does not answer: {getattr(error, 'reason', error)}") from None
+            failures.append(f"answered {error.code} {one_line(str(error.reason))[:80]}".rstrip())
+        except urllib.error.URLError as error:
+            failures.append(f"does not answer: {error.reason}")
+        except OSError as error:
+            failures.append(f"does not answer: {error.strerror or type(error).__name__}")
+        except Exception as error:  # what the server sent is no HTTP (http.client.BadStatusLine and others)
+            failures.append(f"gave an answer that is no HTTP ({type(error).__name__})")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -158,6 +176,7 @@ def parse_target(text: str) -> Target:
                 f"a webhook's URL begins with http:// or https:// and names a host, but got {parts.scheme}://…",
                 "for anything else name a command: it gets the JSON on stdin",
             )
+        _check_url(text)
         return Webhook(text)
     try:
         words = shlex.split(text)
@@ -168,6 +187,18 @@ def parse_target(text: str) -> Target:
             f"there is no command {words[0] if words else ''!r} to notify", "give a URL, or a command line"
         )
     return Command(tuple(words))
+
+
+def _check_url(url: str) -> None:
+    """Refuse what could not be posted to after the work, without showing the path."""
+    try:
+        port = urlsplit(url).port
+        odd = next((character for character in url if not "!" <= character <= "~"), None)
+    except ValueError as error:  # Port out of range 0-65535, or no number
+        raise InvalidInput(f"a webhook's port is a number from 1 to 65535, but: {error}") from None
+    if port == 0 or odd is not None:
+        what = "port 0" if port == 0 else f"the character {odd!r}"
+        raise InvalidInput(f"a webhook's URL has {what}, and could not be posted to", "write it as %20 and the like")
 
 
 @contextmanager

@@ -165,3 +165,28 @@ def test_a_time_that_is_damaged_is_named(home: Path, podium: Callable[..., Resul
         assert listed.exit_code == 0
         assert "20260101-010101-aaaa" in listed.stdout, "a damaged run hides no other"
         assert "20260110-010101-bbbb" not in listed.stdout
+
+
+def test_a_run_is_its_directory_whatever_its_record_says(home: Path, podium: Callable[..., Result]) -> None:
+    victim = home / "store/runs/victim"
+    victim.mkdir(parents=True)
+    record = home / "runs/20260101-010101-aaaa/run.json"
+    content = json.loads(record.read_text())
+    for change in ({"id": "victim"}, {"id": "../../victim"}, {"attempt": 10**12}, {"attempt": 0},
+                   {"steps": {"../../../escape": content["steps"]["train"]}}):  # fmt: skip
+        record.write_text(json.dumps(content | change))
+        error = podium("delete", "20260101-010101-aaaa").exception
+        assert isinstance(error, InvalidInput), change
+        assert "run.json is damaged" in error.message
+        assert podium("prune", "--keep", "0").exit_code == 0
+        assert victim.is_dir()
+        assert record.is_file()
+
+
+def test_a_linked_run_is_not_followed(home: Path, podium: Callable[..., Result], tmp_path: Path) -> None:
+    (home / "runs/20260101-010101-aaaa").rename(elsewhere := tmp_path / "20260101-010101-aaaa")
+    (home / "runs/20260101-010101-aaaa").symlink_to(elsewhere)
+    error = podium("delete", "20260101").exception
+    assert isinstance(error, InvalidInput)
+    assert f"is a link to {elsewhere}" in error.message
+    assert (elsewhere / "run.json").is_file()

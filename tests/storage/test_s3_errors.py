@@ -46,7 +46,7 @@ def answering(status: int, body: bytes, content_type: str = "application/xml") -
             self.end_headers()
             self.wfile.write(body)
 
-        do_PUT = do_GET
+        do_PUT = do_POST = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -58,6 +58,22 @@ def answering(status: int, body: bytes, content_type: str = "application/xml") -
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<ListBucketResult><Contents><Key>a</Key>", b"{}"], ids=["empty", "cut", "json"]
+)
+def test_an_answer_that_is_no_xml_becomes_a_sentence(at: Callable[[str], Storage], body: bytes, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(32 * 2**20))
+    with answering(200, body) as url:
+        storage = at(url)
+        for use in (lambda: list(storage.list("a/")), lambda: storage.put("a", tmp_path / "large")):
+            with pytest.raises(PodiumError, match="gave half an answer or an empty one") as raised:
+                use()
+            assert "proxy" in str(raised.value.hint)
+        for use in (lambda: storage.get("a"), lambda: storage.read("a", limit=2), lambda: storage.put("a", b"1")):
+            with pytest.raises(PodiumError, match="is not an S3 server"):
+                use()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -148,6 +149,9 @@ class Run:
         return self.directory / "cluster"
 
 
+MOST_ATTEMPTS = 10_000
+"""More than anybody resumes a run."""
+
 LOCK = "lock"
 """File in a run's directory that its process holds locked as long as it lives."""
 
@@ -202,10 +206,14 @@ class Runs:
 
         Raises:
             Conflict: It is running.
+            InvalidInput: Its directory is a link.
             PodiumError: The storage of its logs refused; nothing was removed on this machine.
         """
         if run.state == "running":
             raise Conflict(f"run {run.id} is running", "stop it first")
+        if run.directory.is_symlink():
+            raise InvalidInput(f"{run.directory} is a link to {run.directory.resolve()}, and nothing is removed there",
+                               f"rm {shlex.quote(str(run.directory))} removes the link")  # fmt: skip
         if kept := run.kept_logs:
             kept.delete()
         for candidates in run.candidates:
@@ -235,6 +243,13 @@ def read_run(directory: Path) -> Run:
     path = directory / "run.json"
     recorded = parse(_Recorded, read_json(path), str(path))
     parse_member(datetime, recorded.began, str(path), "began")  # it stays text, as it is shown and written
+    # What is deleted, read and shown with a run follows from its id, steps and attempts: the directory has the id.
+    wrong = next((name for name in recorded.steps if name != Path(name).name or name in ("", ".", "..")), None)
+    if recorded.id != directory.name or wrong is not None or not 1 <= recorded.attempt <= MOST_ATTEMPTS:
+        what = f"step {wrong!r}" if wrong is not None else f"id {recorded.id!r} and attempt {recorded.attempt}"
+        raise InvalidInput(
+            f"{path} is damaged: it names {what}", f"look at it; rm -r {shlex.quote(str(directory))} removes it"
+        )
     run = Run(directory=directory, **vars(recorded))
     if run.state == "running" and not is_locked(directory):
         run.close("killed")

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from podium.errors import NotFound, PodiumError, require
 from podium.storage.base import Entry, Progress, check_key
 from podium.storage.s3.config import S3Config
-from podium.storage.s3.errors import translated
+from podium.storage.s3.errors import no_s3, translated
 from podium.storage.s3.http import Pool
 from podium.storage.s3.probe import WRITERS
 
@@ -81,6 +81,8 @@ class Bucket:
             num_parallel_uploads=PARALLEL,
             progress=_Reporter(progress) if progress else None,
         )
+        if not bare(result.etag):  # a login page answers 200 to anything
+            raise no_s3("that an object was written, without an ETag", "write", self.config)
         return bare(result.etag)
 
     def head(self, key: str) -> Entry | None:
@@ -138,7 +140,7 @@ class Bucket:
         """Write a small object by an upload in parts, which minio-py makes of large ones only, and return its etag."""
         with self.translated("write", key):
             upload = _field(self._asked("POST", key, {"uploads": ""}), "UploadId")
-            etag = self._asked("PUT", key, {"partNumber": "1", "uploadId": upload}, content).headers["etag"]
+            etag = self._asked("PUT", key, {"partNumber": "1", "uploadId": upload}, content).headers.get("etag")
             part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
             body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
             try:
@@ -179,6 +181,8 @@ class Bucket:
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _entry(self, item: Any) -> Entry:
+        if not item.last_modified:
+            raise no_s3("with an object without Last-Modified", "read", self.config)
         key = item.object_name.removeprefix(f"{self.prefix}/" if self.prefix else "")
         return Entry(key=key, size=item.size, etag=bare(item.etag), modified=item.last_modified)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from xml.etree import ElementTree
 
 import urllib3
 from urllib3 import exceptions as http
@@ -68,7 +69,10 @@ def translated(what: str, key: str, url: str, config: S3Config) -> Iterator[None
     except S3Error as error:
         raise _from_code(error.code or "", error.message or "", what, key, url, config) from error
     except InvalidResponseError as error:
-        raise _no_s3(str(error), what, config) from error
+        raise no_s3(str(error), what, config) from error
+    except ElementTree.ParseError as error:  # a SyntaxError: a proxy cut the answer, or gave an empty one
+        raise PodiumError(f"cannot {what} {key} in {url}: {config.url} gave half an answer or an empty one ({error})",
+                          "try again; if it stays, look at the proxy before the server") from error  # fmt: skip
     except http.HTTPError as error:
         raise _unreachable(error, what, config) from error
     except (MinioException, ValueError) as error:
@@ -93,7 +97,7 @@ def _from_code(code: str, message: str, what: str, key: str, url: str, config: S
     return PodiumError(f"{reason}: {config.url} answered {code}: {message}".rstrip(": "), hint)
 
 
-def _no_s3(text: str, what: str, config: S3Config) -> PodiumError:
+def no_s3(text: str, what: str, config: S3Config) -> PodiumError:
     if "HTTP request to an HTTPS server" in text:
         return PodiumError(
             f"{config.url} expects TLS, but the endpoint is given as http://",

@@ -25,7 +25,7 @@ from podium.storage.base import Entry, Progress, Storage, check_key, check_prefi
 from podium.storage.files import scratch
 from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
-from podium.storage.s3.errors import Interrupted, retried
+from podium.storage.s3.errors import Interrupted, no_s3, retried
 from podium.storage.s3.lock import locked
 from podium.storage.s3.probe import Conditions, probe
 
@@ -269,8 +269,11 @@ class S3Storage(Storage):
         with self.bucket.opened(key) as response:
             content = response.read(limit)
         headers = response.headers
-        size = len(content) if limit is None else int(headers["content-length"])
-        modified = parsedate_to_datetime(headers["last-modified"])
+        try:
+            size = len(content) if limit is None else int(headers["content-length"])
+            modified = parsedate_to_datetime(headers["last-modified"])
+        except (KeyError, ValueError):
+            raise no_s3("with an object without Content-Length or Last-Modified", "read", self.bucket.config) from None
         return content, Entry(key=key, size=size, etag=bare(headers.get("etag")), modified=modified)
 
     def _fetch(self, key: str, target: Path, progress: Progress | None) -> Entry:
