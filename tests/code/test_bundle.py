@@ -98,6 +98,12 @@ def test_links_inside_stay_links(project: Path) -> None:
     }
 
 
+def test_a_link_to_itself_is_refused(project: Path) -> None:
+    (project / "again").symlink_to("again")
+    with pytest.raises(InvalidInput, match=r"the link .*again leads to itself"):
+        pack(project)
+
+
 @pytest.mark.parametrize("target", ["/etc/hostname", "../outside", "nowhere/../../outside"])
 def test_links_out_of_the_directory_are_refused(project: Path, target: str) -> None:
     (project / "away").symlink_to(target)
@@ -106,11 +112,17 @@ def test_links_out_of_the_directory_are_refused(project: Path, target: str) -> N
 
 
 def test_too_much_is_refused_by_the_largest_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "LIMIT", 1 << 20)
+    monkeypatch.setattr(bundle, "MOST_BYTES", 1 << 20)
     (project / "data.bin").write_bytes(b"x" * (1 << 20))
     with pytest.raises(InvalidInput, match=r"the largest files: data\.bin \(1\.0 MB\), ") as caught:
         pack(project)
     assert ".gitignore" in str(caught.value.hint)
+
+
+def test_too_many_files_are_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "MOST_FILES", 2)
+    with pytest.raises(InvalidInput, match="holds 3 files, but code has at most 2"):
+        pack(project)
 
 
 def test_a_missing_or_empty_directory_is_refused(tmp_path: Path) -> None:

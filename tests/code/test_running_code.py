@@ -124,8 +124,8 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 
         [entry("../outside.py")],
         [entry("a/../../outside.py")],
         [entry("way", tarfile.SYMTYPE, "/etc"), entry("way/outside.py")],
-        [entry("way", tarfile.SYMTYPE, "..")],
         [entry("way", tarfile.LNKTYPE, "../secret")],
+        [entry("way/outside.py"), entry("way", tarfile.SYMTYPE, "lib")],
         [entry("pipe", tarfile.FIFOTYPE)],
         [entry("device", tarfile.CHRTYPE)],
     ],
@@ -135,17 +135,43 @@ def test_nothing_is_written_outside(tmp_path: Path, entries: list[tarfile.TarInf
     folder = tmp_path / "in"
     folder.mkdir()
     (tmp_path / "secret").write_text("mine")
-    with pytest.raises(Damaged, match="would write outside of its directory"):
+    with pytest.raises(Damaged, match=r"would write (outside of its directory|through a link)"):
         unpack(archive(*entries), folder, "it")
     assert not list(folder.iterdir())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "secret"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ([entry("way", tarfile.SYMTYPE, "..")], "leads out of its directory"),
+        ([entry("a/b/up", tarfile.SYMTYPE, "../.."), entry("way", tarfile.SYMTYPE, "a/b/up/..")], "'way', .* out"),
+        ([entry("way", tarfile.SYMTYPE, "a/b/up/.."), entry("a/b/up", tarfile.SYMTYPE, "../..")], "'way', .* out"),
+        ([entry("way", tarfile.SYMTYPE, "way")], "leads to itself"),
+    ],
+    ids=["up", "through a link", "through a later link", "circle"],
+)  # fmt: skip
+def test_a_link_is_followed_before_the_code_runs(tmp_path: Path, entries: list[tarfile.TarInfo], told: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    with pytest.raises(Damaged, match=told):
+        unpack(archive(*entries), folder, "it")
+    assert not folder.exists()
+
+
+def test_a_name_used_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("mine")
+    twice = [entry("train.py", tarfile.SYMTYPE, "secret"), entry("./train.py")]
+    with pytest.raises(Damaged, match=r"holds '\./train\.py' twice"):
+        unpack(archive(*twice), tmp_path, "it")
+    assert (tmp_path / "secret").read_text() == "mine"
 
 
 def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path) -> None:
     bomb = tarfile.TarInfo("zeros")
     bomb.size = 2 << 30
     content = gzip.compress(bomb.tobuf())
-    with pytest.raises(Damaged, match="more than 20000 files or 1024 MiB"):
+    with pytest.raises(Damaged, match="more than 20000 files or 64 MiB"):
         unpack(content, tmp_path, "it")
     assert not list(tmp_path.iterdir())
     with pytest.raises(Damaged, match="cannot be unpacked"):

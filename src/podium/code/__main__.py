@@ -16,15 +16,10 @@ import venv
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from posixpath import isabs, join, normpath
 
-from podium.code.reference import Code
+from podium.code.reference import MOST_BYTES, MOST_FILES, Code, goes_in_circles
 from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.storage import connect
-
-MOST_FILES = 20_000
-MOST_BYTES = 1 << 30
-"""Limits of what is unpacked; whoever can write into the storage could have put anything there."""
 
 REQUIREMENTS = "requirements.txt"
 
@@ -74,44 +69,62 @@ def new_folder() -> Path:
 def unpack(content: bytes, folder: Path, name: str) -> Path:
     """Unpack an archive into a directory and return it.
 
+    Whoever can write into the storage could have put anything there.
+
     Raises:
-        Damaged: It is not an archive, is larger than the limits, or would write outside of the directory.
+        Damaged: It is not an archive, is larger than the limits, or would write or lead outside of the directory.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-            count, size, links = 0, 0, set[str]()
-            for entry in archive:  # before anything is written
-                count, size = count + 1, size + entry.size
-                if count > MOST_FILES or size > MOST_BYTES:
-                    raise Damaged(f"{name} holds more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB")
-                if not _stays_inside(entry, links):
-                    raise Damaged(f"{name} would write outside of its directory: {entry.name!r}")
+            entries = _checked(archive, name)  # before anything is written
             archive.extraction_filter = lambda member, _: member  # else Python 3.12 and later warn
-            archive.extractall(folder)
+            links = [entry for entry in entries if entry.issym()]
+            archive.extractall(folder, [entry for entry in entries if not entry.issym()])
+            archive.extractall(folder, links)  # nothing is written below one
     except (tarfile.TarError, OSError, EOFError) as error:
         raise Damaged(f"{name} cannot be unpacked: {error}", "pack the code again: name its directory") from error
+    for entry in links:
+        _check_link(folder, entry, name)
     return folder
 
 
-def _stays_inside(entry: tarfile.TarInfo, links: set[str]) -> bool:
-    """Return whether an entry is a file, a directory or a link that stays below the archive's own directory.
+def _checked(archive: tarfile.TarFile, name: str) -> list[tarfile.TarInfo]:
+    """Return an archive's entries, with plain permissions: no setuid, not writable for others.
 
     Not left to extractall's ``filter``, which Python has only since 3.11.4.
-
-    Args:
-        entry: Gets plain permissions: no setuid, not writable for others.
-        links: Names of the links before it, below which nothing may be written; gets this one's.
     """
-    path = PurePosixPath(entry.name)
-    parents = {str(parent) for parent in path.parents}
-    entry.mode &= 0o755
-    if path.is_absolute() or ".." in path.parts or not parents.isdisjoint(links):
-        return False
-    if entry.issym():
-        links.add(str(path))
-        target = normpath(join(str(path.parent), entry.linkname))
-        return not isabs(target) and target.partition("/")[0] != ".."
-    return entry.isfile() or entry.isdir()
+    entries: dict[PurePosixPath, tarfile.TarInfo] = {}
+    size = 0
+    for entry in archive:
+        path, size = PurePosixPath(entry.name), size + entry.size
+        if len(entries) == MOST_FILES or size > MOST_BYTES:
+            raise Damaged(f"{name} holds more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB")
+        plain = entry.isfile() or entry.isdir() or entry.issym()
+        if not plain or path.is_absolute() or ".." in path.parts or entry.linkname.startswith("/"):
+            raise Damaged(f"{name} would write outside of its directory: {entry.name!r}")
+        if path in entries:
+            raise Damaged(f"{name} holds {entry.name!r} twice", "pack the code again: name its directory")
+        entry.mode &= 0o755
+        entries[path] = entry
+    links = {path for path, entry in entries.items() if entry.issym()}
+    for path, entry in entries.items():
+        if not links.isdisjoint(path.parents):
+            raise Damaged(f"{name} would write through a link: {entry.name!r}")
+    return list(entries.values())
+
+
+def _check_link(folder: Path, entry: tarfile.TarInfo, name: str) -> None:
+    """Refuse a link that leads out of the directory, through whatever other links, or to itself.
+
+    Nothing is left behind: what came with it is not to be trusted either.
+    """
+    link = folder / entry.name
+    wrong = "leads to itself" if goes_in_circles(link) else ""
+    if not wrong and not link.resolve().is_relative_to(folder.resolve()):
+        wrong = f"leads out of its directory, to {entry.linkname!r}"
+    if wrong:
+        shutil.rmtree(folder)
+        raise Damaged(f"{name} holds the link {entry.name!r}, which {wrong}", "pack the code again: name its directory")
 
 
 def environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:

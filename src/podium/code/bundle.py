@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import logging
 import os
+import shlex
 import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,18 +13,19 @@ from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from podium.code.reference import Code
+from podium.code.reference import MOST_BYTES, MOST_FILES, Code, goes_in_circles
+from podium.code.secrets import allow, allowed, is_secret, refuse_secrets
 from podium.errors import Conflict, InvalidInput
 from podium.storage import Storage, connect
+from podium.text import one_line
 
-LIMIT = 64 << 20
-"""Bytes of all files together: what every pod of every trial fetches is code, not data."""
+_log = logging.getLogger("podium")
 
 NEVER = (".git", "__pycache__", "*.pyc", "podium-work")
 """Names that are left out wherever they are."""
 
 IGNORED = (
-    "*.egg-info", ".cache", ".DS_Store", ".env", ".hg", ".idea", ".ipynb_checkpoints", ".mypy_cache", ".nox",
+    "*.egg-info", ".cache", ".DS_Store", ".hg", ".idea", ".ipynb_checkpoints", ".mypy_cache", ".nox",
     ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "node_modules", "venv",
 )  # fmt: skip
 """Names that are left out of a directory that is not in a git checkout, which says itself what it ignores."""
@@ -43,33 +46,42 @@ class Bundle:
 
 
 def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bundle:
-    """Pack the files of a directory, without those that git ignores.
+    """Pack the files of a directory, without those that git ignores and those that hold credentials.
 
     Args:
         directory: None packs the other files only.
         files: Content of other files by name; they take the place of the directory's own of these names.
 
     Raises:
-        InvalidInput: There is no such directory, it holds nothing or more than LIMIT, or a link leads out of it.
+        InvalidInput: There is no such directory, it holds nothing, more than the limits, or what looks like a secret;
+            or a link leads out of it.
     """
     given, raw = files or {}, io.BytesIO()
     root, names = _listed(directory) if directory else (Path(), [])
+    links = {name for name in names if name not in given and (root / name).is_symlink()}
+    contents = {name: given[name] if name in given else _read(root / name) for name in {*names, *given} - links}
+    refuse_secrets(contents)
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted({*names, *given}):
-            if name in given:
-                _add_content(archive, name, given[name])
+            if name in links:
+                _add_link(archive, root, name)
             else:
-                _add(archive, root, name)
+                _add(archive, name, contents[name], executable=name not in given and _is_executable(root / name))
     content = gzip.compress(raw.getvalue(), 6, mtime=0)
     return Bundle(digest=sha256(content).hexdigest(), content=content, files=len({*names, *given}))
 
 
 def _listed(directory: Path) -> tuple[Path, list[str]]:
-    """Return the root of a directory and the names of its files to pack."""
+    """Return the root of a directory and the names of its files to pack; say which are left out as secrets."""
     if not directory.is_dir():
         raise InvalidInput(f"code is a directory, but there is no directory {directory}", "for example code=.")
-    root = directory.resolve()
-    names = sorted(_files(root))
+    root, permitted = directory.resolve(), allowed()
+    every = sorted(_files(root))
+    secret = [name for name in every if is_secret(name) and name not in permitted]
+    if secret:
+        shown = ", ".join(map(one_line, secret[:10])) + (f" and {len(secret) - 10} more" if len(secret) > 10 else "")
+        _log.warning(f"left out of the code, as files that hold credentials: {shown}; to pack them: {allow(secret)}")
+    names = [name for name in every if name not in set(secret)]
     if not names:
         raise InvalidInput(f"{directory} holds no code: it is empty, or git ignores all of it", "see .gitignore")
     _check_size(root, names, str(directory))
@@ -135,42 +147,48 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _check_size(root: Path, names: list[str], shown: str) -> None:
+    hint = "name what is not code in .gitignore (of a git checkout), or keep data outside of the directory"
+    if len(names) > MOST_FILES:
+        raise InvalidInput(f"{shown} holds {len(names):,} files, but code has at most {MOST_FILES:,}", hint)
     sizes = {name: (root / name).lstat().st_size for name in names}
     total = sum(sizes.values())
-    if total > LIMIT:
+    if total > MOST_BYTES:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
         biggest = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
-        raise InvalidInput(
-            f"{shown} holds {total / 1e6:.1f} MB, but code has at most {LIMIT >> 20} MiB; the largest files: {biggest}",
-            "name what is not code in .gitignore (of a git checkout), or keep data outside of the directory",
-        )
+        most = f"code has at most {MOST_BYTES >> 20} MiB"
+        raise InvalidInput(f"{shown} holds {total / 1e6:.1f} MB, but {most}; the largest files: {biggest}", hint)
 
 
-def _add(archive: tarfile.TarFile, root: Path, name: str) -> None:
-    """Add a file with nothing of this machine but its name, its bytes and whether it can be executed."""
-    path = root / name
-    if path.is_symlink():
-        entry = tarfile.TarInfo(name)
-        entry.type, entry.linkname = tarfile.SYMTYPE, _inside(root, path)
-        archive.addfile(entry)
-        return
+def _read(path: Path) -> bytes:
     if not path.is_file():
         raise InvalidInput(f"{path} is neither a file nor a directory", "name it in .gitignore, or remove it")
     try:
-        content, mode = path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644
+        return path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}", "name it in .gitignore, or remove it") from None
-    _add_content(archive, name, content, mode)
 
 
-def _add_content(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+def _is_executable(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o100)
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, *, executable: bool) -> None:
+    """Add a file with nothing of this machine but its name, its bytes and whether it can be executed."""
     entry = tarfile.TarInfo(name)
-    entry.mode, entry.size = mode, len(content)
+    entry.mode, entry.size = 0o755 if executable else 0o644, len(content)
     archive.addfile(entry, io.BytesIO(content))
+
+
+def _add_link(archive: tarfile.TarFile, root: Path, name: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, _inside(root, root / name)
+    archive.addfile(entry)
 
 
 def _inside(root: Path, link: Path) -> str:
     """Return where a link leads, relative to it."""
+    if goes_in_circles(link):
+        raise InvalidInput(f"the link {link} leads to itself", f"rm {shlex.quote(str(link))}")
     target = link.resolve()
     if not target.is_relative_to(root):
         hint = "copy what it leads to, or name the link in .gitignore"

@@ -1,7 +1,9 @@
-"""Where packed code is: a URI that ends with its digest."""
+"""Where packed code is, a URI that ends with its digest, and what packing and unpacking share."""
 
+import errno
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from podium.errors import InvalidInput
@@ -10,6 +12,10 @@ FOLDER = "code"
 """Prefix of the archives in a storage."""
 
 SUFFIX = ".tar.gz"
+
+MOST_FILES = 20_000
+MOST_BYTES = 64 << 20
+"""Limits of what is packed and of what is unpacked: what every pod of every trial fetches is code, not data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +50,12 @@ class Code:
             hint = "give a directory, or a URI that podium made of one"
             raise InvalidInput(f"code is <storage>/{FOLDER}/<sha256>{SUFFIX}, not {uri!r}", hint)
         return cls(storage=match[1], digest=match[2])
+
+
+def goes_in_circles(link: Path) -> bool:
+    """Return whether a link leads to itself, directly or through others."""
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
