@@ -16,6 +16,7 @@ from podium.cluster.local.store import Store
 from podium.manifests.conditions import status_of
 from podium.registry import open_registry
 from podium.run.child import from_here
+from podium.steps.promote import LaunchTarget, PredictJobs, promote
 
 LINUX = sys.platform == "linux"
 ROOT = Path(__file__).parents[2]
@@ -126,6 +127,29 @@ def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) 
     assert f"hint: its log: {log}" in done.stderr
     assert "Traceback" not in log.read_text()
     assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
+
+
+def test_a_run_without_its_report_has_still_succeeded(
+    home: Path, tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = podium(home, "train_and_promote", f"dataset={tiny_dataset}", "epochs=1", "network=fast", "workers=0")
+    assert done.returncode == 0, done.stderr
+    run = only_run(home)
+    (run / "report.html").unlink()
+    (run / "report.html").mkdir()
+    again = podium(home, "--resume", run.name, "--from", "promote-best", "--json")
+    assert again.returncode == 0, again.stderr
+    assert f"warning: run {run.name} succeeded, but {run}/report.html cannot be written: Is a directory" in again.stderr
+    outcome = json.loads(again.stdout)
+    assert (outcome["decision"]["outcome"], outcome["report"]) == ("promoted", "")
+    (evaluation,) = run.glob("artifacts/*/evaluate/evaluation")
+    (test,) = run.glob("artifacts/*/prepare-data/prepared_test")
+    monkeypatch.setenv("PODIUM_RUN_ID", run.name)
+    jobs = PredictJobs(target=LaunchTarget(storage=str(home / "store")), beside=str(test))
+    promotion = promote(
+        test, evaluation, tmp_path / "decision", tmp_path, version=run.name, model_name="mnist", jobs=jobs
+    )
+    assert promotion.outcome == "promoted"
 
 
 def test_a_value_that_names_python_stays_as_it_is(home: Path, tiny_dataset: Path) -> None:

@@ -150,8 +150,15 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """The HTML report of the whole run."""
-        return Path(self._promoting("report"))
+        """The HTML report of the whole run.
+
+        Raises:
+            PodiumError: It could not be written.
+        """
+        report = self._promoting("report")
+        if not report:
+            raise PodiumError(f"run {self.id} has no report: it could not be written", f"ls -l {self.directory}")
+        return Path(report)
 
     def _promoting(self, part: str) -> Any:
         if part not in self.outcome:

@@ -1,5 +1,6 @@
 """The outcome of a finished run: leaderboard, champion, and paths of model, report and run."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from podium.storage import path_of
 from podium.tables import screen_width, table
 from podium.terminal import Styled
 from podium.text import figure, harmless, relative
+
+_log = logging.getLogger("podium")
 
 LONGEST = 200
 """Characters shown of an output."""
@@ -51,17 +54,26 @@ def outcome_of(run: Run) -> dict[str, Any]:
         return {**_steps(run), **outputs, "directory": str(run.directory)}
     evaluation = Evaluation.read(_artifact(run, "evaluate", "evaluation")).document
     decision = read_json(_artifact(run, "promote-best", "decision"))
-    report = run.directory / "report.html"
-    report.write_bytes(_artifact(run, "promote-best", "report").read_bytes())
     return {
         **_steps(run),
         **{name: evaluation[name] for name in ("sweep", "candidates", "winner", "metric")},
         "test": {name: evaluation["test"][name] for name in ("metrics", "count")},
         "decision": decision,
-        "report": str(report),
+        "report": _report(run),
         "directory": str(run.directory),
         "storage": decision["storage"],
     }
+
+
+def _report(run: Run) -> str:
+    """Copy the report into the run's directory and return its path; empty, with a warning, if that fails."""
+    target = run.directory / "report.html"
+    try:
+        target.write_bytes(_artifact(run, "promote-best", "report").read_bytes())
+    except OSError as error:
+        _log.warning(f"warning: run {run.id} succeeded, but {target} cannot be written: {error.strerror}")
+        return ""
+    return str(target)
 
 
 def _steps(run: Run) -> dict[str, Any]:
@@ -161,8 +173,8 @@ def _paths(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     store = outcome["storage"]
     store = path_of(store) if store.startswith("file://") else store
     model = f"{relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
-    rows = [["model", model], ["report", relative(outcome["report"])], ["run", relative(outcome["directory"])]]
-    return _columns(rows)
+    report = relative(outcome["report"]) or "none: it could not be written"
+    return _columns([["model", model], ["report", report], ["run", relative(outcome["directory"])]])
 
 
 def _columns(rows: list[list[str]]) -> str:

@@ -85,7 +85,10 @@ def promote(
     contest = model.challenge(version, judge(model, str(data), parsed, metric, jobs), evidence)
     result = _decision(contest, model, version)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
-    Path(report).write_text(render(measured.document, result))
+    try:
+        Path(report).write_text(render(measured.document, result))
+    except OSError as error:  # what is decided is decided
+        say(f"warning: the report could not be written: {report}: {error.strerror}")
     for said in (*contest.decision.reasons, f"{model_name} {version}: {result['outcome']}"):
         say(said)
     log_to_mlflow(tracking, measured, result, model.storage.join(model.catalog.prefix(version)))
