@@ -1,6 +1,8 @@
 """A pipeline in a Python file of the user's, put together from podium's components and others."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from textwrap import dedent
 
@@ -8,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from kit_trainer import TRAIN
-from test_podium_run import only_run, podium
+from test_podium_run import PODIUM, environment, only_run, podium, within
 
 from podium.cli import app
 from podium.errors import InvalidInput
@@ -180,3 +182,36 @@ def test_a_component_in_a_container_is_refused_here(tmp_path: Path) -> None:
     assert "kfp.local does not run this pipeline" in done.stderr
     assert "Traceback" not in done.stderr
     assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
+
+
+SLEEPER = """\
+from kfp import dsl
+
+@dsl.component
+def sleeper(seconds: int):
+    import tempfile, time
+    tempfile.mkdtemp()
+    print("sleeping", flush=True)
+    time.sleep(seconds)
+
+@dsl.pipeline(name="sleep")
+def sleep(seconds: int = 0):
+    sleeper(seconds=seconds)
+"""
+
+
+@pytest.mark.parametrize("number", [0, signal.SIGINT, signal.SIGKILL], ids=["ends", "interrupted", "killed"])
+def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, number: int) -> None:
+    (tmp_path / "sleep.py").write_text(SLEEPER)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    env = {**environment(tmp_path / "home"), "TMPDIR": str(scratch)}
+    command = [PODIUM, "run", "sleep.py", f"seconds={60 if number else 0}"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, text=True) as process:
+        if number:
+            logs = "home/runs/*/logs/sleeper.log"
+            assert within(60, lambda: any("sleeping" in log.read_text() for log in tmp_path.glob(logs)))
+            assert list(scratch.iterdir())
+            process.send_signal(number)
+        process.wait(60)
+    assert within(20, lambda: not list(scratch.iterdir())), list(scratch.rglob("*"))

@@ -12,9 +12,11 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import warnings
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -173,9 +175,18 @@ def _execute(pipeline: Any, values: dict[str, Any], order: Order, reporter: Repo
         signal.signal(signal.SIGTERM, reporter.stop)
         _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")  # of steps before a kill
         try:
-            reporter.report("outputs", values=_outputs(pipeline(**values)))
+            with _scratch():
+                reporter.report("outputs", values=_outputs(pipeline(**values)))
         finally:
             _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")
+
+
+@contextmanager
+def _scratch() -> Iterator[None]:
+    """Give the steps a temporary directory that goes with the run: KFP's components leave a directory each in it."""
+    with tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = folder
+        yield
 
 
 def _reads_unseen(spec: Any, task: Any) -> bool:
