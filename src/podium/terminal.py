@@ -44,12 +44,6 @@ def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
         echo(text())
 
 
-def echo_log(line: str) -> None:
-    """Print a log line to stdout: unchanged to a file or pipe, harmless to a terminal."""
-    with talking(err=False):
-        click.echo(harmless(line) if sys.stdout.isatty() else line, color=True)
-
-
 def echo_error(message: str, hint: str | None = None) -> None:
     """Print an error and its hint to stderr."""
     with talking(err=True):

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from podium.api.runs import runs as api_runs
 from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.manifests.experiment import load
 from podium.run.runs import Run, Runs, StepRecord, locked
 from podium.settings import Settings
+
+EVIL = "\x1b]0;owned\x07\x1b[2J"
 
 
 @pytest.fixture
@@ -109,6 +112,19 @@ def test_what_a_step_printed_can_be_read_again(podium: Callable[..., Result]) ->
     refused: Any = podium("logs", "latest", "prepare").exception
     assert "no step, trial or job 'prepare'" in refused.message
     assert refused.hint == "did you mean prepare-data?"
+
+
+def test_escape_sequences_of_a_step_are_shown_nowhere(home: Path, podium: Callable[..., Result]) -> None:
+    name = "20260101-010101-aaaa"
+    (home / "runs" / name / "logs" / "prepare-data.log").write_text(f"a{EVIL}b\n")
+    record = Runs(Settings.from_environment())[name]
+    record.pipeline, record.state, record.outputs = f"own{EVIL}.py", "succeeded", {"best": EVIL}
+    record.save()
+    assert podium("logs", name, "prepare-data").output == "ab\n"
+    run = api_runs()[name]
+    for shown in (repr(run), run._repr_html_(), repr(run.logs()), run.logs()._repr_html_(), api_runs()._repr_html_()):
+        assert "\x1b" not in shown
+        assert "own.py" in shown or "ab" in shown
 
 
 def test_compared_runs_show_only_the_parameters_that_differ(podium: Callable[..., Result]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.api.experiments import absolute
 from podium.api.frames import data_frame
-from podium.api.notebook import table
+from podium.api.notebook import shown, table
 from podium.data import artifact
 from podium.data.artifact import PARTS, DatasetInfo
 from podium.data.artifact import Part as Arrays
@@ -19,6 +19,7 @@ from podium.heartbeat import doing
 from podium.settings import Settings
 from podium.steps import prepare_data as step
 from podium.steps.prepare_data import DataSettings
+from podium.text import one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -63,13 +64,13 @@ class Part(Arrays):
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.dtype} {list(array.shape)}" for name, array in self.inputs.items())
-        return f"<{self.name} of {self.info.name}: {len(self):,} items, {shapes}>"
+        return one_line(f"<{self.name} of {self.info.name}: {len(self):,} items, {shapes}>")
 
     def _repr_html_(self) -> str:
         png = io.BytesIO()
         self.picture.save(png, "PNG")
         encoded = base64.b64encode(png.getvalue()).decode()
-        caption = f"{self.name} of {self.info.name}, {len(self):,} items"
+        caption = shown(f"{self.name} of {self.info.name}, {len(self):,} items")
         return f'<p>{caption}</p><img src="data:image/png;base64,{encoded}">'
 
 
@@ -126,7 +127,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {self.info.parts[name].count:,}" for name in PARTS)
-        return f"<dataset {self.name}: {self.kind}, {counts}>"
+        return one_line(f"<dataset {self.name}: {self.kind}, {counts}>")
 
     def _repr_html_(self) -> str:
         inputs = [

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, Self
 
 from podium.terminal import echo
+from podium.text import harmless, one_line
 
 
 def in_notebook() -> bool:
@@ -25,10 +26,10 @@ class Log(str):
     """Lines of a log, which show themselves as they are, not as one quoted string."""
 
     def __repr__(self) -> str:
-        return str(self)
+        return harmless(str(self))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self)}</pre>"
+        return f"<pre>{escape(harmless(str(self)))}</pre>"
 
 
 class LiveCell:
@@ -60,6 +61,11 @@ class LiveCell:
                 self.show("")
 
 
+def shown(text: str) -> str:
+    """Return foreign text as HTML: on one line, without escape sequences."""
+    return escape(one_line(text))
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bold: int | None = None, title: str = "") -> str:
     """Return a table as HTML.
 
@@ -71,15 +77,15 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bold: int | No
     """
     sides = ["right" if head.startswith(">") else "left" for head in heads]
     above = "".join(
-        f'<th style="text-align:{side}">{escape(head.lstrip(">").lower())}</th>'
+        f'<th style="text-align:{side}">{shown(head.lstrip(">").lower())}</th>'
         for side, head in zip(sides, heads, strict=True)
     )
     lines = []
     for number, row in enumerate(rows):
         cells = "".join(
-            f'<td style="text-align:{side}">{f"<b>{escape(cell)}</b>" if number == bold else escape(cell)}</td>'
+            f'<td style="text-align:{side}">{f"<b>{shown(cell)}</b>" if number == bold else shown(cell)}</td>'
             for side, cell in zip(sides, row, strict=True)
         )
         lines.append(f"<tr>{cells}</tr>")
-    caption = f"<p>{escape(title)}</p>" if title else ""
+    caption = f"<p>{shown(title)}</p>" if title else ""
     return f"{caption}<table><thead><tr>{above}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

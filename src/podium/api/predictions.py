@@ -15,6 +15,7 @@ from podium.data.rows import Problem
 from podium.errors import InvalidInput
 from podium.scoring import OnnxModel
 from podium.steps.predict import Outcome, Predictor, Predicts
+from podium.text import one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -96,7 +97,7 @@ class Predictions(Sequence[Any]):
         return np.asarray(self.values, dtype=dtype)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} predictions: {', '.join(map(str, self[:5]))}{' …' if len(self) > 5 else ''}>"
+        return one_line(f"<{len(self)} predictions: {', '.join(map(str, self[:5]))}{' …' if len(self) > 5 else ''}>")
 
     def _repr_html_(self) -> str:
         rows = [self._row(at) for at in range(min(len(self), SHOWN))]

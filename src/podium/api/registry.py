@@ -19,7 +19,7 @@ from podium.registry.version import Version
 from podium.settings import STORAGE, Settings
 from podium.steps.mlflow_log import champion_in_mlflow, check_tracking
 from podium.terminal import echo
-from podium.text import figure
+from podium.text import figure, one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -99,7 +99,7 @@ class ModelVersion:
     def __repr__(self) -> str:
         facts = self.record.facts
         value = f", {facts.metric.name} {figure(facts.value)}" if facts.value is not None else ""
-        return f"<{self.name} {self.version}{value}>"
+        return one_line(f"<{self.name} {self.version}{value}>")
 
     def _repr_html_(self) -> str:
         rows = [(name, figure(value)) for name, value in self.metrics.items()]

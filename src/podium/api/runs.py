@@ -21,7 +21,7 @@ from podium.run.runs import Runs as RunRecords
 from podium.run.runs import bytes_of, choose_old, read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
-from podium.text import duration, figure
+from podium.text import duration, figure, one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -238,7 +238,7 @@ class Run:
         return f"{metric} {figure(self.metrics[metric])}, {outcome['decision']['outcome']}"
 
     def __repr__(self) -> str:
-        return f"<run {self.id} of {self.pipeline}: {', '.join(filter(None, (self.state, self.result)))}>"
+        return one_line(f"<run {self.id} of {self.pipeline}: {', '.join(filter(None, (self.state, self.result)))}>")
 
     def _repr_html_(self) -> str:
         steps = _steps_table(self.record, {})

@@ -22,7 +22,7 @@ from podium.errors import Failed, InvalidInput, NotFound, PodiumError, UnknownKi
 from podium.heartbeat import paused
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
-from podium.terminal import echo, echo_json, echo_log, output
+from podium.terminal import echo, echo_json, output
 
 if TYPE_CHECKING:
     from podium.api.place import Place
@@ -111,7 +111,7 @@ def logs(name: str, replica: str | None, follow: bool, place: "Place") -> None:
     """
     with place.open() as cluster, paused() if follow else nullcontext():
         for line in cluster.logs(_kind_of(cluster, name, (*JOB_KINDS, "Trial")), name, replica, follow):
-            echo_log(line)
+            echo(line)
 
 
 @job.command()

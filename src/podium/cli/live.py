@@ -11,7 +11,7 @@ from podium.api.watching import ObjectKey
 from podium.cli.options import next_command
 from podium.cluster.base import Cluster
 from podium.heartbeat import doing
-from podium.terminal import Styled, echo, echo_log, live
+from podium.terminal import Styled, echo, live
 from podium.text import cut
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _show(view: View, screen: "Console | None") -> None:
         if screen and sys.stdout.isatty():  # above the table
             screen.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
-            echo_log(line)
+            echo(line)
 
 
 def _say_what_becomes_of(cluster: Cluster, objects: Sequence[ObjectKey]) -> None:

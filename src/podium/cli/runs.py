@@ -16,7 +16,7 @@ from podium.cli.run import FROM, carry_out
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.settings import STORAGE
 from podium.tables import Row, screen_width, table
-from podium.terminal import Styled, echo, echo_json, echo_log, output
+from podium.terminal import Styled, echo, echo_json, output
 from podium.text import cut, duration, size, when
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
         if log.title:
             echo(f"== {log.title}")
         for line in log.lines:
-            echo_log(line)
+            echo(line)
 
 
 @runs.command()
