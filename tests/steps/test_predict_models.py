@@ -1,7 +1,12 @@
 """A model that has no ONNX: nearest neighbors in a file, with the script that predicts with them."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ from podium.registry import open_registry
 from podium.steps.compare import predictions
 from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate
 from podium.steps.origin import Origin
+from podium.steps.predict_command import predict_here
 from podium.steps.predict_job import PredictJobs
 from podium.steps.promote import promote
 from podium.steps.target import LaunchTarget
@@ -124,6 +130,55 @@ def test_a_champion_without_stored_predictions_predicts_in_a_job(
 def test_predictions_that_do_not_fit_are_refused(result: str, problem: str, tiny_dataset: Path, tmp_path: Path) -> None:
     with pytest.raises((InvalidInput, Failed), match=problem):
         judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, result))
+
+
+def leave(script: str, tmp_path: Path) -> np.ndarray:
+    """Predict ten rows with a shell script, which finds the file to write in $6."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.json").write_text(json.dumps({"predict": ["sh", "-c", script, "sh"]}))
+    return predict_here(model, {"images": np.zeros((10, 2))}, classes=3, name="it")
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ('mkfifo "$6"', "it left something else than a file as its predictions"),
+        ('ln -s /dev/zero "$6"', "it left something else than a file as its predictions"),
+        ('mkdir "$6"', "it left something else than a file as its predictions"),
+        ("true", "it left no file"),
+        ('cp "$HEAD" "$6"', "it left no array of predictions: mmap length is greater than file"),
+    ],
+    ids=["fifo", "link", "directory", "nothing", "a header of 10^13 rows"],
+)
+def test_an_output_that_would_hang_or_fill_memory_is_refused(
+    script: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "head").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
+    monkeypatch.setenv("HEAD", str(tmp_path / "head"))
+    with pytest.raises(InvalidInput, match=problem):
+        leave(script, tmp_path)
+
+
+def test_nothing_that_a_predict_command_starts_outlives_it(tmp_path: Path) -> None:
+    script = f"setsid sh -c 'echo $$ >{tmp_path}/pid; exec sleep 100' & while ! test -s {tmp_path}/pid; do :; done"
+    with pytest.raises(InvalidInput, match="it left no file"):
+        leave(script, tmp_path)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_ctrl_c_ends_a_predict_command_with_all_it_started(tmp_path: Path) -> None:
+    script = f"setsid sh -c 'echo $$ >{tmp_path}/pid; exec sleep 100' & trap '' INT TERM; sleep 100"
+    code = f"import test_predict_models as t; from pathlib import Path; t.leave({script!r}, Path({str(tmp_path)!r}))"
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=here, stderr=subprocess.DEVNULL) as process:
+        pid = tmp_path / "pid"
+        while not (pid.exists() and pid.read_text()):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) != 0
+    assert not Path("/proc", pid.read_text().strip()).exists()
 
 
 def test_classes_without_probabilities_are_scored(tiny_dataset: Path, tmp_path: Path) -> None:

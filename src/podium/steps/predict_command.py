@@ -6,6 +6,7 @@ model directory with ``--model DIR --inputs DIR --output FILE``, and stores what
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -99,13 +100,20 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
     """
     import numpy as np
 
+    if file.is_symlink() or not file.is_file():  # a FIFO would be waited for
+        left = "something else than a file" if os.path.lexists(file) else "no file"
+        raise InvalidInput(f"{name} left {left} as its predictions", CONTRACT)
     try:
-        array: np.ndarray = np.load(file, allow_pickle=False)
+        # A map is never larger than the file, whatever the header claims.
+        array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise InvalidInput(f"{name} left no array of predictions: {error}", CONTRACT) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
         raise InvalidInput(f"{name} predicts something else than numbers [n] or [n, k]", CONTRACT)
     require(len(array) == items, f"{name} predicts every row", CONTRACT, predictions=len(array), rows=items)
+    if classes is not None and array.ndim == 2 and array.shape[1] != classes:
+        raise InvalidInput(f"{name} predicts {array.shape[1]} classes, but the data has {classes}")
+    array = np.array(array)
     bad = np.flatnonzero(~np.isfinite(array.reshape(items, -1)).all(1))
     if len(bad):
         raise Failed(f"{name} predicts a value that is not finite, first for row {int(bad[0])}")
@@ -125,8 +133,6 @@ def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
             row = int(wrong[0])
             raise InvalidInput(f"{name} predicts {array[row]} for row {row}, but classes are 0 to {classes - 1}")
         return whole
-    if array.shape[1] != classes:
-        raise InvalidInput(f"{name} predicts {array.shape[1]} classes, but the data has {classes}")
     wrong = np.flatnonzero((np.abs(array.sum(1, dtype=np.float64) - 1) > 1e-3) | (array < 0).any(1))
     if len(wrong):
         raise InvalidInput(f"{name} predicts probabilities that do not sum to 1, first for row {int(wrong[0])}")
@@ -134,7 +140,7 @@ def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
 
 
 def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path, *, stdout: int | None = None) -> None:
-    """Run a predict command in its model directory, in this process's environment.
+    """Run a predict command in its model directory, in this process's environment; nothing that it starts outlives it.
 
     Args:
         command: Its words.
@@ -148,13 +154,22 @@ def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path, *,
     """
     words = [*command, "--model", str(model), "--inputs", str(inputs), "--output", str(output)]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    try:
-        done = subprocess.run(words, cwd=model, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, check=False)
-    except OSError as error:
-        raise Failed(f"the predict command {command[0]!r} cannot be started: {error.strerror}") from None
-    if done.returncode:
-        typed = " ".join(command)
-        raise Failed(f"the predict command {typed} exited with {done.returncode}", "what it printed says why")
+    program = str(model / command[0]) if "/" in command[0] else command[0]
+    if shutil.which(program, path=environment["PATH"]) is None:
+        raise Failed(f"the predict command {command[0]!r} cannot be started: there is no such program",
+                     "model.json names it: is it in the model directory, or installed here?")  # fmt: skip
+    supervised = [sys.executable, "-P", "-m", "podium.cluster.local.processes.supervised", *words]
+    with subprocess.Popen(
+        supervised, cwd=model, env=environment, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        try:
+            code = process.wait()
+        finally:
+            process.stdin.close()  # ends whatever it started
+            process.wait()
+    if code:
+        raise Failed(f"the predict command {' '.join(command)} exited with {code}", "what it printed says why")
 
 
 def predict_here(

@@ -79,7 +79,7 @@ class ProcessSupervisor:
 
     def _begin(self) -> None:
         os.setsid()
-        _prctl(_SET_CHILD_SUBREAPER, 1)
+        adopt_orphans()
         self.pipe = os.pipe()
         for end in self.pipe:
             os.set_blocking(end, False)
@@ -147,18 +147,28 @@ class ProcessSupervisor:
     def _end_descendants(self) -> None:
         """Kill whatever the process left behind."""
         self._signal(signal.SIGKILL)
-        deadline = time.monotonic() + 5
-        while LINUX and time.monotonic() < deadline:
-            for orphan in _children():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(orphan, signal.SIGKILL)
-            try:
-                # The children of each killed process pass to this subreaper: repeat until none is left.
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            except ChildProcessError:
-                return
-            time.sleep(0.002)
+        kill_children()
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what its descendants leave behind, on Linux."""
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_children() -> None:
+    """Kill all children of this process and, if it adopts orphans, all descendants, on Linux."""
+    deadline = time.monotonic() + 5
+    while LINUX and time.monotonic() < deadline:
+        for orphan in _children():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(orphan, signal.SIGKILL)
+        try:
+            # The children of each killed process pass to this subreaper: repeat until none is left.
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
 
 
 def _become(request: dict[str, Any], ready: int) -> NoReturn:
