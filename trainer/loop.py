@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from podium.errors import Failed, PodiumError
+from podium.metrics import PACE
+from podium.text import duration
 from podium.trainer import data, models, objective, processor, recipe
 from podium.trainer.augment import Augmentation
 from podium.trainer.config import TrainConfig
@@ -17,6 +19,9 @@ from podium.trainer.evaluation import batch_size_for, evaluate
 from podium.trainer.gradients import GradientSum
 from podium.trainer.optimizer import Optimizer
 from podium.trainer.world import PeerLost, World
+
+ENOUGH = 3.0
+"""Seconds over which the pace is measured."""
 
 
 class Stopped(PodiumError):
@@ -54,6 +59,26 @@ class Progress:
     """Those weights, on the CPU."""
 
 
+class Clock:
+    """Measures the pace of a training once, over its first seconds."""
+
+    def __init__(self) -> None:
+        self.start: tuple[float, int] | None = None
+        self.measured = False
+
+    def pace(self, done: int) -> float | None:
+        """Return the steps per second the first time that there have been enough seconds, else None."""
+        now = time.perf_counter()
+        if self.start is None:
+            self.start = now, done  # not at the very first step, which is slower than all others
+            return None
+        began, before = self.start
+        if self.measured or now - began < ENOUGH:
+            return None
+        self.measured = True
+        return (done - before) / (now - began)
+
+
 class Training:
     """One rank's part of a training.
 
@@ -76,6 +101,7 @@ class Training:
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.stop = False  # set by a signal handler
+        self.clock = Clock()
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to resume from here."""
@@ -183,6 +209,14 @@ class Training:
         else:
             torch.default_generator.manual_seed(seed)
 
+    def report_pace(self) -> None:
+        """Print once, some seconds after the first line of progress, how fast it is and what is left."""
+        config, done = self.config, (self.progress.epoch - 1) * self.steps + self.progress.step
+        if pace := self.clock.pace(done):
+            left = duration((config.epochs * self.steps - done) / pace)
+            self.say(f"{PACE}{pace * config.batch_size:,.0f} items/s, epoch {self.progress.epoch} of {config.epochs}, "
+                     f"about {left} left")  # fmt: skip
+
     def report_step(self, losses: Tensor) -> None:
         """Check that losses are finite and print a line of progress; nothing else in an epoch waits for a GPU."""
         progress, count = self.progress, len(self.dataset.train)
@@ -190,6 +224,7 @@ class Training:
         if self.world.rank == 0:
             seen, loss = (progress.step - 1) * self.config.batch_size, losses[progress.step - 1].item()
             self.say(f"Train Epoch: {progress.epoch} [{seen}/{count} ({seen / count:.0%})]\ttrain_loss={loss:.4f}")
+            self.report_pace()
 
     def end_epoch(self, losses: Tensor) -> None:
         """Evaluate, keep the weights if they are to be kept, report, and move on to the next epoch."""

@@ -30,6 +30,9 @@ STRICT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 UNAVAILABLE = "unavailable"
 """What Katib stores for a metric that was never reported."""
 
+PACE = "pace: "
+"""Begins the line in which podium's trainer says how fast it is; no metric is in it."""
+
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([Ee][+-]?\d+)?", re.ASCII)

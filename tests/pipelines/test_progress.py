@@ -55,3 +55,22 @@ def test_a_log_file_hears_of_a_step_that_says_nothing(
     assert len(said) >= 4
     assert all(line.startswith("      Sweep hyperparameters: ") and line.endswith("so far") for line in said[1:-1])
     assert said[-1].startswith("[1/1] Sweep hyperparameters: succeeded")
+
+
+def test_a_run_begins_with_how_long_the_last_one_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(name: str, state: str, **parameters: object) -> Run:
+        steps = {"sweep": StepRecord(title="Sweep", state="succeeded", seconds=61.3)}
+        made = Run(id=name, pipeline="p", directory=tmp_path / name, steps=steps, state=state)
+        made.parameters = {"cluster": f"local://{name}", **parameters}
+        made.directory.mkdir()
+        made.save()
+        return made
+
+    run("1", "succeeded", seed=1)
+    run("2", "failed", seed=1)
+    run("3", "succeeded", seed=1, epochs=9)
+    for made, said in ((run("4", "running", seed=2), "the last run like it took 61.3 s"), (run("0", "running"), "")):
+        with progress() as update:
+            update(made, "", "")
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"run {made.id} of p: 1 step{'; ' if said else ''}{said}, everything under ")

@@ -47,7 +47,7 @@ HERE = [
     ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
     ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
     ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),
-    ("train_and_promote", "limit=70", "limit=70 leaves 63 training images, but a batch has 64"),
+    ("train_and_promote", "limit=70", "limit=70 leaves 63 training images, but a batch has 256"),
     ("train_and_promote", "limit=200 network=fast", "limit=200 leaves 180 training images, but a batch has 256"),
     (
         "tune_and_promote",

@@ -200,7 +200,7 @@ def test_a_lost_steps_job_is_adopted_or_reaped(cluster: KubernetesCluster, submi
     if ended == "SUCCEEDED":  # Argo made the pod anew before it saw that one was gone
         return
     assert "failed at train-distributed" in ended
-    until(lambda: not jobs_of(cluster, run_id), 60)
+    until(lambda: not [one for one in jobs_of(cluster, run_id) if not status_of(one).finished], 60)
 
 
 DEAF = """if True:

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podium.errors import InvalidInput, PodiumError
 from podium.identity import RunIdentity
-from podium.manifests.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import locate
 from podium.manifests.experiment.checks import check
 from podium.steps.prepare_data import DataSettings
-from podium.steps.sweep import SweepSettings
+from podium.steps.sweep import SweepSettings, time_left
 from podium.steps.target import LaunchTarget, storage_url
 from podium.steps.train import TrainSettings
 
@@ -99,3 +101,42 @@ def test_a_launch_outside_a_pod_needs_a_cluster() -> None:
     assert target(cluster="local:///here").cluster_url() == "local:///here"
     with pytest.raises(PodiumError, match="no cluster is given"):
         target().cluster_url()
+
+
+def test_a_bundled_experiment_takes_the_quickest_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    taken = [adapted(sweep(network=network)).template.workload for network in ("", "tutorial")]
+    words = [workload.replicas[0].pod.containers[0].words for workload in taken]
+    assert "--model=fast" in words[0]
+    assert "--model=tutorial" in words[1]
+    own = Path("random")
+    own.write_text(json.dumps(Experiment.load("random").manifest))
+    assert not [word for word in adapted(sweep()).template.workload.replicas[0].pod.containers[0].words if "model" in word]
+
+
+def test_a_training_names_a_network_unless_another_did() -> None:
+    assert TrainSettings().fixed(gpus=0)["model"] == "fast"
+    assert TrainSettings(network="best").fixed(gpus=0)["model"] == "best"
+    for decided in ({"recipe": "{}"}, {"command": ["python", "t.py"]}, {"hyperparameters": {"model": "best"}}):
+        assert "model" not in TrainSettings(**decided).fixed(gpus=0)
+
+
+def trial(number: int, *, phase: str, seconds: float) -> Trial:
+    start = datetime.now(UTC) - timedelta(seconds=seconds)
+    conditions = [{"type": phase, "status": "True", "lastTransitionTime": datetime.now(UTC).isoformat()}]
+    status = {"conditions": conditions, "startTime": start.isoformat()}
+    if phase == "Succeeded":
+        status["completionTime"] = datetime.now(UTC).isoformat()
+    return Trial(manifest={"kind": "Trial", "metadata": {"name": f"t-{number}"}, "status": status})
+
+
+def test_what_is_left_follows_from_the_trials_that_ended() -> None:
+    experiment = adapted(sweep(max_trials=9, parallel_trials=2))
+    running = [trial(1, phase="Running", seconds=10)]
+    assert time_left(experiment, running) == ""
+    ended = [trial(2, phase="Succeeded", seconds=20)]
+    assert time_left(experiment, [*ended, *running]) == "8 of 9 trials left, about 75.0 s"
+    assert time_left(experiment, [trial(n, phase="Succeeded", seconds=20) for n in range(9)]) == ""
+    assert time_left(experiment, [trial(n, phase="Succeeded", seconds=2) for n in range(2)]) == "", "a few seconds"
+    other = adapted(sweep(experiment="hyperband", max_trials=9))
+    assert time_left(other, [*ended, *running]) == ""

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from podium.data import artifact
+from podium.metrics import PACE, parse_line
 from podium.storage import connect
-from podium.trainer import data, models, output, task
+from podium.trainer import data, loop, models, output, task
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
 from podium.trainer.evaluation import evaluate
@@ -114,6 +115,17 @@ def test_the_weights_of_the_best_epoch_are_kept(tiny_dataset: Path, tmp_path: Pa
         ["logits"], {"images": validation.inputs["images"]}
     )
     assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(metrics["accuracy"], abs=0.011)
+
+
+def test_the_pace_is_printed_once_and_is_no_metric(
+    tiny_dataset: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "ENOUGH", 0.0)
+    main(["--data", str(tiny_dataset), "--epochs", "2", *SMALL, "--batch-size", "50", "--log-interval", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    (pace,) = [line for line in lines if line.startswith(PACE)]
+    assert re.fullmatch(r"pace: [\d,]+ items/s, epoch 1 of 2, about \d+\.\d s left", pace)
+    assert not parse_line(pace, ["accuracy", "loss", "pace"])
 
 
 def test_progress_is_printed_every_log_interval_as_train_loss(

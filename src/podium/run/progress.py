@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from podium.heartbeat import doing
 from podium.run.run import Watcher
-from podium.run.runs import Run, StepRecord
+from podium.run.runs import Run, StepRecord, last_like
 from podium.steps.base import SAID
 from podium.tables import Row, table
 from podium.terminal import Styled, echo, live, styled
-from podium.text import duration, relative
+from podium.text import counted, duration, relative
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -48,12 +48,19 @@ class Lines:
         if said.startswith(SAID):
             echo(f"      {said.removeprefix(SAID)}", err=True)
         elif step is None:
-            echo(f"run {run.id} of {run.pipeline}, everything under {relative(str(run.directory))}", err=True)
+            echo(f"{headline(run)}, everything under {relative(str(run.directory))}", err=True)
         elif not said:
             self.running = step if step.state == "running" else None
             number = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
             state = "" if step.state == "running" else f": {step.state}, {_clock(step)}"
             echo(f"{number} {step.title}{state}", err=True)
+
+
+def headline(run: Run) -> str:
+    """Say what a run does, and how long that took the last time."""
+    last = last_like(run)
+    took = f"; the last run like it took {duration(last.seconds)}" if last else ""
+    return f"run {run.id} of {run.pipeline}: {counted(len(run.steps), 'step')}{took}"
 
 
 def _clock(step: StepRecord) -> str:
@@ -67,11 +74,13 @@ class View:
 
     def __init__(self) -> None:
         self.run: Run | None = None
+        self.headline = ""
         self.said: dict[str, list[str]] = {}
 
     def update(self, run: Run, name: str, said: str) -> None:
         """Record a change."""
         self.run = run
+        self.headline = self.headline or headline(run)
         if said.startswith(SAID):
             self.said.setdefault(name, []).append(said.removeprefix(SAID))
 
@@ -87,7 +96,7 @@ class View:
             Row(phase=step.state.capitalize(), cells=(step.title, _clock(step)), below=self._lines(name, step))
             for name, step in run.steps.items()
         ]
-        return table(("STEP", ">TOOK"), rows, title=f"run {run.id} of {run.pipeline}", width=width, shorten="STEP")
+        return table(("STEP", ">TOOK"), rows, title=self.headline, width=width, shorten="STEP")
 
     def _lines(self, name: str, step: StepRecord) -> list[str]:
         lines = self.said.get(name, [])

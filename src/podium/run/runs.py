@@ -234,6 +234,21 @@ def run_called(name: str, names: Sequence[str]) -> str:
     return matching[0] if matching else ""
 
 
+def last_like(run: Run) -> Run | None:
+    """Return the newest earlier run that did the same, with any seed, in one go; None if there is none."""
+
+    def what(run: Run) -> tuple[str, list[str], dict[str, Any]]:
+        own = ("cluster", "storage", "seed")  # of each run its own
+        return run.pipeline, list(run.steps), {name: run.parameters[name] for name in run.parameters if name not in own}
+
+    for path in sorted(run.directory.parent.glob("*/run.json"), reverse=True):
+        with suppress(InvalidInput):
+            other = read_run(path.parent)
+            if other.id < run.id and other.state == "succeeded" and other.attempt == 1 and what(other) == what(run):
+                return other
+    return None
+
+
 def read_run(directory: Path) -> Run:
     """Read the record of a run, which was killed if it says running but no process of it lives.
 

@@ -8,7 +8,7 @@ from podium.cluster.base import Cluster
 from podium.errors import Failed, PodiumError
 from podium.manifests.conditions import State
 from podium.manifests.resource import Resource
-from podium.metrics import number, parse_line
+from podium.metrics import PACE, number, parse_line
 from podium.steps.base import say
 
 
@@ -59,7 +59,7 @@ def _say_waiting(job: str, state: State, said: str) -> str:
 
 def show_log(
     cluster: Cluster, kind: str, name: str, metrics: Sequence[str], formats: Sequence[str],
-    epochs: list[dict[str, float]],
+    epochs: list[dict[str, float]], whose: str = "",
 ) -> None:  # fmt: skip
     """Print the log of the replica that reports metrics as it comes, each line of metrics as progress.
 
@@ -70,13 +70,16 @@ def show_log(
         metrics: To look for, the objective first.
         formats: metricsFormat of the lines; none stands for Katib's default.
         epochs: Gets the metrics of each line that has some.
+        whose: Put before each line of progress.
     """
     try:
         for line in cluster.logs(kind, name, follow=True):
             values = read_metrics(line, metrics, formats)
             if values:
                 epochs.append(values)
-                say(f"epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
+                say(f"{whose}epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
+            elif line.startswith(PACE):
+                say(whose + line.removeprefix(PACE))
             else:
                 print(line, flush=True)
     except PodiumError as error:

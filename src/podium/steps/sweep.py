@@ -1,6 +1,7 @@
 """Search hyperparameters with a Katib Experiment; every trial keeps its own model."""
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
 from podium.manifests.experiment.settings import takes_setting
+from podium.manifests.experiment.source import QUICKEST, is_bundled
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
 from podium.steps.base import require_at_least, require_seed, say
+from podium.steps.follow import show_log
 from podium.steps.launch import launched
 from podium.steps.model_directory import require_model
 from podium.steps.origin import Origin
@@ -25,6 +28,10 @@ from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.steps.trained import TrainedMetrics
 from podium.steps.trial_logs import TrialLogs, trial_logs
 from podium.sweeps import connect
+from podium.text import duration
+
+WORTH = 10.0
+"""Seconds below which it is not said what is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +77,7 @@ class SweepSettings:
     """Workers of each trial, besides its master; 0: none, or those of the Experiment for another trainer."""
 
     network: str = ""
-    """``--model`` of podium's trainer; empty leaves it to the Experiment."""
+    """``--model`` of podium's trainer; empty leaves it to the Experiment, if that does not come with podium."""
 
     seed: int = 0
     """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
@@ -82,6 +89,15 @@ class SweepSettings:
         check_choice(self.job_kind, self.trial_workers)
         require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
         require_seed(self.seed)
+
+    @property
+    def model(self) -> str:
+        """``--model`` of the trials; empty for what the Experiment says."""
+        return self.network or (QUICKEST if is_bundled(self.experiment) else "")
+
+    def load(self) -> Experiment:
+        """Read the Experiment as it is written."""
+        return Experiment.load(self.experiment, self.model)
 
     def adapt(self, target: LaunchTarget, *, name: str, run: RunIdentity, admits: Admits = admits_all) -> Experiment:
         """Return the Experiment as part of a run, with placeholders for data and outputs.
@@ -95,12 +111,12 @@ class SweepSettings:
         Raises:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
         """
-        experiment = Experiment.load(self.experiment, self.network)
+        experiment = self.load()
         if self.network and not is_podiums(experiment):
             problem = f"network={self.network} is for podium's trainer, but the trials run another"
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
         experiment = self._as_kind(experiment, admits)
-        fixed = decided(epochs=self.trial_epochs, network=self.network, seed=self.seed, gpus=target.gpus_per_worker)
+        fixed = decided(epochs=self.trial_epochs, network=self.model, seed=self.seed, gpus=target.gpus_per_worker)
         seeded = self.seed and takes_setting(experiment.algorithm.name, "random_state")
         return adapt(
             experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image=target.image,
@@ -143,7 +159,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         located = target.place(
             locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container
         )
-        say_kind(Experiment.load(settings.experiment, settings.network).template.workload, adapted.template.workload)
+        say_kind(settings.load().template.workload, adapted.template.workload)
         with (
             launched(cluster, with_pods_retained(located) if cluster.remote else located),
             trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
@@ -151,7 +167,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
             say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
             if not is_podiums(adapted):
                 say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
-            _watch(cluster, name, logs)
+            _watch(cluster, adapted, logs)
             ended, ended_trials = cluster.experiment(name), cluster.trials(name)
             best = _best(cluster, ended, ended_trials)
             table = table_of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name)
@@ -162,13 +178,48 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     return _swept(best, Recipe.of_trial(adapted, best), table, run, target)
 
 
-def _watch(cluster: Cluster, name: str, logs: TrialLogs | None) -> None:
-    """Show each trial as it starts and ends, until the Experiment ends."""
+def _watch(cluster: Cluster, experiment: Experiment, logs: TrialLogs | None) -> None:
+    """Show each trial as it starts and ends, the first also as it learns, until the Experiment ends."""
     seen: dict[str, str] = {}
+    name, shown = experiment.name, False
     for _ in cluster.watch("Experiment", name):
         with suppress(Unavailable, Denied):  # the watch decides how long to wait for the cluster
-            _say_news(cluster.trials(name), seen, logs)
+            trials = cluster.trials(name)
+            ended = _ended(seen)
+            _say_news(trials, seen, logs)
+            if _ended(seen) > ended and (left := time_left(experiment, trials)):
+                say(left)
+            first = next((trial for trial in trials if trial.phase == "Running"), None)
+            if first and not shown:
+                shown = True
+                _show_epochs(cluster, experiment, first)
     _say_news(cluster.trials(name), seen, logs)
+
+
+def _ended(seen: Mapping[str, str]) -> int:
+    return sum(phase not in ("Pending", "Waiting", "Running") for phase in seen.values())
+
+
+def _show_epochs(cluster: Cluster, experiment: Experiment, trial: Trial) -> None:
+    """Print a trial's pace and epochs as they come: until it ends nothing else tells how long the sweep will take."""
+    metrics, formats = (experiment.objective.metric,), experiment.collector.filters
+
+    def show() -> None:
+        show_log(cluster, "Trial", trial.name, metrics, formats, [], whose=f"trial {trial.name}, ")
+
+    threading.Thread(target=show, name=f"log of {trial.name}", daemon=True).start()
+
+
+def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
+    """Estimate what is left of a sweep by the trials that ended; empty if that says nothing or is not worth a word."""
+    took = [trial.seconds for trial in trials if trial.is_good and trial.seconds is not None]
+    spent = sum(trial.seconds or 0.0 for trial in trials if trial.phase == "Running")
+    most = experiment.limits.max_trials or 0
+    left = most - sum(trial.state.finished for trial in trials)
+    if not took or left <= 0 or experiment.algorithm.name == "hyperband":  # whose trials are of different lengths
+        return ""
+    seconds = (left * sum(took) / len(took) - spent) / min(left, experiment.limits.parallel)
+    return f"{left} of {most} trials left, about {duration(seconds)}" if seconds >= WORTH else ""
 
 
 def _say_news(trials: Sequence[Trial], seen: dict[str, str], logs: TrialLogs | None) -> None:

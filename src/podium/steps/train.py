@@ -12,6 +12,7 @@ from podium.identity import RunIdentity, current_run, object_name
 from podium.interrupts import Terminated
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.shell import is_shell
+from podium.manifests.experiment.source import QUICKEST
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice
 from podium.manifests.kinds import TRAINJOB
@@ -42,7 +43,7 @@ class TrainSettings:
     """Flags of the command without the dashes, and their values."""
 
     network: str = ""
-    """``--model`` of podium's trainer; empty leaves it to the hyperparameters."""
+    """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the quickest."""
 
     epochs: int = 0
     """``--epochs`` of podium's trainer; 0 leaves it to the hyperparameters."""
@@ -92,7 +93,9 @@ class TrainSettings:
 
     def fixed(self, gpus: int) -> dict[str, Any]:
         """Return the flags of podium's trainer that the run decides, for replicas with this many GPUs."""
-        return decided(epochs=self.epochs, network=self.network, seed=self.seed, gpus=gpus)
+        chosen = self.recipe or self.command or "model" in self.hyperparameters
+        network = self.network or ("" if chosen else QUICKEST)
+        return decided(epochs=self.epochs, network=network, seed=self.seed, gpus=gpus)
 
 
 @dataclass(frozen=True, kw_only=True)

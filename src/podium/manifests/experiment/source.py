@@ -17,6 +17,9 @@ ADADELTA_NETWORKS = ("", "tutorial")
 SGD_NETWORKS = ("fast", "best")
 """Networks of the trainer whose recipes use SGD; those of all others use AdamW."""
 
+QUICKEST = "fast"
+"""Network of pipelines that name none, for trials of a bundled Experiment and for podium's own command."""
+
 SGD_SHARE = 0.1
 """Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2 for 0.05 to 2."""
 
@@ -29,6 +32,11 @@ def bundled() -> list[str]:
     folder = resources.files("podium.experiments")
     names = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
     return [name for name in names if "kind: Experiment" in (folder / f"{name}.yaml").read_text()]
+
+
+def is_bundled(name_or_text: str) -> bool:
+    """Return whether load would take an Experiment that comes with podium: a file of the same name goes first."""
+    return name_or_text in bundled() and not Path(name_or_text).is_file()
 
 
 def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ()) -> dict[str, Any]:
