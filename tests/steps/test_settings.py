@@ -111,7 +111,9 @@ def test_a_bundled_experiment_takes_the_quickest_network(tmp_path: Path, monkeyp
     assert "--model=tutorial" in words[1]
     own = Path("random")
     own.write_text(json.dumps(Experiment.load("random").manifest))
-    assert not [word for word in adapted(sweep()).template.workload.replicas[0].pod.containers[0].words if "model" in word]
+    assert not [
+        word for word in adapted(sweep()).template.workload.replicas[0].pod.containers[0].words if "model" in word
+    ]
 
 
 def test_a_training_names_a_network_unless_another_did() -> None:
