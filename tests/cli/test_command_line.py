@@ -67,7 +67,7 @@ def test_an_unwritable_path_is_named_without_a_traceback(podium: Callable[..., s
 
 
 def test_a_run_whose_home_cannot_be_made_says_so(file: Path) -> None:
-    words = [*PODIUM, "run", "train_and_promote", "limit=100"]
+    words = [*PODIUM, "run", "train_and_promote", "limit=1000"]
     done = subprocess.run(
         words, env={**os.environ, "PODIUM_HOME": str(file)}, capture_output=True, text=True, timeout=60
     )
