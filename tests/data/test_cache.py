@@ -132,6 +132,17 @@ def test_the_rest_of_a_killed_download_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_download_in_progress_stays(remote: str, tmp_path: Path) -> None:
+    objects = tmp_path / "cache" / "objects"
+    cache, removed = ObjectCache(directory=objects, limit=0), []
+    connect(remote).fetch("train-images.npy", objects / ".abc.draft", progress=lambda _: removed.extend(cache.evict(0)))
+    assert removed == []
+    (left,) = cached(tmp_path)
+    left.rename(objects / ".podium-of-a-killed-download.tmp")
+    os.utime(objects / ".podium-of-a-killed-download.tmp", (1000, 1000))
+    assert len(cache.evict(0)) == 1
+
+
 @pytest.mark.parametrize("limit", ["10 GiB", "-1", "lots"])
 def test_a_limit_that_is_no_number_is_refused(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODIUM_CACHE_GB", limit)

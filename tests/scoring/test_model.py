@@ -1,5 +1,8 @@
 """Models here are ONNX graphs written by hand: flatten, one matrix, so that the right answer is known."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +182,61 @@ def test_weights_outside_the_model_are_refused(
     with pytest.raises(InvalidInput, match="which no checksum covers"):
         open_registry(tmp_path / "store")["tiny"].upload({"model.onnx": tmp_path / "model.onnx"}, {}, "v1")
     assert not list((tmp_path / "store").rglob("metadata.json"))
+
+
+def endless_model() -> bytes:
+    """Return a model that doubles its input until a condition ends that never does."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["again"]),
+            helper.make_node("Mul", ["value", "two"], ["next"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", TensorProto.FLOAT, ["n", 2]),
+        ],
+        [
+            helper.make_tensor_value_info("again", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, ["n", 2]),
+        ],
+        [numpy_helper.from_array(np.float32(2), "two")],
+    )
+    nodes = [helper.make_node("Loop", ["", "true", "x"], ["logits"], body=body)]
+    taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])]
+    given = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 2])]
+    graph = helper.make_graph(nodes, "endless", taken, given, [numpy_helper.from_array(np.array(True), "true")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def test_a_model_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_MODEL_SECONDS", "1")
+    model = OnnxModel(endless_model(), threads=1)
+    for _ in range(2):
+        with pytest.raises(Failed, match="the model did not end within 1 s") as caught:
+            model.predict({"x": np.ones((1, 2), np.float32)}, classes=2)
+        assert str(caught.value.hint) == "to allow more: export PODIUM_MODEL_SECONDS=2"
+    monkeypatch.setenv("PODIUM_MODEL_SECONDS", "soon")
+    with pytest.raises(InvalidInput, match="PODIUM_MODEL_SECONDS is a number of seconds"):
+        model.predict({"x": np.ones((1, 2), np.float32)}, classes=2)
+
+
+def test_a_model_that_never_ends_ends_at_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(endless_model())
+    code = """if True:
+        import _thread, numpy as np, os, signal, sys, threading
+        from pathlib import Path
+        from podium.scoring import OnnxModel
+        model = OnnxModel(Path(sys.argv[1]), threads=1)
+        class Inputs(dict):
+            def items(self):  # asked for when a batch is run
+                threading.Timer(.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+                return super().items()
+        model.predict(Inputs(x=np.ones((1, 2), np.float32)), classes=2)
+    """
+    words = [sys.executable, "-c", code, str(tmp_path / "model.onnx")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in done.stderr

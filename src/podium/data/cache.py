@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from podium.data.schema import FileInfo
 from podium.errors import Damaged, PodiumError
 from podium.settings import Settings
 from podium.storage import connect
+
+_STALLED = 3600
+"""Seconds without a byte after which a download is taken for one that was killed."""
 
 _in_use: dict[tuple[int, int], int] = {}
 """Descriptor of each file that this process has fetched, by device and inode: locked until the process ends."""
@@ -94,8 +98,10 @@ class ObjectCache:
         files = []
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             with suppress(FileNotFoundError):  # another process evicts too
-                if not path.name.endswith(".lock"):
-                    known = path.stat()
+                known = path.stat()
+                # Another process may be downloading into a storage's own temporary file, which no lock here covers.
+                downloading = path.name.startswith(".podium-") and time.time() - known.st_mtime < _STALLED
+                if not path.name.endswith(".lock") and not downloading:
                     files.append(CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
         return sorted(files, key=lambda file: file.used)
 

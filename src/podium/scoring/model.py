@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ CONTRACT = (
     "a model.onnx takes inputs named, typed and shaped as the dataset's, the first axis free, and returns probabilities"
     " or logits [n, classes], or values [n] or [n, k]; see docs/architecture.md"
 )
+SECONDS = "PODIUM_MODEL_SECONDS"
+"""Variable with how many seconds a model may take for a batch of rows."""
+
 _DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(uint8)": "uint8",
     "tensor(int8)": "int8", "tensor(uint16)": "uint16", "tensor(int16)": "int16", "tensor(uint32)": "uint32",
@@ -105,7 +109,8 @@ class OnnxModel:
 
         Raises:
             InvalidInput: The inputs or the model's output have another shape or type.
-            Failed: The model fails on these inputs, or a value of its output is not finite.
+            Failed: The model fails on these inputs, takes longer than ten minutes for a batch (or as
+                PODIUM_MODEL_SECONDS says), or a value of its output is not finite.
         """
         self.check_inputs(inputs)
         items = len(next(iter(inputs.values())))
@@ -149,11 +154,20 @@ class OnnxModel:
 
     def _run(self, inputs: Mapping[str, Array], output: Tensor) -> Array:
         given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
-        try:
-            return np.asarray(self._session.run([output.name], given)[0])
-        except Exception as error:  # onnxruntime raises classes of its own without a common base
-            rows = len(next(iter(given.values())))
-            raise Failed(f"{self.name} failed on {rows} rows: {_first_line(error)}", CONTRACT) from error
+        rows, limit = len(next(iter(given.values()))), _seconds()
+        # In a thread, so that this one hears Ctrl-C and the clock: a graph may hold a loop without end.
+        with ThreadPoolExecutor(1) as pool:
+            options = _runtime().RunOptions()
+            running = pool.submit(self._session.run, [output.name], given, options)
+            try:
+                return np.asarray(running.result(limit)[0])
+            except TimeoutError:
+                raise Failed(f"{self.name} did not end within {limit:g} s on {rows} rows and was ended",
+                             f"to allow more: export {SECONDS}={2 * limit:g}") from None  # fmt: skip
+            except Exception as error:  # onnxruntime raises classes of its own without a common base
+                raise Failed(f"{self.name} failed on {rows} rows: {_first_line(error)}", CONTRACT) from error
+            finally:
+                options.terminate = True
 
     def _convert(self, result: Array, output: Tensor, classes: int | None, at: int, rows: int) -> Array:
         """Check a batch of raw output and return predictions."""
@@ -232,12 +246,22 @@ def _shape(array: Array) -> str:
     return f"[{', '.join(['n', *map(str, array.shape[1:])])}]"
 
 
-def _open(model: bytes | Path, name: str, threads: int) -> Any:
-    os.environ.setdefault(
-        "ORT_DISABLE_TELEMETRY", "1"
-    )  # read at import; without it usage events are sent to the vendor
+def _runtime() -> Any:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at import; else usage events are sent to the vendor
     import onnxruntime
 
+    return onnxruntime
+
+
+def _seconds() -> float:
+    given = os.environ.get(SECONDS) or "600"
+    is_number = given.replace(".", "", 1).isdecimal() and float(given) > 0
+    require(is_number, f"{SECONDS} is a number of seconds", f"export {SECONDS}=600", **{SECONDS: given})
+    return float(given)
+
+
+def _open(model: bytes | Path, name: str, threads: int) -> Any:
+    onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads  # by default onnxruntime pins threads to cores it may not use
     options.inter_op_num_threads = 1
