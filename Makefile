@@ -54,11 +54,11 @@ COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --group bui
 # Steps train nothing. SciPy is for Sobol sequences of sweeps on one machine, sqlalchemy and alembic for optuna's own
 # database, pygments and markdown-it-py for code and Markdown on a terminal, google-cloud-storage for Google's buckets
 # as sources of pipelines, narwhals for plotly's figures from DataFrames; setuptools only builds the images.
-NOT_IN_STEPS = torch torchvision scipy sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
+NOT_IN_STEPS = scipy sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
 
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	@$(COMPILE) --extra dev pyproject.toml -o requirements-dev.txt
-	@$(COMPILE) -c requirements-dev.txt pyproject.toml -o requirements.txt
+	@$(COMPILE) -c requirements-dev.txt --extra torch pyproject.toml -o requirements.txt
 	@printf "%s; sys_platform == 'never'\n" $(NOT_IN_STEPS) >$(VENV)/not-in-steps.txt
 	@$(COMPILE) -c requirements.txt --overrides $(VENV)/not-in-steps.txt pyproject.toml \
 	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt

@@ -13,12 +13,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from podium.errors import PodiumError
+from podium.trainer.config import TrainConfig, check_torch, parse
+
+try:
+    check_torch()
+except PodiumError as error:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    sys.exit(error.exit_code)
+
 import torch
 
-from podium.errors import PodiumError
 from podium.storage import Storage, connect
 from podium.trainer import checkpoint, data, objective, output, processor, weights
-from podium.trainer.config import TrainConfig, parse
 from podium.trainer.loop import Training
 from podium.trainer.seen import Seen
 from podium.trainer.tracking import Tracking

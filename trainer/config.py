@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from podium.errors import InvalidInput, require, suggestion
@@ -36,6 +37,17 @@ FREE = frozenset(
         "track_dir",
     }
 )
+
+
+def check_torch() -> None:
+    """Refuse to train where PyTorch is not installed: the rest of podium, and trainers of one's own, do without it.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    if find_spec("torch") is None:
+        hint = "pip install torch torchvision; or train with a command of your own (podium init --from blank)"
+        raise InvalidInput("podium's own trainer needs PyTorch, which is not installed", hint)
 
 
 @dataclass(frozen=True, kw_only=True)

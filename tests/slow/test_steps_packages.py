@@ -87,3 +87,34 @@ def test_every_template_runs_to_a_champion_on_them(template: str, path: str, pyt
     outcome = json.loads(run(python, *PODIUM, "run", "--json", "max_trials=2", folder=project, path=path))
     assert outcome["decision"]["outcome"] == "promoted"
     assert (project / "podium-work/runs" / outcome["run"] / "report.html").stat().st_size > 1_000_000
+
+
+@pytest.fixture
+def without_torch(packages: Path) -> str:
+    return f"{packages}:{ROOT / 'src'}"
+
+
+def test_a_trainer_of_ones_own_needs_no_torch(without_torch: str, python: Path, tmp_path: Path) -> None:
+    run(python, *PODIUM, "init", "mine", folder=tmp_path, path=without_torch)
+    project = tmp_path / "mine"
+    run(python, "make_data.py", folder=project, path=without_torch)
+    outcome = json.loads(run(python, *PODIUM, "run", "--json", "max_trials=2", folder=project, path=without_torch))
+    assert outcome["decision"]["outcome"] == "promoted"
+    assert "no findings" in run(python, *PODIUM, "models", "verify", folder=project, path=without_torch)
+    (project / "train.sh").write_text("echo accuracy=0.${1#*=}\n")
+    words = ("tune", "--rate", "1..8", "--trials", "3", "--", "sh", "train.sh")
+    assert "best trial" in run(python, *PODIUM, *words, folder=project, path=without_torch)
+
+
+@pytest.mark.parametrize("words", [(*PODIUM, "run", "limit=1000"), ("-m", "podium.trainer", "--epochs=1")],
+                         ids=["podium run", "the trainer"])  # fmt: skip
+def test_podiums_trainer_says_that_it_needs_torch(
+    words: tuple[str, ...], without_torch: str, python: Path, tmp_path: Path
+) -> None:
+    env = {**os.environ, "PYTHONPATH": without_torch, "PODIUM_HOME": str(tmp_path / "home")}
+    done = subprocess.run([python, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "error: podium's own trainer needs PyTorch, which is not installed\nhint: pip install"
+    )
+    assert not (tmp_path / "home" / "runs").exists()

@@ -1,5 +1,6 @@
 """`podium init`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -22,8 +23,9 @@ def init(name: Path, template: str) -> None:
       podium init penguins --from table
       podium init photos --from images
     """
-    from podium.projects.create import create
+    from podium.projects.create import create, needs_torch
 
     files = create(name, template)
     echo(f"wrote {', '.join(file.name for file in files)} in {name}", err=True)
-    echo(f"next: cd {name} && python make_data.py && podium run", err=True)
+    install = "pip install torch torchvision && " if needs_torch(name) and find_spec("torch") is None else ""
+    echo(f"next: {install}cd {name} && python make_data.py && podium run", err=True)

@@ -43,3 +43,9 @@ def create(target: Path, template: str) -> list[Path]:
         shutil.rmtree(draft, ignore_errors=True)
         raise PodiumError(f"{target} cannot be written: {error.strerror}") from None
     return sorted(target.iterdir())
+
+
+def needs_torch(project: Path) -> bool:
+    """Return whether a project trains with PyTorch, in a trainer of its own or in podium's."""
+    trainer = project / "train.py"
+    return not trainer.exists() or "import torch" in trainer.read_text(encoding="utf-8")

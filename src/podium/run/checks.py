@@ -52,9 +52,10 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None") ->
     """Check the flags of podium's trainer with its own parser."""
     from podium.steps.recipe import as_arguments
     from podium.trainer import networks
-    from podium.trainer.config import parse
+    from podium.trainer.config import check_torch, parse
 
     assert settings.train is not None
+    check_torch()
     network = settings.train.network
     rule = f"network is one of {', '.join(networks.OWN)} or a network of torchvision.models"
     hint = suggestion(network, (*networks.OWN, *networks.TORCHVISION))
