@@ -89,7 +89,7 @@ def first_worker_hangs(again: Path) -> str:
 def test_a_killed_replica_restarts_alone(cluster: LocalSweeps, tmp_path: Path) -> None:
     cluster.create(manifest(first_worker_hangs(tmp_path / "again"), workers=1))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
-    os.kill(pods(cluster)["worker-0"]["pid"], signal.SIGKILL)
+    os.kill(until(lambda: pods(cluster).get("worker-0", {}).get("pid")), signal.SIGKILL)
     assert end(cluster).phase == "Succeeded"
     assert log(cluster, "worker-0") == ["1 0", "1 1"]
     assert log(cluster) == ["0 0"]
@@ -98,7 +98,7 @@ def test_a_killed_replica_restarts_alone(cluster: LocalSweeps, tmp_path: Path) -
 def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps, tmp_path: Path) -> None:
     cluster.create(manifest(first_worker_hangs(tmp_path / "again"), workers=1, restart_policy="ExitCode"))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
-    os.kill(pods(cluster)["worker-0"]["pid"], signal.SIGKILL)
+    os.kill(until(lambda: pods(cluster).get("worker-0", {}).get("pid")), signal.SIGKILL)
     seen = [status_of(one) for one in cluster.watch("PyTorchJob", "job", timeout=60)]
     messages = [one.message for one in seen if one.phase == "Restarting"]
     assert "PyTorchJob job is restarting because 1 Worker replica(s) failed." in messages
