@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from test_experiment_engine import experiment, run
-from test_experiment_resume import finish, points
+from test_experiment_resume import finish, points, types
 
 from podium.errors import Conflict, Failed, InvalidInput
 from podium.manifests.experiment import Experiment
@@ -76,6 +76,76 @@ def test_a_trial_ended_by_a_stop_counts_for_the_search(tmp_path: Path) -> None:
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "experiments/e" / JOURNAL))
     study = optuna.load_study(study_name="e", storage=optuna.storages.JournalStorage(backend))
     assert [trial.state.name for trial in study.get_trials()] == ["COMPLETE", "COMPLETE"]
+
+
+ENDING = ("_reconcile", "_suggest", "_begin_trial", "_run_trial", "_take", "_learn", "_stop_trials", "_close_study")
+
+
+@pytest.mark.parametrize("step", ENDING)
+def test_whatever_fails_during_a_stop_leaves_it_stopped(step: str, tmp_path: Path) -> None:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
+        supervise = cluster.supervise
+
+        def sabotaged(kind: str, name: str, controller: Any) -> None:
+            if kind == "Experiment":
+                whole = getattr(controller, step)
+
+                def failing(*given: Any) -> Any:
+                    controller.stop()
+                    if step == "_run_trial":  # what runs in it fails; nobody waits for more of it than its event
+                        given[1].run = failing_run
+                    else:
+                        raise RuntimeError("can't start new thread at interpreter shutdown")
+                    return whole(*given)
+
+                setattr(controller, step, failing)
+            supervise(kind, name, controller)
+
+        def failing_run() -> None:
+            raise RuntimeError("can't start new thread at interpreter shutdown")
+
+        cluster.supervise = sabotaged  # type: ignore[method-assign]
+        cluster.create(experiment(maxTrialCount=3, parallelTrialCount=1))
+        if step in ("_stop_trials", "_close_study"):
+            cluster.stop("Experiment", "e")
+        assert cluster.join("Experiment", "e", 30)
+        assert types(cluster.get("Experiment", "e"))[-1] == "Stopped=True"
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
+        resume(cluster, "e")
+        assert finish(cluster, "e")["status"]["trialsSucceeded"] == 3
+
+
+@pytest.mark.parametrize("step", ["_suggest", "_run_trial"])
+def test_a_sweep_that_python_leaves_behind_is_stopped(step: str, tmp_path: Path) -> None:
+    code = f"""if True:
+        import atexit, json, sys, threading, time
+        from pathlib import Path
+        from concurrent.futures import ThreadPoolExecutor
+        from podium.sweeps import controller, local, trials
+        reached = threading.Event()
+        pool = ThreadPoolExecutor(1)
+
+        def late(*given):
+            reached.set()
+            while threading.main_thread().is_alive():
+                time.sleep(.01)
+            pool.submit(print)  # refused, as threads are from Python 3.12 on
+
+        if {step!r} == "_suggest":
+            controller.ExperimentController._suggest = late
+        else:
+            trials.TrialRun.run = late
+        cluster = local.LocalSweeps(Path(sys.argv[1]), fork_server=False)
+        atexit.register(lambda: (time.sleep(1), cluster.close()))
+        cluster.create(json.loads(sys.argv[2]))
+        reached.wait(30)
+    """
+    words = [sys.executable, "-c", code, str(tmp_path), json.dumps(experiment(maxTrialCount=3))]
+    subprocess.run(words, check=True, timeout=60)
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
+        assert types(cluster.get("Experiment", "e"))[-1] == "Stopped=True"
+        resume(cluster, "e")
+        assert finish(cluster, "e")["status"]["trialsSucceeded"] == 3
 
 
 def test_a_repeated_trial_forgets_its_earlier_run(tmp_path: Path) -> None:

@@ -109,10 +109,14 @@ class ExperimentController:
             self._stopping.set()
         except Exception as error:
             message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
-            mark(self._status, "Failed", "ExperimentFailed", f"Experiment has failed: {message}")
+            if not self._is_ending():
+                mark(self._status, "Failed", "ExperimentFailed", f"Experiment has failed: {message}")
+            elif not self._why:
+                self._why = f" (meanwhile: {message})"
         finally:
-            self._stop_trials()
-            self._close_study()
+            for step in (self._stop_trials, self._close_study):
+                with suppress(Exception):  # the status below has to be written, whatever ends around this thread
+                    step()
             if self._stopping.is_set():
                 self._count()
                 if not self._completed:
@@ -130,6 +134,16 @@ class ExperimentController:
         if store.is_stop_asked("Experiment", self.name) or store.is_deletion_asked("Experiment", self.name):
             self._stopping.set()
         return self._stopping.is_set()
+
+    def _is_ending(self) -> bool:
+        """Look whether a stop is under way, or Python itself ends: what fails then fails for that, and can be resumed.
+
+        As the main thread ends, thread pools refuse work, and soon no thread starts; whoever stops the Experiment then
+        comes later.
+        """
+        if not threading.main_thread().is_alive():
+            self._stopping.set()
+        return self._is_stopping()
 
     def _begin(self) -> None:
         stored = self._cluster.experiment(self.name)  # uid and labels of the stored object go into its trials
@@ -239,7 +253,7 @@ class ExperimentController:
             ended = run.run()
         except Exception as error:
             ended = Ended(readings=[])
-            if not self._stopping.is_set():
+            if not self._is_ending():
                 message = f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
                 try:
                     self._save_trial(marked(run.trial, "Failed", "TrialFailed", message))
