@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
         "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "registry", "report", "run", "scoring",
         "search", "steps", "storage", "sweeps",
     },
-    "run": {"cluster", "code", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
+    "run": {"cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
     "kfp": {
         "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "registry", "scoring", "steps", "storage",
     },

@@ -15,7 +15,7 @@ A message is one sentence with the offending value; a hint says what to do::
 
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,16 @@ class PodiumError(Exception):
     Args:
         message: One sentence with the offending value.
         hint: What to do about it, printed on its own line.
+        fix: Values of a pipeline's parameters with which it would not occur; empty where there is more than one way.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | None = None, fix: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.fix = fix or {}
 
     def __str__(self) -> str:
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.data.options import DataOptions
+from podium.data.options import DataOptions, of_pipeline, written
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings
 
@@ -32,3 +32,11 @@ def test_mnist_takes_only_options_that_mean_something() -> None:
         DataSettings(data_options={"test": 0.2})
     with pytest.raises(InvalidInput, match="mnist has no option target"):
         DataSettings(target="price")
+
+
+def test_options_are_written_as_a_pipeline_takes_them() -> None:
+    assert (written("drop", "id"), written("drop", "my id"), written("kind", "regression")) == (
+        "drop=[id]", "'drop=[\"my id\"]'", "kind=regression")  # fmt: skip
+    with of_pipeline({"drop": "name", "test": 0.2}):
+        assert written("drop", "id") == """data_options='{"drop": ["name", "id"], "test": 0.2}'"""
+        assert written("kind", "regression") == """data_options='{"drop": "name", "test": 0.2, "kind": "regression"}'"""

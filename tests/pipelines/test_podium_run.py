@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -329,3 +330,24 @@ def within(seconds: float, holds: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.2)
     return True
+
+
+def test_data_refused_while_preparing_name_the_command_to_type(home: Path, tmp_path: Path) -> None:
+    rows = (f"{at},{at % 60},{'yes' if at % 2 else 'no'}{' ' * 80}" for at in range(60_000))
+    (tmp_path / "big one.csv").write_text("\n".join(["id,age,left", *rows]))
+    words = ["--dataset", "table:big one.csv", "target=left", "network=mlp", "metric=rmse"]
+    done = podium(home, "train_and_promote", *words, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "rmse measures regression, but the dataset is classification" in done.stderr
+    assert "--resume" not in done.stderr
+    _, _, command = done.stderr.splitlines()[-1].partition("this command changes that: ")
+    told = shlex.split(command)
+    assert told == ["podium", "run", "train_and_promote", "dataset=table:big one.csv", "target=left", "network=mlp",
+                    "metric=accuracy"]  # fmt: skip
+
+
+def test_a_mistyped_column_leaves_no_run(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "churn.csv").write_text("age,left\n" + "".join(f"{at},{at % 2}\n" for at in range(600)))
+    done = podium(home, "dataset=table:churn.csv", "target=lefft", "network=mlp", cwd=tmp_path)
+    assert (done.returncode, (home / "runs").exists()) == (2, False)
+    assert "hint: did you mean left?" in done.stderr

@@ -1,8 +1,10 @@
 """What pipelines demand of their values, told before anything runs."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from podium.errors import PodiumError
@@ -10,6 +12,7 @@ from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import parameters_of, read_parameters
 from podium.pipelines import load
 from podium.run.checks import check_here
+from podium.steps import prepare_data
 
 LATER = [
     ("tune_and_promote", "rule=beter", "one of better, not-worse, ladder, significant"),
@@ -47,12 +50,12 @@ HERE = [
     ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
     ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
     ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),
-    ("train_and_promote", "limit=70", "limit=70 leaves 63 training images, but a batch has 256"),
-    ("train_and_promote", "limit=200 network=fast", "limit=200 leaves 180 training images, but a batch has 256"),
+    ("train_and_promote", "limit=70", "limit=70 leaves 63 training items, but a batch has 256"),
+    ("train_and_promote", "limit=200 network=fast", "limit=200 leaves 180 training items, but a batch has 256"),
     (
         "tune_and_promote",
         "limit=140 experiment=random-job",
-        "limit=140 leaves 126 training images, but a batch has 128",
+        "limit=140 leaves 126 training items, but a batch has 128",
     ),
     ("train_and_promote", "storage=ftp://models", "a storage URL starts with file://, s3:// or minio://"),
     ("train_and_promote", "cluster=local://here", "local:///absolute/dir"),
@@ -92,10 +95,62 @@ def test_an_image_of_your_own_may_have_other_networks() -> None:
     ],
 )
 def test_values_that_every_step_takes_pass_and_leave_nothing(
-    tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, words: str, tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("own").mkdir()
-    Path("own", "dataset.json").touch()
+    Path("own").symlink_to(tiny_dataset)
     check_here(values_of("tune_and_promote", words, tmp_path / "home"))
     assert not (tmp_path / "home").exists()
+
+
+TABLE = "train_and_promote", "dataset=table:churn.csv"
+DATA = [
+    (*TABLE, "", "a table has a target", "target=NAME"),
+    (*TABLE, "target=lefft", "has no column 'lefft'", "did you mean left?"),
+    (*TABLE, 'target=left data_options={"drop":["idd"]}', "drop: churn.csv has no column 'idd'", "did you mean id?"),
+    (*TABLE, 'target=left data_options={"group":"ag"}', "has no column 'ag', which is the group", "mean age?"),
+    (*TABLE, 'target=left data_options={"resize":[8,8]}', "table has no option resize", ""),
+    (*TABLE, "target=left metric=rmse", "rmse measures regression", "one of accuracy"),
+    (*TABLE, 'target=age metric=accuracy data_options={"kind":"regression"}', "accuracy measures classification", "one of rmse"),
+    (*TABLE, "target=id", "has 600 different whole numbers", """data_options='{"kind": "regression"}'"""),
+    (*TABLE, "target=left", "network=fast learns from pictures", "network=mlp"),
+    (*TABLE, "target=left network=mlp limit=60", "limit=60 leaves 54 training items, but a batch has 64",
+     """hyperparameters='{"batch-size": 32}'"""),
+    (*TABLE, 'target=left network=mlp hyperparameters={"lr":0.1} limit=60', "a batch has 64",
+     """hyperparameters='{"lr": 0.1, "batch-size": 32}'"""),
+    ("tune_and_promote", TABLE[1], "target=left network=mlp limit=100", "a batch has 128",
+     "podium experiment render random --set model=mlp --set batch-size=64 > small.yaml"),
+    ("train_and_promote", "dataset=text:words.csv", "target=label", "no column 'text'", "its columns"),
+    ("train_and_promote", "dataset=npz:a.npz", "target=z", "a.npz has no array 'z'", "one of x, y"),
+    ("train_and_promote", "dataset=images:pictures", "", "pictures has 0 folders of pictures", "into a folder"),
+]  # fmt: skip
+
+
+def write_data() -> None:
+    """Write a table, sentences, arrays and an empty folder into the working directory."""
+    rows = [f"{at},{20 + at * 7 % 60},{'abc'[at % 3]},{'yes' if at % 2 else 'no'}" for at in range(600)]
+    Path("churn.csv").write_text("\n".join(["id,age,plan,left", *rows]))
+    Path("words.csv").write_text("sentence,other,label\n" + "".join(f"word {at},x,{at % 2}\n" for at in range(50)))
+    np.savez("a.npz", x=np.ones((60, 3), np.float32), y=np.arange(60) % 2)
+    Path("pictures").mkdir()
+
+
+@pytest.mark.parametrize(("pipeline", "dataset", "words", "told", "hint"), DATA)
+def test_data_that_do_not_fit_are_refused_before_a_run(
+    tmp_path: Path, pipeline: str, dataset: str, words: str, told: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    with pytest.raises(PodiumError, match=re.escape(told)) as caught:
+        check_here(values_of(pipeline, f"{dataset} {words}".strip(), tmp_path / "home"))
+    assert hint in (caught.value.hint or "")
+    assert not (tmp_path / "home").exists()
+
+
+def test_columns_of_a_large_table_are_known_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_data, "SMALL", 100)
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    with pytest.raises(PodiumError, match="has no column 'lefft'"):
+        check_here(values_of("train_and_promote", "dataset=table:churn.csv target=lefft", tmp_path / "home"))
+    check_here(values_of("train_and_promote", "dataset=table:churn.csv target=left network=mlp", tmp_path / "home"))

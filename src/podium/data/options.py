@@ -3,7 +3,9 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -146,7 +148,7 @@ class DataOptions:
         """
         for option in fields(self):
             if option.name not in (*COMMON, *names) and getattr(self, option.name) != option.default:
-                raise InvalidInput(f"{source} has no option {option.name}", f"options: {', '.join((*names, *COMMON))}")
+                raise InvalidInput(f"{source} has no option {option.name}", suggestion(option.name, (*names, *COMMON)))
 
     @classmethod
     def read(cls, target: str, options: Mapping[str, Any]) -> "DataOptions":
@@ -179,7 +181,38 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def written(option: str, name: str) -> str:
-    """Return an option that lists one name, as it is typed in a shell: ``drop=[id]``, ``'drop=["my id"]'``."""
-    plain = re.fullmatch(_PLAIN, name, re.ASCII)
-    return shlex.quote(f"{option}=[{json.dumps(name, ensure_ascii=False)}]") if not plain else f"{option}=[{name}]"
+_PARAMETERS: ContextVar[Mapping[str, Any] | None] = ContextVar("_PARAMETERS", default=None)
+"""The data_options that a pipeline was given, while it reads its data; None for `podium data prepare`."""
+
+
+@contextmanager
+def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
+    """Let `written` write options as a pipeline takes them, together with those that it was given."""
+    token = _PARAMETERS.set(given)
+    try:
+        yield
+    finally:
+        _PARAMETERS.reset(token)
+
+
+def changed(option: str, value: Any) -> dict[str, Any]:
+    """Return a pipeline's ``data_options`` with an option changed, or one more name in an option that lists names."""
+    given = _PARAMETERS.get() or {}
+    more = [*_as_list(option, given.get(option, [])), value] if option in LISTS else value
+    return {"data_options": {**given, option: more}}
+
+
+def written(option: str, value: Any) -> str:
+    """Return an option as it is typed in a shell: ``drop=[id]``, or of a pipeline ``data_options='{"drop": ["id"]}'``.
+
+    Args:
+        option: Its name.
+        value: Its value; of an option that lists names, one more name.
+    """
+    if _PARAMETERS.get() is not None:
+        return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
+    value = [value] if option in LISTS else value
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    if option in LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
+        return f"{option}=[{value[0]}]"
+    return f"{option}={text}" if re.fullmatch(r"[\w.\\-]*", text) else shlex.quote(f"{option}={text}")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
+from podium.data.options import changed, written
 from podium.data.rows import OnProblem, Problem, RowFile, Rows
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
@@ -142,7 +143,8 @@ def _wide(path: Path, name: str, encoding: str) -> str:
         return "utf-16"
     for odd, wide in ((1, "utf-16-le"), (0, "utf-16-be")):
         if head[odd::2].count(0) > len(head) / 4:
-            raise InvalidInput(f"{name} is not utf-8, but probably UTF-16", f"encoding={wide}")
+            raise InvalidInput(f"{name} is not utf-8, but probably UTF-16", written("encoding", wide),
+                               changed("encoding", wide))  # fmt: skip
     return encoding
 
 
@@ -241,7 +243,7 @@ def _explained(name: str, names: tuple[str, ...], encoding: str, refused: list[P
         cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
         if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
             where = f", row {int(cell[2]) - 1}, column {names[int(cell[1])]}" if cell else ""
-            hint = "say how it is encoded, for example encoding=latin-1, or save it as UTF-8"
+            hint = f"say how it is encoded, for example {written('encoding', 'latin-1')}, or save it as UTF-8"
             raise InvalidInput(f"{name}{where}: this is not {encoding}", hint) from None
         if "straddling" in text:
             raise InvalidInput(

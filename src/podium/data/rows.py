@@ -1,5 +1,6 @@
 """Rows of a table file, read in batches."""
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -101,8 +102,10 @@ class RowFile:
             InvalidInput: The message names what the file has.
         """
         if column not in self.columns:
+            near = difflib.get_close_matches(column, self.columns, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
             raise InvalidInput(f"{self.name} has no column {column!r}, which is {role}",
-                               f"its columns ({self.note}): {', '.join(self.columns[:20])}")  # fmt: skip
+                               f"{meant}its columns ({self.note}): {', '.join(self.columns[:20])}")  # fmt: skip
 
     def followed_by(self, other: "RowFile") -> "RowFile":
         """Return the rows of this file and then those of another, which has the same columns.

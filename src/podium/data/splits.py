@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
 from podium.data.hashes import Hashes, hash_items, hash_labels, mix
-from podium.data.options import DataOptions
+from podium.data.options import DataOptions, written
 from podium.data.schema import PART_NAMES, Array
 from podium.data.sources.raw import Raw
 from podium.errors import InvalidInput, require
@@ -113,7 +113,7 @@ def _choose_method(raw: Raw, options: DataOptions) -> _Method:
         return _by_hash(hash_labels(raw.groups), None, f"by {options.group or 'group'}", options.split_seed)
     split = options.split or ("stratified" if raw.kind == "classification" else "random")
     require(split == "random" or raw.kind == "classification", "only classes can be divided in proportion",
-            "use split=random", kind=raw.kind)  # fmt: skip
+            f"use {written('split', 'random')}", kind=raw.kind)  # fmt: skip
     labels = np.asarray(raw.items.target).astype(np.int64) if split == "stratified" else None
     if raw.test is not None:
         order = np.random.RandomState(options.split_seed).permutation(len(raw.items))
@@ -135,7 +135,7 @@ def _check_groups(raw: Raw, index: Mapping[str, Index], column: str) -> None:
                 raise InvalidInput(
                     f"{len(shared):,} of the {len(np.unique(groups[part])):,} groups of {part} are in {other} too, for "
                     f"example {column or 'group'} {shared[0]}",
-                    "give each group one part, or accept it: data_options.allow_duplicates=true",
+                    f"give each group one part, or accept it: {written('allow_duplicates', True)}",
                 )
 
 
@@ -225,7 +225,7 @@ def _require_units(units: int, how: str) -> None:
         require(units >= 2, "there is a group for each part", "fewer parts need groups if the source divides them",
                 groups=units, column=how.removeprefix("by "))  # fmt: skip
     require(units >= 2, "every part has items that no other has", "equal items share a part, unless they may be "
-            "divided: data_options.allow_duplicates=true", different_items=units)  # fmt: skip
+            f"divided: {written('allow_duplicates', True)}", different_items=units)  # fmt: skip
 
 
 def _apart(keys: Hashes) -> Hashes:

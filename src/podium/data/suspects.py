@@ -130,8 +130,9 @@ def near_duplicates(parts: Mapping[str, Selection], descriptions: Mapping[str, I
         elif described.meaning == "image" and min(train.array(name).shape[1:3]) >= LEAST_SIDE:
             count = _near_pictures(_picture_hashes(train, name)[:, 0], _picture_hashes(test, name))
             if count:
+                together = f"{written('group', 'folder')}, or a pattern"
                 said.append(f"{count:,} test pictures look like training pictures, mirrored ones included: a model may "
-                            "know them by heart; keep them together: group=folder or group=REGEX")  # fmt: skip
+                            f"know them by heart; keep them together: {together}")  # fmt: skip
     return said
 
 
@@ -166,8 +167,9 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
         if count > _chance(np.delete(known, left, 0), np.delete(new, left, 0)):
             names = ", ".join(columns[column].name for column in left)
             hint = f", or leave it out: {written('drop', names)}" if len(left) == 1 else ""
+            together = written("group", "COLUMN")
             return [f"{count:,} of the {len(test):,} test rows are training rows but for {names or 'rounding'}: "
-                    f"a model may know them by heart; keep them together: group=COLUMN{hint}"]  # fmt: skip
+                    f"a model may know them by heart; keep them together: {together}{hint}"]  # fmt: skip
     return []
 
 

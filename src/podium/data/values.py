@@ -120,8 +120,7 @@ def _plain(values: pa.Array) -> pa.Array:
     if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
         return values.cast(pa.float64(), safe=False)
     if not (pa.types.is_string(kind) or pa.types.is_boolean(kind) or _is_number(kind) or _is_moment(kind)):
-        raise InvalidInput(f"a table holds numbers, texts, dates and truth values, but here they are {kind}",
-                           "leave the column out: drop=[NAME]")  # fmt: skip
+        raise InvalidInput(f"a table holds numbers, texts, dates and truth values, but here they are {kind}")
     return values
 
 

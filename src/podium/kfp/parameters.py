@@ -151,7 +151,7 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
     """
     table = {parameter.name: parameter for parameter in known}
     values: dict[str, Any] = {}
-    for name, text in _pairs(iter(words)):
+    for name, text in pairs(words):
         if name not in table:
             raise InvalidInput(f"there is no parameter {name!r}", suggestion(name, table))
         require(name not in values, f"{name} is given once", **{name: text})
@@ -159,7 +159,13 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
     return values
 
 
-def _pairs(words: Iterator[str]) -> Iterator[tuple[str, str]]:
+def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each parameter as read_parameters reads them.
+
+    Raises:
+        InvalidInput: A word is no parameter, or one without its value.
+    """
+    words = iter(words)
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:

@@ -1,5 +1,7 @@
 """Checks of `podium run` before a run starts: the values, the cluster, the storage and the trainer's flags."""
 
+import json
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +9,9 @@ from podium.errors import InvalidInput, require, suggestion
 from podium.kfp.values import PipelineSettings, check_values
 
 if TYPE_CHECKING:
+    from podium.data.schema import DatasetInfo
     from podium.manifests.experiment import Experiment
+    from podium.trainer.config import TrainConfig
 
 
 def check_here(values: Mapping[str, Any]) -> None:
@@ -21,6 +25,7 @@ def check_here(values: Mapping[str, Any]) -> None:
     """
     from podium import cluster, storage
     from podium.steps.mlflow_log import check_tracking
+    from podium.steps.prepare_data import check_data
 
     settings = check_values(values, here=True)
     for location in settings.data.locations if settings.data else ():
@@ -29,15 +34,22 @@ def check_here(values: Mapping[str, Any]) -> None:
             raise InvalidInput(f"there is nothing at {location}, which dataset={values['dataset']} names",
                                "name a file, a folder or a URI that is there")  # fmt: skip
     storage.connect(values["storage"])
+    names = {name: values.get(name) or "" for name in ("metric", "model_name")}
+    info = check_data(settings.data, storage=values["storage"], **names) if settings.data else None
     check_tracking(values.get("tracking") or "", here=True)
     with cluster.connect(values["cluster"]):
         pass
     if values["cluster"].startswith("local:"):
-        _check_jobs(settings)
+        _check_jobs(settings, info)
 
 
-def _check_jobs(settings: PipelineSettings) -> None:
-    """Check the Experiment, and the flags of podium's trainer: on this machine every image is this Python."""
+def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
+    """Check the Experiment, and the flags of podium's trainer: on this machine every image is this Python.
+
+    Args:
+        settings: Of the pipeline.
+        info: What the data hold, where that is known.
+    """
     from podium.manifests.experiment import check
     from podium.manifests.experiment.adapt import is_podiums
 
@@ -45,14 +57,15 @@ def _check_jobs(settings: PipelineSettings) -> None:
     if experiment:
         check(experiment)
     if is_podiums(experiment) if experiment else not (settings.train and settings.train.command):
-        _check_flags(settings, experiment)
+        _check_flags(settings, experiment, info)
 
 
-def _check_flags(settings: PipelineSettings, experiment: "Experiment | None") -> None:
-    """Check the flags of podium's trainer with its own parser."""
+def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:
+    """Check the flags of podium's trainer with its own parser, and whether its network takes the data."""
     from podium.steps.recipe import as_arguments
     from podium.trainer import networks
     from podium.trainer.config import check_torch, parse
+    from podium.trainer.task import read
 
     assert settings.train is not None
     check_torch()
@@ -61,14 +74,41 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None") ->
     hint = suggestion(network, (*networks.OWN, *networks.TORCHVISION))
     require(not network or networks.exists(network), rule, hint, network=network)
     config = parse(as_arguments({**settings.train.hyperparameters, **settings.train.fixed(gpus=0)}))
-    batch = config.batch_size if experiment is None else _largest_batch(experiment)
-    if settings.data and (images := settings.data.training_items) and batch and batch > images:
-        problem = f"limit={settings.data.limit} leaves {images} training images, but a batch has {batch}"
-        raise InvalidInput(problem, "raise limit, or train with a smaller batch-size")
+    config = _of_trials(experiment) if experiment else config
+    if settings.data is None:
+        return
+    meaning = next(iter(info.inputs.values())).meaning if info else settings.data.kind
+    if meaning in ("table", "array") and config.model != "mlp":
+        what = "a table" if meaning == "table" else "numbers"
+        raise InvalidInput(f"network={config.model} learns from pictures, but {settings.data.dataset} is {what}",
+                           "network=mlp")  # fmt: skip
+    items = info.parts["train"].count if info else settings.data.training_items
+    if items is not None and config.batch_size and config.batch_size > items:
+        hint = _smaller_batch(items, settings)
+        who = f"limit={settings.data.limit} leaves" if settings.data.limit else f"{settings.data.dataset} has"
+        hint = f"{'raise limit' if settings.data.limit else 'take more data'}, or smaller batches: {hint}"
+        raise InvalidInput(f"{who} {items} training items, but a batch has {config.batch_size}", hint)
+    if info:
+        read(config, info)
 
 
-def _largest_batch(experiment: "Experiment") -> int | None:
-    """Return the most images that a trial has in a batch; None if no flag says so."""
+def _smaller_batch(items: int, settings: PipelineSettings) -> str:
+    """Return how batches of at most so many items are asked for."""
+    from podium.manifests.experiment.source import is_bundled
+
+    size = 2 ** (items.bit_length() - 1)
+    if settings.sweep is None:
+        given = settings.train.hyperparameters if settings.train else {}
+        return f"hyperparameters={shlex.quote(json.dumps({**given, 'batch-size': size}))}"
+    if not is_bundled(settings.sweep.experiment):
+        return f"let the Experiment search batch-size up to {size}"
+    model = f" --set model={settings.sweep.model}"
+    return (f"podium experiment render {settings.sweep.experiment}{model} --set batch-size={size} > small.yaml, then "
+            "experiment=small.yaml")  # fmt: skip
+
+
+def _of_trials(experiment: "Experiment") -> "TrainConfig":
+    """Return network and batch size of the trial with the most items in a batch."""
     from podium.manifests.experiment.adapt import flags_of
     from podium.steps.recipe import as_arguments
     from podium.trainer.config import parse
@@ -78,7 +118,7 @@ def _largest_batch(experiment: "Experiment") -> int | None:
         for parameter in experiment.space
     }
     flags = flags_of(experiment, "trial", values)
-    return parse(as_arguments({name: flags[name] for name in ("model", "batch-size") if name in flags})).batch_size
+    return parse(as_arguments({name: flags[name] for name in ("model", "batch-size") if name in flags}))
 
 
 def _number(text: str) -> float:

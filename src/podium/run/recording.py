@@ -1,12 +1,18 @@
 """The record of a run that is carried out: what its child process reports, and how it ended."""
 
+import json
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.run.messages import Event
 from podium.run.runs import Run, StepRecord
+from podium.steps.base import FIX
+
+PREPARING = ("fingerprint-data", "prepare-data")
+"""Steps after which nothing is lost by a new run, while a resumed one would keep a parameter that they refused."""
 
 
 def record_event(run: Run, event: Event) -> bool:
@@ -74,8 +80,12 @@ def _failure(run: Run, step: str | None, code: int) -> PodiumError:
         return Failed(f"{who} was killed by {killer}", hint)
     if step is None:
         return PodiumError(f"run {run.id} broke off (exit code {code})", f"see {run.log('kfp')}")
-    hint = f"its log: {run.log(step)}; once that is fixed go on with: {run.resume_command}"
-    return Failed(f"{who} failed\n{_last_words(run.log(step))}", hint)
+    words, fix = _last_words(run.log(step))
+    again = run.resume_command
+    if step in PREPARING and run.words is not None:
+        again = run.command(fix)
+    go_on = "this command changes that" if fix else "once that is fixed go on with"
+    return Failed(f"{who} failed\n{words}", f"its log: {run.log(step)}; {go_on}: {again}")
 
 
 def _killed_by(code: int) -> str | None:
@@ -87,11 +97,12 @@ def _killed_by(code: int) -> str | None:
     return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
 
 
-def _last_words(log: Path) -> str:
-    """Return a step's error: the log from its last line "error: …" on, else the end of the log."""
+def _last_words(log: Path) -> tuple[str, dict[str, Any]]:
+    """Return a step's error, the log from its last line "error: …" on, else the end of the log; and what fixes it."""
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     while lines and not lines[-1].strip():
         lines.pop()
     start = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].startswith("error: ")), None)
     words = lines[-12:] if start is None else [lines[start].removeprefix("error: "), *lines[start + 1 :]]
-    return "\n".join(f"  {line}" for line in words)
+    fix = json.loads(words.pop().removeprefix(FIX)) if start is not None and words[-1].startswith(FIX) else {}
+    return "\n".join(f"  {line}" for line in words), fix

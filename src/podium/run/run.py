@@ -57,7 +57,7 @@ def start_run(
     Raises:
         InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
     """
-    run = Run(id=new_run_id(), pipeline=pipeline, directory=Path())
+    run = Run(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
     run.directory = settings.runs / run.id
     return _start(_order(run, settings, words=list(words), project=str(project or "")), run)
 

@@ -5,7 +5,7 @@ import json
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ from typing import IO, Any, TypeVar
 from podium.documents import parse, parse_member, read_json
 from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
 from podium.identity import ATTEMPT
+from podium.kfp.parameters import pairs
 from podium.settings import Settings
 from podium.steps.kept_logs import KeptLogs
 from podium.storage import path_of
@@ -64,6 +65,9 @@ class Run:
     """Name of the pipeline, or its file."""
 
     directory: Path
+    words: list[str] | None = None
+    """Parameters as they were typed; None in a record of an older podium."""
+
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters that differ from the pipeline's defaults."""
 
@@ -143,6 +147,12 @@ class Run:
         """The command that goes on with it."""
         return f"podium run --resume {self.id}"
 
+    def command(self, changed: Mapping[str, Any]) -> str:
+        """Return the command that begins it anew, with some parameters changed."""
+        new = {name: value if isinstance(value, str) else json.dumps(value) for name, value in changed.items()}
+        values = {**dict(pairs(self.words or [])), **new}
+        return shlex.join(["podium", "run", self.pipeline, *(f"{name}={text}" for name, text in values.items())])
+
     @property
     def cluster(self) -> Path:
         """Directory of its local cluster."""
@@ -165,6 +175,7 @@ class _Recorded:
     steps: dict[str, StepRecord]
     state: str
     began: str
+    words: list[str] | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
     attempt: int = 1

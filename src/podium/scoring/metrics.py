@@ -169,4 +169,5 @@ def require_kind(metric: Metric, kind: str) -> None:
     """
     if metric.kind not in (None, kind):
         names = ", ".join(name for name, known in METRICS.items() if known.kind == kind)
-        raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}")
+        raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}",
+                           {"metric": DEFAULTS[kind]})  # fmt: skip

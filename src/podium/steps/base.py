@@ -5,6 +5,9 @@ from podium.errors import require
 SAID = "podium | "
 """Prefix of progress lines; the rest of a step's log is for finding faults."""
 
+FIX = "with: "
+"""Prefix of the line below an error that has the parameters with which it would not occur, as JSON."""
+
 
 def say(text: str) -> None:
     """Print one line of progress at once: a step's stdout is a pipe."""

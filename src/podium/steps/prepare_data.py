@@ -4,12 +4,13 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from podium.data.options import of_pipeline
 from podium.data.sources.known import DATASETS, known_dataset
 from podium.errors import InvalidInput, require, suggestion
 from podium.settings import Settings
@@ -31,6 +32,9 @@ SOURCES = ("images", "table", "text", "npz")
 
 KNOWN_OPTIONS = ("validation", "split", "split_seed")
 """Options of mnist and fashion-mnist, whose images, classes and test part are given."""
+
+SMALL = 4 << 20
+"""Bytes of data that are read as a whole before a run begins."""
 
 LEAST_LIMIT = 20
 """Items of a limited dataset at least, train and validation together."""
@@ -100,8 +104,9 @@ class DataSettings:
             return (self.source,) if self.source and not self.source.startswith("http") else ()
         if self.is_prepared:
             return (f"{self.dataset.rstrip('/')}/dataset.json",)  # it holds the checksums of all files
-        test = self.options.test
-        return (self.dataset.partition(":")[2], *([test] if isinstance(test, str) else []))
+        location, test = self.dataset.partition(":")[2], self.options.test
+        require(location != "", "a source has a location", "as in table:houses.csv", dataset=self.dataset)
+        return (location, *([test] if isinstance(test, str) else []))
 
     @property
     def training_items(self) -> int | None:
@@ -165,18 +170,62 @@ def prepare_data(
         Conflict: The prefix holds another dataset.
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
-    info = _write(settings, target, test, cache, metric)
+    with of_pipeline(settings.data_options) if beside else nullcontext():
+        info = _write(settings, target, test, cache, metric)
     if model_name:
-        from podium.registry import open_registry
-        from podium.steps.compare import check_comparable
-
-        check_comparable(open_registry(storage_url(storage, beside))[model_name], str(test or target))
+        _check_model(model_name, storage_url(storage, beside), str(test or target))
     if fingerprint:
         from podium.steps.fingerprint_data import keep_prepared
 
         counts = {part: described.count for part, described in info.parts.items()}
         keep_prepared(storage_url(storage, beside), settings, fingerprint, counts)
     return info
+
+
+def check_data(settings: DataSettings, *, metric: str, model_name: str, storage: str) -> "DatasetInfo | None":
+    """Refuse before a run what `prepare_data` would refuse, as far as that takes seconds at most.
+
+    Args:
+        settings: Which dataset.
+        metric: As for prepare_data.
+        model_name: As for prepare_data.
+        storage: URL of the registry's storage; one that is elsewhere is not asked.
+
+    Returns:
+        What the data hold; None if they are remote, large, or the known ones.
+
+    Raises:
+        PodiumError: As prepare_data. Of a large table only its columns are looked at.
+    """
+    from podium.data import artifact
+    from podium.data.sources.fetching import is_small
+    from podium.storage import local_path
+
+    model_name = model_name if local_path(storage) else ""
+    paths = [local_path(location) for location in settings.locations]
+    if settings.dataset in DATASETS or None in paths:
+        return None
+    if settings.is_prepared:
+        info = artifact.describe(settings.dataset)
+        _check_metric(metric, info.kind)
+        return info
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch, of_pipeline(settings.data_options), _heard():
+        if not all(is_small(path, SMALL) for path in paths if path):
+            module = import_module(f"podium.data.sources.{settings.kind}")
+            if columns := getattr(module, "open_file", None):
+                columns(settings.dataset.partition(":")[2], settings.options, Path(scratch))
+            return None
+        info = _write(settings, f"{scratch}/data", f"{scratch}/test", None, metric)
+        if model_name:
+            _check_model(model_name, storage, f"{scratch}/test")
+        return info
+
+
+def _check_model(name: str, storage: str, test: str) -> None:
+    from podium.registry import open_registry
+    from podium.steps.compare import check_comparable
+
+    check_comparable(open_registry(storage)[name], test)
 
 
 def _write(
@@ -234,7 +283,6 @@ def _check_metric(text: str, kind: str) -> None:
 def _read(settings: DataSettings, cache: Path, scratch: Path) -> "Raw":
     if settings.kind:
         location = settings.dataset.partition(":")[2]
-        require(location != "", "a source has a location", "as in table:houses.csv", dataset=settings.dataset)
         module = import_module(f"podium.data.sources.{settings.kind}")
         return cast("Raw", module.read(location, settings.options, scratch))
     from podium.data.sources import mnist

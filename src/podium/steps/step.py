@@ -17,7 +17,7 @@ from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError
 from podium.interrupts import Terminated, exit_code, signals_interrupt
 from podium.settings import SAFE_PATH
-from podium.steps.base import say
+from podium.steps.base import FIX, say
 from podium.steps.recorder import describe_error, recorded
 from podium.steps.target import storage_url
 
@@ -68,6 +68,8 @@ def _let_data_talk() -> None:
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if isinstance(error, PodiumError):
         print(f"error: {error}", file=sys.stderr, flush=True)
+        if error.fix:
+            print(f"{FIX}{json.dumps(error.fix)}", file=sys.stderr, flush=True)
     else:
         sys.__excepthook__(kind, error, trace)
 

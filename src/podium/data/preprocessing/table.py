@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.options import written
+from podium.data.options import changed, written
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem, Rows
 from podium.data.values import DATES, MISSING_VALUES, to_days, to_flags, to_numbers, to_text
@@ -228,7 +228,7 @@ class _Fit:
                 f"{rows.file}, column {self.field.name}: more than {self.max_categories:,} categories in the training "
                 f"part (up to row {rows.numbers[-1]}), for example {rows.columns[self.field.name][0].as_py()!r}",
                 f"leave it out: {written('drop', self.field.name)}; or allow more: "
-                f"max_categories={10 * self.max_categories}",
+                f"{written('max_categories', 10 * self.max_categories)}",
             )
 
     def column(self, indicator: bool) -> TableColumn:
@@ -238,7 +238,7 @@ class _Fit:
             return TableColumn(name=name, kind=kind, type=type_, categories=categories, missing=self.missing)
         if self.missing == self.count:
             raise InvalidInput(f"column {name} has no value in the training part ({self.count:,} rows)",
-                               f"leave it out: {written('drop', name)}")  # fmt: skip
+                               f"leave it out: {written('drop', name)}", changed("drop", name))  # fmt: skip
         median = float(np.median(np.fromfile(self.scratch, np.float32)))
         return TableColumn(name=name, kind=kind, type=type_, fill=median, missing=self.missing,
                            indicator=indicator and self.missing > 0)  # fmt: skip

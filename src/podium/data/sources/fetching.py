@@ -6,6 +6,16 @@ from podium.errors import InvalidInput, NotFound
 from podium.storage import connect, local_path, transfer
 
 
+def is_small(path: Path, most: int) -> bool:
+    """Return whether a file, or all files below a folder, have at most so many bytes; a large folder is not walked."""
+    total = 0
+    for file in [path] if path.is_file() else path.rglob("*"):
+        total += file.stat().st_size
+        if total > most:
+            return False
+    return True
+
+
 def fetch_file(location: str, scratch: Path) -> Path:
     """Return the path of a file; a remote one is copied.
 

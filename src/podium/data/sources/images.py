@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from podium.data.options import DataOptions
+from podium.data.options import DataOptions, changed, written
 from podium.data.pictures import ENDINGS, is_picture, look_at
 from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription, Part
@@ -23,6 +23,9 @@ from podium.errors import InvalidInput, PodiumError, require
 from podium.machine import cores
 
 log = logging.getLogger(__name__)
+
+GROUP = r"(patient\d+)"
+"""A pattern that finds a group in a name, as an example."""
 
 BATCH = 256
 """Pictures decoded at a time."""
@@ -108,18 +111,21 @@ def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
     places = pictures.places()
     if group == "folder":
         if all(len(place) == 2 for place in places):
+            hint = f"take a group from the names: {written('group', GROUP)}"
             raise InvalidInput(f"no picture lies in a folder below that of its class, but {places[0][-1]} in "
-                               f"{places[0][0]}", r"take a group from the names: 'group=(patient\d+)'")  # fmt: skip
+                               f"{places[0][0]}", hint)  # fmt: skip
         return np.array(["/".join(place[1:-1]) or "/".join(place) for place in places])
     try:
         pattern = re.compile(group)
     except re.error as error:
-        raise InvalidInput(f"group {group!r} is not a regular expression: {error}", "group=folder") from None
+        raise InvalidInput(
+            f"group {group!r} is not a regular expression: {error}", written("group", "folder")
+        ) from None
     found = [pattern.search("/".join(place)) for place in places]
     for place, match in zip(places, found, strict=True):
         if pattern.groups != 1 or match is None or not match[1]:
             raise InvalidInput(f"group {group!r} finds no group in {'/'.join(place)}",
-                               r"put what names it into parentheses, as in 'group=(patient\d+)_'")  # fmt: skip
+                               f"put what names it into parentheses, as in {written('group', GROUP)}")  # fmt: skip
     return np.array([match[1] for match in found if match])
 
 
@@ -219,7 +225,8 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
         raise InvalidInput(
             f"{_shown(odd[0], root)} has {width}x{height} pixels, but most pictures have {common[0]}x{common[1]} "
             f"({len(odd):,} of {len(files):,} differ)",
-            f"make them all of one size: resize=[{common[1]}, {common[0]}] (height, width)",
+            f"make them all of one size: {written('resize', [common[1], common[0]])} (height, width)",
+            changed("resize", [common[1], common[0]]),
         )
     return ImagePreprocessing(size=(common[1], common[0]), channels=channels)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.data.options import DataOptions
+from podium.data.options import DataOptions, written
 from podium.data.schema import MOST_CLASSES, Array, InputDescription, Part
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.raw import Raw
@@ -144,7 +144,7 @@ def _read_target(
     values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
     if len(values) > MOST_CLASSES:
         raise InvalidInput(f"the target has {len(values):,} classes, but at most {MOST_CLASSES:,} are possible",
-                           "is it a number to predict? kind=regression")  # fmt: skip
+                           f"is it a number to predict? {written('kind', 'regression')}")  # fmt: skip
     if names is not None:
         fits = values.dtype.kind in "iu" and values.min() >= 0 and values.max() < len(names)
         require(fits, "targets are indices into the array classes", classes=len(names), largest=values.max())

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from podium.data.hashes import hash_rows
 from podium.data.options import DataOptions, written
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
+from podium.data.rows import RowFile
 from podium.data.schema import Column, InputDescription
 from podium.data.sources.raw import Raw
-from podium.data.sources.tabular import Survey, survey
+from podium.data.sources.tabular import Survey, open_table, survey
 from podium.data.suspects import UNIQUE
 from podium.data.values import DATES
 from podium.errors import InvalidInput, require, suggestion
@@ -32,10 +33,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     Raises:
         InvalidInput: The message names file, row and column.
     """
-    options.only("table", "target", "group", "time", "gap", "part", "split_by", "drop", "categories", "numbers",
-                 "missing", "missing_values", "max_categories", "delimiter", "encoding", "decimal",
-                 "thousands")  # fmt: skip
-    seen = survey(location, options, scratch)
+    seen = survey(open_file(location, options, scratch), location, options)
     fields = choose_fields(seen, options)
     report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
@@ -43,19 +41,31 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 
+def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
+    """Open a table that has the columns that options name.
+
+    Raises:
+        InvalidInput: It cannot be opened or lacks one, an option is not one of tables, or two contradict each other.
+    """
+    options.only("table", "target", "group", "time", "gap", "part", "split_by", "drop", "categories", "numbers",
+                 "missing", "missing_values", "max_categories", "delimiter", "encoding", "decimal",
+                 "thousands")  # fmt: skip
+    file = open_table(location, options, scratch)
+    for option in ("drop", "categories", "numbers", "split_by"):
+        for name in getattr(options, option):
+            if name not in file.columns:
+                raise InvalidInput(f"{option}: {file.name} has no column {name!r}", suggestion(name, file.columns))
+    both = sorted(set(options.categories) & set(options.numbers))
+    require(not both, "a column is a number or a category", categories_and_numbers=both)
+    return file
+
+
 def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     """Return the columns of the input: all but those with a role, those dropped, and those without a value.
 
     Raises:
-        InvalidInput: An option names a column that is not there, or says two things of it.
+        InvalidInput: None is left.
     """
-    for option in ("drop", "categories", "numbers", "split_by"):
-        for name in getattr(options, option):
-            if name not in seen.file.columns:
-                raise InvalidInput(f"{option}: {seen.file.name} has no column {name!r}",
-                                   suggestion(name, seen.file.columns))  # fmt: skip
-    both = sorted(set(options.categories) & set(options.numbers))
-    require(not both, "a column is a number or a category", categories_and_numbers=both)
     left_out = {options.target, options.group, options.time, options.part, *options.drop}
     left_out |= set(seen.file.index) - {*options.categories, *options.numbers}
     fields = []
@@ -92,8 +102,8 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
             log.warning("column %s counts the rows, as an id does; leave it out: %s", name, written("drop", name))
     dates = [field.name for field in fields if field.type in DATES]
     if dates and not (options.time or options.group or options.part):
-        log.warning("column %s holds dates: if rows are to be predicted in the order of time, divide them so: time=%s",
-                    dates[0], dates[0])  # fmt: skip
+        log.warning("column %s holds dates: if rows are to be predicted in the order of time, divide them so: %s",
+                    dates[0], written("time", dates[0]))  # fmt: skip
 
 
 def summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> None:

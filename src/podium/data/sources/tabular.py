@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.options import DataOptions
+from podium.data.options import DataOptions, changed, written
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
 from podium.data.row_files import open_rows
 from podium.data.rows import RowFile, Rows
@@ -223,11 +223,12 @@ class Survey:
         seen = encoded.dictionary.to_pylist()
         where = f"{self.file.name}: the target {name}"
         if not certain and kind == "integer" and len(seen) > MANY_NUMBERS:
-            hint = "if it is a quantity: kind=regression; if they are classes: kind=classification"
+            hint = (f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
+                    f"{written('kind', 'classification')}")  # fmt: skip
             raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
         if not certain and len(seen) > MANY_CLASSES:
-            raise InvalidInput(f"{where} has {len(seen):,} different values, for example {seen[0]!r}",
-                               "is it the right column? if these are classes: kind=classification")  # fmt: skip
+            hint = f"is it the right column? if these are classes: {written('kind', 'classification')}"
+            raise InvalidInput(f"{where} has {len(seen):,} different values, for example {seen[0]!r}", hint)
         require(len(seen) > 1, f"{where} has two classes at least", classes=seen)
         order = sorted(range(len(seen)), key=lambda at: (int(seen[at]) if kind == "integer" else 0, seen[at]))
         rank = np.empty(len(seen), np.int64)
@@ -265,8 +266,8 @@ def _warn_of_twins(column: str, names: list[str]) -> None:
                     column, *twins[0][:2])  # fmt: skip
 
 
-def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
-    """Read a whole file once, a few megabytes at a time; keep the columns with a role.
+def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
+    """Open a file, followed by that of the test part if there is one, that has the columns with a role.
 
     Args:
         location: Path or URI.
@@ -274,19 +275,36 @@ def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
         scratch: Directory for a copy of what is remote.
 
     Raises:
-        InvalidInput: No target is named, the file lacks a column or a row, or cannot be read.
+        InvalidInput: No target is named, or the file lacks a column or cannot be read.
     """
     require(bool(options.target), "a table has a target", "name its column: target=NAME", target="")
     file = _open(location, options, scratch)
     if isinstance(options.test, str):
         require(not options.part, "the test part is a file or named by a column", test=options.test, part=options.part)
         file = file.followed_by(_open(options.test, options, scratch / "test", usual=file.decimal))
-    roles = {role: getattr(options, role) for role in ("target", "group", "time", "part") if getattr(options, role)}
-    for role, column in roles.items():
+    for role, column in _roles(options).items():
         file.require(column, role=f"the {role}")
+    return file
+
+
+def _roles(options: DataOptions) -> dict[str, str]:
+    return {role: getattr(options, role) for role in ("target", "group", "time", "part") if getattr(options, role)}
+
+
+def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
+    """Read a whole file once, a few megabytes at a time; keep the columns with a role.
+
+    Args:
+        file: As open_table opens it.
+        location: What the user called it.
+        options: Name the columns with a role.
+
+    Raises:
+        InvalidInput: The file lacks a row, or cannot be read.
+    """
     missing_values = options.missing_values or MISSING_VALUES
     guesses = {name: Guess(name, missing_values) for name in file.columns}
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in roles.values()}
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in _roles(options).values()}
     count = held_out = 0
     for rows in file:
         count += len(rows)
@@ -295,7 +313,8 @@ def survey(location: str, options: DataOptions, scratch: Path) -> Survey:
             try:
                 guesses[name].add(values)
             except InvalidInput as error:
-                raise InvalidInput(f"{location}, column {name}: {error.message}", error.hint) from None
+                hint = f"leave the column out: {written('drop', name)}"
+                raise InvalidInput(f"{location}, column {name}: {error.message}", hint, changed("drop", name)) from None
             if name in chunks:
                 chunks[name].append(values)
     require(count > 0, f"{location} has rows below its header", rows=0)

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.hashes import hash_texts
-from podium.data.options import DataOptions
+from podium.data.options import DataOptions, written
 from podium.data.preprocessing.text import MAX_WORDS, TextPreprocessing, words
-from podium.data.rows import Rows
+from podium.data.rows import RowFile, Rows
 from podium.data.schema import InputDescription
 from podium.data.sources.raw import Raw
-from podium.data.sources.tabular import Survey, survey
+from podium.data.sources.tabular import Survey, open_table, survey
 from podium.data.values import to_text
 
 
@@ -28,15 +28,30 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     Raises:
         InvalidInput: The message names file, row and column.
     """
-    options.only("text", "target", "group", "time", "gap", "part", "text", "length", "max_words", "delimiter",
-                 "encoding", "missing_values", "decimal", "thousands")  # fmt: skip
-    seen = survey(location, options, scratch)
-    roles = (options.target, options.group, options.time, options.part)
-    others = [name for name in seen.file.columns if name not in roles]
-    column = options.text or (others[0] if len(others) == 1 else "text")
-    seen.file.require(column, role="the text (text=NAME names another)")
+    file = open_file(location, options, scratch)
+    seen, column = survey(file, location, options), _column(file, options)
     raw = seen.unfitted(location, options, seen.hashes(lambda rows: _hash_sentences(rows, column)))
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
+
+
+def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
+    """Open a table that has the columns that options name, and one of sentences.
+
+    Raises:
+        InvalidInput: It cannot be opened or lacks one, or an option is not one of text.
+    """
+    options.only("text", "target", "group", "time", "gap", "part", "text", "length", "max_words", "delimiter",
+                 "encoding", "missing_values", "decimal", "thousands")  # fmt: skip
+    file = open_table(location, options, scratch)
+    file.require(_column(file, options), role=f"the text ({written('text', 'NAME')} names another)")
+    return file
+
+
+def _column(file: RowFile, options: DataOptions) -> str:
+    """Return the column of the sentences: the one that is named, the only one without a role, or ``text``."""
+    roles = (options.target, options.group, options.time, options.part)
+    others = [name for name in file.columns if name not in roles]
+    return options.text or (others[0] if len(others) == 1 else "text")
 
 
 def _hash_sentences(rows: Rows, column: str) -> NDArray[np.uint64]:
