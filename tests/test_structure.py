@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {
-        "cluster", "code", "data", "identity", "manifests", "metrics", "registry", "report", "scoring", "storage",
+        "cluster", "code", "data", "doctor", "identity", "manifests", "metrics", "registry", "report", "scoring", "storage",
         "sweeps",
     },
     "code": {"manifests", "metrics", "storage"},

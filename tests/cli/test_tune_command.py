@@ -154,3 +154,32 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
 
     assert from_text("lr", text) == value
     assert dimension("lr", value) is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "seen", "hint"),
+    [
+        ("Accuracy: 0.95", "`Accuracy: 0.95` is not name=value (line 1)", "print accuracy=0.9 with an equals sign"),
+        ("epoch=1 val_acc=0.9", "name=value was found for epoch, val_acc", "--objective val_acc, or print accuracy="),
+        ('{"accuracy": 0.9}', '`"accuracy": 0.9` is a dict', "print accuracy=0.9; or use a File collector"),
+        ("9/9 - 2s - accuracy: 0.95 - loss: 0.2", "Keras prints accuracy, loss", "metricsFormat: ["),
+        ("done", "no line holds name=number at all", "print accuracy=0.9834 on a line"),
+    ],
+)
+def test_a_trial_without_metrics_says_what_it_printed(
+    podium: Callable[..., Any], tmp_path: Path, printed: str, seen: str, hint: str
+) -> None:
+    (tmp_path / "train.py").write_text(f"print({printed!r})")
+    said = podium("tune train.py --lr 1,2 --algorithm grid --trials 2", code=1).err
+    error, _, told = said.partition("error: ")[2].partition("hint: ")
+    assert seen in error
+    assert hint in told
+    assert "Reached expected number of succeeded pods" not in said
+    assert "never printed" not in said
+
+
+def test_a_misspelt_option_is_named(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('accuracy=0.9')")
+    said = podium("tune train.py --lr 1,2 --algorithm grid --trials 2 --objectiv loss --losses 1")
+    assert "warning: --objectiv is a flag of the script; did you mean --objective?" in said.err
+    assert said.err.count("warning: ") == 1

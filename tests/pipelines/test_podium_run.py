@@ -351,3 +351,25 @@ def test_a_mistyped_column_leaves_no_run(home: Path, tmp_path: Path) -> None:
     done = podium(home, "dataset=table:churn.csv", "target=lefft", "network=mlp", cwd=tmp_path)
     assert (done.returncode, (home / "runs").exists()) == (2, False)
     assert "hint: did you mean left?" in done.stderr
+
+
+def test_a_sweep_without_metrics_says_why_and_where(home: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('Accuracy: 0.95')")
+    space = {"name": "lr", "parameterType": "discrete", "feasibleSpace": {"list": ["1", "2"]}}
+    container = {"name": "training", "image": "own", "command": ["python", "train.py", "--lr=${trialParameters.lr}"]}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": {"spec": pod}}}
+    spec = {
+        "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
+        "algorithm": {"algorithmName": "grid"}, "maxFailedTrialCount": 0, "parameters": [space],
+        "trialTemplate": {"primaryContainerName": "training", "trialSpec": job,
+                          "trialParameters": [{"name": "lr", "reference": "lr"}]},
+    }  # fmt: skip
+    manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "own"}, "spec": spec}
+    (tmp_path / "own.yaml").write_text(json.dumps(manifest))
+    done = podium(home, "experiment=own.yaml", f"dataset={tiny_dataset}", "max_trials=2", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "`Accuracy: 0.95` is not name=value (line 1)" in done.stderr
+    assert "| Accuracy: 0.95" in done.stderr
+    log = Path(done.stderr.partition("all it said: ")[2].partition("\n")[0])
+    assert log.read_text().endswith("Accuracy: 0.95\n")

@@ -234,7 +234,8 @@ class Sweep:
         """Raise Failed if the sweep failed."""
         if self.status == "Failed":
             opened = f"podium.open_sweep({self.name!r})"
-            raise failure(self.cluster, self.name, trials=f"{opened}.trials", logs=f"{opened}.logs('TRIAL')")
+            raise failure(self.cluster, self.name, trials=f"{opened}.trials", logs=f"{opened}.logs('TRIAL')",
+                          objective='objective="NAME"')  # fmt: skip
 
     def delete(self) -> None:
         """Stop the sweep and remove it with its trials and logs; models stay where trials put them."""

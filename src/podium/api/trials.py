@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
+from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, news
 from podium.manifests.experiment.trial import Metrics
@@ -38,7 +39,7 @@ def lines_of(cluster: Cluster, trial: Trial) -> list[str]:
     return []
 
 
-def failure(cluster: Cluster, name: str, *, trials: str, logs: str) -> Failed:
+def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: str) -> Failed:
     """Return the error to raise for an Experiment that failed, with the last lines of a trial that did.
 
     Args:
@@ -46,14 +47,19 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str) -> Failed:
         name: Of the Experiment.
         trials: What to type to see its trials.
         logs: What to type to see what a trial said, with TRIAL for its name.
+        objective: What to change to search for another metric, with NAME for its name.
     """
-    text = f"Experiment {name} failed: {cluster.experiment(name).state.message}"
+    experiment = cluster.experiment(name)
+    text = f"Experiment {name} failed: {experiment.state.message}"
     bad = next(iter(failed(finished(cluster, name))), None)
     if bad is None:
         return Failed(text, trials)
-    lines = [f"  | {line}" for line in lines_of(cluster, bad)[-8:]]
-    said = [f"trial {bad.name}: {bad.message}", *(["it said last", *lines] if lines else [])]
-    return Failed("\n".join([text, *said]), f"{logs.replace('TRIAL', bad.name)} prints all it said")
+    printed = lines_of(cluster, bad)
+    why, hint = why_unavailable(experiment, printed, objective) if bad.phase == "MetricsUnavailable" else ([], "")
+    lines = [f"  | {line}" for line in printed[-8:]]
+    said = [f"trial {bad.name}: {bad.message}", *why, *(["it said last", *lines] if lines else [])]
+    whole = f"{logs.replace('TRIAL', bad.name)} prints all it said"
+    return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
 
 
 def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:

@@ -366,8 +366,20 @@ def keep(name: str, best: int, deleting: bool, place: "Place", as_json: bool) ->
     echo(f"weights of {len(plan.removed)} trials, {total}{end}")
 
 
-def follow_to_end(sweep: "Sweep", as_json: bool, reported: Mapping[str, str] | None = None) -> dict[str, float]:
-    """Show a sweep to its end, and then its best trial, whose objective is returned."""
+def follow_to_end(
+    sweep: "Sweep",
+    as_json: bool,
+    reported: Mapping[str, str] | None = None,
+    objective: str = "objectiveMetricName: NAME",
+) -> dict[str, float]:
+    """Show a sweep to its end, and then its best trial, whose objective is returned.
+
+    Args:
+        sweep: Runs.
+        as_json: Whether the best trial is printed as JSON.
+        reported: Phases by trial that nothing is shown for.
+        objective: What to change to search for another metric, with NAME for its name.
+    """
     from podium.api.trials import failure
     from podium.cli.experiment_view import ExperimentView
     from podium.cli.live import follow
@@ -379,7 +391,7 @@ def follow_to_end(sweep: "Sweep", as_json: bool, reported: Mapping[str, str] | N
         raise Failed(f"{name}: {state.message}")
     if not state.succeeded:
         trials, logs = next_command(f"experiment trials {name}", cluster), next_command("job logs TRIAL", cluster)
-        raise failure(cluster, name, trials=trials, logs=logs)
+        raise failure(cluster, name, trials=trials, logs=logs, objective=objective)
     echo(state.message, err=True)
     best = show_best(sweep, as_json)
     return {} if best.value is None else {best.objective.metric: best.value}

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +96,14 @@ def tune(
         begun = planned.start()
         notice.run = begun.name
         with closing(begun), _reported(begun, report, notice):
-            notice.metrics = follow_to_end(begun, as_json)
+            notice.metrics = follow_to_end(begun, as_json, objective="--objective NAME")
             if not as_json:
                 flags = [f"--{name}={value}" for name, value in begun.best_trial.assignments.items()]
                 echo(f"train with them: {shlex.join([*planned.words, *flags])}")
             echo(f"all trials: {next_command(f'experiment trials {begun.name}', begun.cluster)}", err=True)
+
+
+OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.opts if name.startswith("--")]
 
 
 def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **options: Any) -> "TuneSettings":
@@ -145,6 +149,8 @@ def _read(
     while left:
         word = left.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
+        if word.startswith("--") and (own := get_close_matches(name, OPTIONS, n=1, cutoff=0.85)):
+            echo(f"warning: --{name} is a flag of the script; did you mean --{own[0]}?", err=True)
         if not word.startswith("--"):
             scripts.append(word)
         elif equals:

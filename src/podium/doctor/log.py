@@ -14,6 +14,11 @@ TEXT_LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES
 JSON_LOG_RULES: tuple[Rule[Log], ...] = (objective_missing, *JSON_RULES, *ORDER_RULES, additional_missing)
 
 
+def rules_for(reader: Reader) -> tuple[Rule[Log], ...]:
+    """Return the rules for a log that is read so."""
+    return JSON_LOG_RULES if reader.json else TEXT_LOG_RULES
+
+
 def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
     """Say what Katib would make of a log, and what it would miss.
 
@@ -23,5 +28,5 @@ def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
         subject: What to call the log.
     """
     log = scan(lines, reader)
-    findings = apply(JSON_LOG_RULES if reader.json else TEXT_LOG_RULES, log)
+    findings = apply(rules_for(reader), log)
     return Report(subject=subject, kind="log", findings=findings, details=details_of(log))

@@ -7,7 +7,7 @@ keeps it out of the objective.
 import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from podium.doctor.reading import COLOR, Line, Log
@@ -59,6 +59,15 @@ def line_numbers(lines: Iterator[Line]) -> str:
     return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the name that may be meant: one like it, or with a short form of it, as val_acc has; empty if none is."""
+    known = list(names)
+    short = [
+        other for other in known if any(len(word) > 2 and name.startswith(word) for word in re.split(r"\W|_", other))
+    ]
+    return next(iter([*difflib.get_close_matches(name, known, 1, 0.5), *short]), "")
+
+
 @rule("fail", "A trial whose log never reports the objective ends MetricsUnavailable, which counts as failed.")
 def objective_missing(log: Log) -> Iterator[Hit]:
     name = log.reader.objective
@@ -67,8 +76,8 @@ def objective_missing(log: Log) -> Iterator[Hit]:
     names = sorted(log.seen, key=lambda name: -log.seen[name])[:8]
     others = f"; name=value was found for {', '.join(names)}" if names else "; no line holds name=number at all"
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
-    close = difflib.get_close_matches(name, names, 1, 0.5)
-    hint += f"; or make {close[0]} the objectiveMetricName" if close else ""
+    near = nearest(name, names)
+    hint += f"; or make {near} the objectiveMetricName" if near else ""
     yield Hit(what=f"none of {log.total} lines reports {name}{others}", where="whole log", hint=hint)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
-from podium.errors import Denied, Failed, InvalidInput, Unavailable
+from podium.doctor.trial import why_unavailable
+from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
@@ -257,13 +258,27 @@ def brief(value: str) -> str:
 def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> Trial:
     if not experiment.state.succeeded:
         failed = next((trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")), None)
-        raise cluster.failure("Trial", failed.name) if failed else cluster.failure("Experiment", experiment.name)
+        raise _failure(cluster, experiment, failed) if failed else cluster.failure("Experiment", experiment.name)
     best = best_trial(trials)
     if best is None:
         raise Failed(
             f"no trial of Experiment {experiment.name} reported {experiment.objective.metric}", "see the trials' logs"
         )
     return best
+
+
+def _failure(cluster: Cluster, experiment: Experiment, trial: Trial) -> Failed:
+    """Return the error of a trial that failed: what it said last, why it has no metrics, and where its log is."""
+    error, why, hint = cluster.failure("Trial", trial.name), list[str](), ""
+    if trial.phase == "MetricsUnavailable":
+        error = Failed(f"trial {trial.name}: {trial.message}", error.hint)
+        with suppress(PodiumError):
+            printed = list(cluster.logs("Trial", trial.name))
+            why, hint = why_unavailable(experiment, printed, "objectiveMetricName: NAME")
+            why += ["it said last", *(f"  | {line}" for line in printed[-8:])]
+    logs = sorted(folder.glob("logs/*.log")) if (folder := cluster.directory("Trial", trial.name)) else []
+    hints = [error.hint, hint, f"all it said: {logs[0]}" if logs else ""]
+    return Failed("\n".join([error.message, *why]), "; ".join(filter(None, hints)) or None)
 
 
 def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -> str | None:

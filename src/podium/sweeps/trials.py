@@ -146,6 +146,7 @@ class TrialRun:
         return []
 
     def _collect(self, kind: str, reason: str, message: str, wrapped: Wrapped) -> list[Reading]:
+        broken = ""
         try:
             observation, readings = collect(self._experiment, wrapped.metrics, lambda: self._log(wrapped))
         except Failed as error:
@@ -153,21 +154,21 @@ class TrialRun:
                 self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
                 return []
             observation, readings = observe([], self._experiment.objective.metrics), []
-            message += f". {error}"
+            broken = f". {error}"
         self.trial = self.trial.with_status({**self.trial.status, "observation": observation})
         (self._directory / READINGS).write_text(
             json.dumps([[reading.name, reading.value, reading.time.isoformat()] for reading in readings])
         )
         if self.trial.value is None:
             name, strategy = self.trial.objective.metric, self.trial.objective.strategy
-            said = "was never printed"
+            said = f"was not found as {name}=NUMBER" if self._experiment.collector.reads_text else "was not found"
             if any(reading.name == name and reading.value != "unavailable" for reading in readings):
                 said = f"was printed, but its {strategy} is not a finite number"
             reason = reason.replace("TrialSucceeded", "MetricsUnavailable").replace(
                 "TrialEarlyStopped", "MetricsUnavailable"
             )
-            message = message.replace("Trial has succeeded", "Metrics are not available")
-            self._mark("MetricsUnavailable", reason, f"{message}. The objective {name} {said}")
+            ended = "Metrics are not available" if kind == "Succeeded" else message
+            self._mark("MetricsUnavailable", reason, f"{ended}{broken}. The objective {name} {said}")
         else:
             self._mark(kind, reason, message)
         return readings

@@ -1,0 +1,43 @@
+"""Why a trial has no metrics: what the doctor finds in its log, in the words of an error."""
+
+from collections.abc import Sequence
+
+from podium.doctor.log import rules_for
+from podium.doctor.name_rules import nearest
+from podium.doctor.reading import reader_of, scan
+from podium.manifests.experiment import Experiment
+from podium.manifests.rules import apply
+
+CALL = "podium.code.call"
+"""Module that calls a tuned function (podium.code): what the function returns it prints."""
+
+LIBRARY = "library-has-its-own-format"
+
+
+def why_unavailable(experiment: Experiment, lines: Sequence[str], objective: str) -> tuple[list[str], str]:
+    """Explain why a trial that ended well has no metrics.
+
+    Args:
+        experiment: The trial's.
+        lines: What the trial printed.
+        objective: How another objective is chosen, with NAME for its name.
+
+    Returns:
+        Lines that say what was seen, and a hint.
+    """
+    reader = reader_of(experiment)
+    if reader.collector.kind != "StdOut":  # it read a file that nobody has any more
+        return [], ""
+    name, log = reader.objective, scan(lines, reader)
+    if not log.seen and _calls_a_function(experiment):
+        return ["the function returned nothing, and printed no metric"], f'return {{"{name}": 0.98}}'
+    found = [finding for finding in apply(rules_for(reader), log) if finding.level == "fail" or finding.rule == LIBRARY]
+    misses = [finding for finding in found if finding.rule != "objective-missing"] or found
+    near = nearest(name, log.seen)
+    hints = dict.fromkeys(finding.hint for finding in misses if finding.hint)
+    hint = f"{objective.replace('NAME', near)}, or print {name}=0.98" if near else "; or ".join(hints)
+    return [f"{finding.what} ({finding.where})" for finding in (found if log.seen else misses)], hint
+
+
+def _calls_a_function(experiment: Experiment) -> bool:
+    return any(CALL in word for _, body in experiment.template.workload.containers() for word in body.words)
