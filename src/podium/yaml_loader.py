@@ -133,3 +133,15 @@ Loader.yaml_constructors = {
     f"{_TAG}float": Loader.construct_float,
     None: SafeConstructor.construct_undefined,
 }
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05."""
+
+
+Dumper.add_implicit_resolver(f"{_TAG}float", re.compile(f"({_FLOAT})$"), list("-+0123456789."))
+
+
+def dump(document: Any) -> str:
+    """Write a document that kubectl reads as it is."""
+    return str(yaml.dump(document, Dumper=Dumper, sort_keys=False))

@@ -1,12 +1,16 @@
 """What pipelines demand of their values, told before anything runs."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from podium.cli import main
 from podium.errors import PodiumError
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import parameters_of, read_parameters
@@ -154,3 +158,29 @@ def test_columns_of_a_large_table_are_known_before_a_run(tmp_path: Path, monkeyp
     with pytest.raises(PodiumError, match="has no column 'lefft'"):
         check_here(values_of("train_and_promote", "dataset=table:churn.csv target=lefft", tmp_path / "home"))
     check_here(values_of("train_and_promote", "dataset=table:churn.csv target=left network=mlp", tmp_path / "home"))
+
+
+def test_a_column_that_no_table_takes_can_be_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    columns = {"a": list(range(200)), "list": [[1, 2]] * 200, "y": [at % 2 for at in range(200)]}
+    parquet.write_table(pa.table(columns), "lists.parquet")
+    words = "dataset=table:lists.parquet target=y network=mlp"
+    with pytest.raises(PodiumError, match="here they are list") as caught:
+        check_here(values_of("train_and_promote", words, tmp_path / "home"))
+    (fix,) = shlex.split((caught.value.hint or "").partition(": ")[2])
+    check_here(values_of("train_and_promote", f"{words} {fix.replace(' ', '')}", tmp_path / "home"))
+
+
+def test_the_experiment_of_the_hint_about_batches_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_data()
+    words = "dataset=table:churn.csv target=left network=mlp limit=100"
+    with pytest.raises(PodiumError, match="a batch has 128") as caught:
+        check_here(values_of("tune_and_promote", words, tmp_path / "home"))
+    command = (caught.value.hint or "").partition("batches: podium ")[2].partition(" > small.yaml")[0]
+    monkeypatch.setattr("sys.argv", ["podium", *shlex.split(command)])
+    main()
+    text = capsys.readouterr().out
+    check_here({**values_of("tune_and_promote", words, tmp_path / "home"), "experiment": text})

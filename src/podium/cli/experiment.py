@@ -168,13 +168,12 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
       podium experiment render tpe --data s3://datasets/mnist --secret storage-keys | kubectl apply -f -
       podium experiment render tpe --max-trials 50 --json
     """
-    import yaml
-
     from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
     from podium.doctor.manifest import check_for_katib
     from podium.manifests.experiment.adapt import with_pods_retained
     from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+    from podium.yaml_loader import dump
 
     experiment = with_pod_deadlines(with_pod_defaults(check_for_katib(changed(source, **options))))
     if "retain" not in experiment.template.manifest:
@@ -185,7 +184,7 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
         keys = f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"
         echo(f"trials read the store's address from ConfigMap podium-storage, {keys}", err=True)
     manifest = experiment.manifest
-    output(as_json, manifest, lambda: yaml.safe_dump(manifest, sort_keys=False).rstrip())
+    output(as_json, manifest, lambda: dump(manifest).rstrip())
 
 
 @experiment.command("list")

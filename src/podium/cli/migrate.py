@@ -50,7 +50,9 @@ def _yaml(manifests: list[dict[str, Any]]) -> str:
     """Write documents; a text of several lines, such as a script, as a block."""
     import yaml
 
-    class Dumper(yaml.SafeDumper):
+    from podium import yaml_loader
+
+    class Dumper(yaml_loader.Dumper):
         """With a representer of its own."""
 
     def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -169,12 +169,11 @@ def _read(
 
 def _save(planned: "Plan", file: Path) -> None:
     """Write an Experiment as it is created on its cluster."""
-    import yaml
-
     from podium.api.experiments import with_store
+    from podium.yaml_loader import dump
 
     experiment, url = planned.experiment, planned.place.url
     if not url.startswith("local:"):
         experiment = with_store(experiment, url, lambda line: echo(line, err=True))
-    write_file(file, yaml.safe_dump(experiment.manifest, sort_keys=False))
+    write_file(file, dump(experiment.manifest))
     echo(f"wrote {file}", err=True)

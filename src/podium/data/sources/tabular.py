@@ -303,13 +303,15 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
         InvalidInput: The file lacks a row, or cannot be read.
     """
     missing_values = options.missing_values or MISSING_VALUES
-    guesses = {name: Guess(name, missing_values) for name in file.columns}
     chunks: dict[str, list[pa.Array]] = {name: [] for name in _roles(options).values()}
+    left_out = set(options.drop) - chunks.keys()  # may hold what no table can
+    guesses = {name: Guess(name, missing_values) for name in file.columns if name not in left_out}
     count = held_out = 0
     for rows in file:
         count += len(rows)
         held_out += len(rows) if rows.above else 0
-        for name, values in rows.columns.items():
+        for name in guesses:
+            values = rows.columns[name]
             try:
                 guesses[name].add(values)
             except InvalidInput as error:
