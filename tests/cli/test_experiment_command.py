@@ -389,3 +389,9 @@ def test_rendered_trials_keep_their_pods_unless_told(tmp_path: Path) -> None:
     (tmp_path / "tpe.yaml").write_text(rendered.stdout.replace("retain: true", "retain: false"))
     again = CliRunner().invoke(app, ["experiment", "render", str(tmp_path / "tpe.yaml")])
     assert yaml.safe_load(again.stdout)["spec"]["trialTemplate"]["retain"] is False
+
+
+def test_rendered_numbers_of_other_networks_stay_texts(podium: Any) -> None:
+    """5e-05 is text for PyYAML and a number for kubectl."""
+    rendered = podium("render", "random", "--set", "model=mlp").stdout
+    assert Experiment.parse(load(rendered)).space[0].low == pytest.approx(5e-05)

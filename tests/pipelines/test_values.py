@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from podium.cli import main
 from podium.errors import PodiumError
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import parameters_of, read_parameters
@@ -123,7 +122,7 @@ DATA = [
     (*TABLE, 'target=left network=mlp hyperparameters={"lr":0.1} limit=60', "a batch has 64",
      """hyperparameters='{"lr": 0.1, "batch-size": 32}'"""),
     ("tune_and_promote", TABLE[1], "target=left network=mlp limit=100", "a batch has 128",
-     "podium experiment render random --set model=mlp --set batch-size=64 > small.yaml"),
+     "limit=142, or smaller batches: an Experiment that searches batch-size up to 64"),
     ("train_and_promote", "dataset=text:words.csv", "target=label", "no column 'text'", "its columns"),
     ("train_and_promote", "dataset=npz:a.npz", "target=z", "a.npz has no array 'z'", "one of x, y"),
     ("train_and_promote", "dataset=images:pictures", "", "pictures has 0 folders of pictures", "into a folder"),
@@ -171,16 +170,14 @@ def test_a_column_that_no_table_takes_can_be_dropped(tmp_path: Path, monkeypatch
     check_here(values_of("train_and_promote", f"{words} {fix.replace(' ', '')}", tmp_path / "home"))
 
 
-def test_the_experiment_of_the_hint_about_batches_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_script_is_refused_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_data()
-    words = "dataset=table:churn.csv target=left network=mlp limit=100"
-    with pytest.raises(PodiumError, match="a batch has 128") as caught:
-        check_here(values_of("tune_and_promote", words, tmp_path / "home"))
-    command = (caught.value.hint or "").partition("batches: podium ")[2].partition(" > small.yaml")[0]
-    monkeypatch.setattr("sys.argv", ["podium", *shlex.split(command)])
-    main()
-    text = capsys.readouterr().out
-    check_here({**values_of("tune_and_promote", words, tmp_path / "home"), "experiment": text})
+    words = 'command=["python","train.py"]'
+    with pytest.raises(PodiumError, match=r"a script of the local environment, not train\.py") as caught:
+        check_here(values_of("train_and_promote", words, tmp_path / "home"))
+    assert (caught.value.hint or "").startswith("start podium where it lies")
+    with pytest.raises(PodiumError, match="a program of the local environment, not pyton"):
+        check_here(values_of("train_and_promote", words.replace("python", "pyton"), tmp_path / "home"))
+    Path("train.py").touch()
+    check_here(values_of("train_and_promote", words, tmp_path / "home"))
+    assert not (tmp_path / "home").exists()

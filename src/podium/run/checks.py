@@ -3,14 +3,18 @@
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require, suggestion
 from podium.kfp.values import PipelineSettings, check_values
 
 if TYPE_CHECKING:
+    from podium.cluster.local.cluster import LocalCluster
     from podium.data.schema import DatasetInfo
     from podium.manifests.experiment import Experiment
+    from podium.steps.prepare_data import DataSettings
     from podium.trainer.config import TrainConfig
 
 
@@ -24,6 +28,7 @@ def check_here(values: Mapping[str, Any]) -> None:
         PodiumError: A value breaks a rule, or there is no such cluster or storage.
     """
     from podium import cluster, storage
+    from podium.cluster.local.cluster import LocalCluster
     from podium.steps.mlflow_log import check_tracking
     from podium.steps.prepare_data import check_data
 
@@ -37,10 +42,10 @@ def check_here(values: Mapping[str, Any]) -> None:
     names = {name: values.get(name) or "" for name in ("metric", "model_name")}
     info = check_data(settings.data, storage=values["storage"], **names) if settings.data else None
     check_tracking(values.get("tracking") or "", here=True)
-    with cluster.connect(values["cluster"]):
-        pass
-    if values["cluster"].startswith("local:"):
-        _check_jobs(settings, info)
+    with cluster.connect(values["cluster"]) as opened:
+        if isinstance(opened, LocalCluster):
+            _check_jobs(settings, info)
+            _check_programs(settings, opened)
 
 
 def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
@@ -58,6 +63,19 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
         check(experiment)
     if is_podiums(experiment) if experiment else not (settings.train and settings.train.command):
         _check_flags(settings, experiment, info)
+
+
+def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None:
+    """Refuse a job that this machine cannot run, as where a script is not there."""
+    from podium.identity import RunIdentity
+    from podium.steps.train import plan
+
+    if experiment := settings.experiment():
+        values = {one.name: one.choices[0] if one.choices else one.text(one.low) for one in experiment.space}
+        cluster.plan(experiment.render("trial", values).manifest)
+    elif settings.train and settings.target:
+        job = plan("data", "train", settings=settings.train, target=settings.target, run=RunIdentity(id="check"))
+        cluster.plan(job.job.manifest)
 
 
 def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:
@@ -84,27 +102,28 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", in
                            "network=mlp")  # fmt: skip
     items = info.parts["train"].count if info else settings.data.training_items
     if items is not None and config.batch_size and config.batch_size > items:
-        hint = _smaller_batch(items, settings)
-        who = f"limit={settings.data.limit} leaves" if settings.data.limit else f"{settings.data.dataset} has"
-        hint = f"{'raise limit' if settings.data.limit else 'take more data'}, or smaller batches: {hint}"
-        raise InvalidInput(f"{who} {items} training items, but a batch has {config.batch_size}", hint)
+        limit = settings.data.limit
+        who = f"limit={limit} leaves" if limit else f"{settings.data.dataset} has"
+        enough = f"limit={_enough(settings.data, config.batch_size)}" if limit else "take more data"
+        raise InvalidInput(f"{who} {items} training items, but a batch has {config.batch_size}",
+                           f"{enough}, or smaller batches: {_smaller_batch(items, settings)}")  # fmt: skip
     if info:
         read(config, info)
 
 
+def _enough(data: "DataSettings", batch: int) -> int:
+    """Return the least limit that leaves a batch of training items."""
+    limits = count(max(batch, data.limit))
+    return next(limit for limit in limits if (replace(data, limit=limit).training_items or 0) >= batch)
+
+
 def _smaller_batch(items: int, settings: PipelineSettings) -> str:
     """Return how batches of at most so many items are asked for."""
-    from podium.manifests.experiment.source import is_bundled
-
     size = 2 ** (items.bit_length() - 1)
-    if settings.sweep is None:
-        given = settings.train.hyperparameters if settings.train else {}
-        return f"hyperparameters={shlex.quote(json.dumps({**given, 'batch-size': size}))}"
-    if not is_bundled(settings.sweep.experiment):
-        return f"let the Experiment search batch-size up to {size}"
-    model = f" --set model={settings.sweep.model}"
-    return (f"podium experiment render {settings.sweep.experiment}{model} --set batch-size={size} > small.yaml, then "
-            "experiment=small.yaml")  # fmt: skip
+    if settings.sweep:
+        return f"an Experiment that searches batch-size up to {size}, experiment=FILE"
+    given = settings.train.hyperparameters if settings.train else {}
+    return f"hyperparameters={shlex.quote(json.dumps({**given, 'batch-size': size}))}"
 
 
 def _of_trials(experiment: "Experiment") -> "TrainConfig":

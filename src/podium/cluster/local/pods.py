@@ -172,7 +172,7 @@ def _check_program(plan: ContainerPlan) -> None:
     """
     program, script = plan.argv[0], script_of(plan.argv)
     here, path = plan.working_dir or plan.image.workdir, f"{plan.path}.command"
-    hint = f"map the image to a directory that has it: --image-dir {plan.image.name}=DIR"
+    hint = f"start podium where it lies, or map the image to a directory that has it: --image-dir {plan.image.name}=DIR"
     if _may_appear(program, plan):
         exists = True
     elif "/" in program and not program.startswith("/"):
