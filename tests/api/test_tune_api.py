@@ -85,6 +85,16 @@ def test_a_script_may_tune_a_function_of_its_own(home: Path) -> None:
     assert last == "2.0 True"
 
 
+def length_of(word: str) -> float:
+    return len(word)
+
+
+def test_a_function_gets_choices_with_apostrophes_as_written(home: Path) -> None:
+    sweep = podium.tune(length_of, {"word": ["it's", "$HOME or not", "a"]}, algorithm="grid", trials=3)
+    assert sorted(sweep.trials["accuracy"]) == [1, 4, 12]
+    assert sweep.best.parameters == {"word": "$HOME or not"}
+
+
 def of_two(x: float, y: float = 0.0) -> float:
     return x - y
 
@@ -117,6 +127,7 @@ def needs_more(x: float, y: float) -> float:
         (of_two, {"x": 1}, "nothing to search"),
         (of_two, {"x": (1, 2, 3)}, "between two numbers"),
         (of_two, {"x": [object()]}, "a choice is a word, a number"),
+        (of_two, {"x": ['a "b"']}, "cannot be a choice: values are put into JSON text"),
         (of_two, {"x": (1, 0)}, "low <= high"),
         ("nothing.py", {"x": (0, 1)}, "there is no script nothing.py"),
         ([], {"x": (0, 1)}, "the command has no words"),

@@ -1,6 +1,8 @@
 """`podium tune` as a user types it, with real processes."""
 
+import html
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -59,6 +61,18 @@ def test_a_script_is_tuned_and_its_best_command_runs(podium: Callable[..., Any],
     assert shlex.join(words) in (tmp_path / report).read_text()
     best = json.loads(podium("experiment best train --json").out)
     assert float(done.stdout.split()[0].partition("=")[2]) == pytest.approx(best["value"])
+
+
+def test_a_choice_may_have_an_apostrophe_beside_a_dollar(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nprint(f'accuracy={len(sys.argv[1])}', sys.argv[1])\n")
+    said = podium("""tune train.py --word "it's so,plain,$HOME" --algorithm grid --trials 3 --save sweep.yaml""")
+    assert "warning" not in said.err
+    command = said.out.partition("train with them: ")[2].strip()
+    assert shlex.split(command) == ["python", "train.py", "--word=it's so"]
+    (report,) = [line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")]
+    (shown,) = re.findall("<pre>(python train.py .*?)</pre>", (tmp_path / report).read_text())
+    assert shlex.split(html.unescape(shown)) == ["python", "train.py", "--word=it's so"]
+    assert check_for_katib(Experiment.load(str(tmp_path / "sweep.yaml")))
 
 
 def test_a_command_behind_dashes_keeps_its_own_words(podium: Callable[..., Any]) -> None:

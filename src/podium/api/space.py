@@ -1,5 +1,6 @@
 """Search spaces as Python writes them: ``{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}``."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,9 @@ class Choice:
                 problem = f"a choice is a word, a number, a boolean or None, but got {value!r:.60}"
                 raise InvalidInput(problem, "give it a name, and look that up in the function")
         texts = self.texts
+        if unfit := [text for text in texts if json.dumps(text, ensure_ascii=False) != f'"{text}"']:
+            problem = f"{unfit[0]!r:.60} cannot be a choice: values are put into JSON text as they are"
+            raise InvalidInput(problem, "leave out double quotes, backslashes and line breaks, or give it a name")
         require(len(set(texts)) == len(texts), "each value stands once", values=list(self.values))
 
     @property

@@ -10,6 +10,7 @@ from podium.api.trials import failed, lines_of, measured
 from podium.cluster.base import Cluster
 from podium.documents import write_file
 from podium.manifests.experiment import Experiment, Trial, best_trial
+from podium.manifests.experiment.shell import join
 from podium.metrics import number
 from podium.report import Failure, SweepPage, render_sweep
 from podium.report.page import SHOWN_FAILURES
@@ -70,9 +71,12 @@ def _table(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], be
 
 
 def _command(trial: Trial, container: str) -> str:
-    """Return the words of a trial's program, of its first replica."""
-    words = next((own.words for _, own in trial.workload.containers() if own.name == container), ())
-    return shlex.join(words)
+    """Return a trial's program as a shell takes it, of its first replica; values that go by variables stand in it."""
+    own = next((own for _, own in trial.workload.containers() if own.name == container), None)
+    script = join(own.words)[1] if own else ""
+    for name, variable in own.env.items() if own else ():
+        script = script.replace(f'"${name}"', shlex.quote(str(variable.value or "")))
+    return script
 
 
 def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:

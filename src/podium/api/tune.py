@@ -144,14 +144,19 @@ def experiment_of(
 def _job(
     program: Program, searched: Mapping[str, Dimension], image: str, data: str | None, output: str
 ) -> dict[str, Any]:
-    flags = [
-        quoted(f"--{name}=${{trialParameters.{name}}}", _is_risky(dimension)) for name, dimension in searched.items()
-    ]
+    flags = list[str]()
+    variables = {"PODIUM_OUTPUT": output} | ({"PODIUM_DATA": data} if data else {})
+    for number, (name, dimension) in enumerate(searched.items(), 1):
+        value, choices = f"${{trialParameters.{name}}}", dimension.feasible()[1].get("list", ())
+        if any("'" in choice for choice in choices):  # which would end the quotes around it
+            variables[f"PODIUM_VALUE_{number}"] = value
+            flags.append(f'{quoted(f"--{name}=")}"$PODIUM_VALUE_{number}"')
+        else:
+            flags.append(quoted(f"--{name}={value}", any(quoted(choice) != choice for choice in choices)))
     given = [f"--data={data}"] if data and program.takes_data else []
     words = [*map(quoted, [*program.words, *given]), *flags]
-    if takes_script(program.words):  # else Katib would take all words behind the script for parts of it
-        words = ["sh", "-c", " ".join(words)]
-    variables = {"PODIUM_OUTPUT": output} | ({"PODIUM_DATA": data} if data else {})
+    if takes_script(words) or any("$PODIUM_VALUE_" in flag for flag in flags):
+        words = ["sh", "-c", " ".join(words)]  # else Katib takes all words behind a script for parts of it
     container = {
         "name": CONTAINER, "image": image, "command": words,
         "env": [{"name": key, "value": value} for key, value in variables.items()],
@@ -162,12 +167,6 @@ def _job(
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": template}}
-
-
-def _is_risky(dimension: Dimension) -> bool:
-    """Return whether a shell might not read a value as one word."""
-    _, feasible = dimension.feasible()
-    return any(quoted(value) != value for value in feasible.get("list", ()))
 
 
 def tune(
