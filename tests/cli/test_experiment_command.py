@@ -104,6 +104,16 @@ def test_a_sweep_from_a_file_ends_with_its_best_trial(podium: Any, manifest: Any
     assert "ExperimentMaxTrialsReached" in podium("status", "sweep", "--json").stdout
 
 
+def test_an_experiment_may_leave_its_name_to_the_cluster(podium: Any, manifest: Any, tmp_path: Path) -> None:
+    document = yaml.safe_load(Path(manifest()).read_text())
+    document["metadata"] = {"generateName": "night-"}
+    (path := tmp_path / "nameless.yaml").write_text(yaml.safe_dump(document))
+    found = json.loads(podium("run", str(path), "--json").stdout)
+    assert re.fullmatch("night-[a-z0-9]{5}", found["experiment"])
+    assert json.loads(podium("best", found["experiment"], "--json").stdout)["name"] == found["name"]
+    assert yaml.safe_load(podium("render", str(path)).stdout)["metadata"] == {"generateName": "night-"}
+
+
 def test_a_terminals_table_keeps_the_best_trial_in_sight(podium: Any, manifest: Any, tmp_path: Path) -> None:
     podium("run", manifest(most=27), "--parallel-trials", "9", "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)

@@ -18,6 +18,7 @@ from podium.errors import NotFound, PodiumError, suggestion
 from podium.heartbeat import doing
 from podium.interrupts import signals_interrupt
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
+from podium.manifests.names import named
 from podium.settings import Settings
 
 if TYPE_CHECKING:
@@ -344,6 +345,7 @@ def begin(experiment: Experiment, place: Place, *, exact: bool, data: object = N
         InvalidInput: It breaks a rule; nothing was started.
         Conflict: There is one of this name.
     """
+    experiment = Experiment.parse(named(experiment.manifest))
     cluster = place.open()
     try:
         home = Settings.from_environment().home

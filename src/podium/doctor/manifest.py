@@ -65,7 +65,7 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
         origin: The file it comes from.
     """
     kind = str(manifest.get("kind"))
-    subject = f"{origin}: {kind} {Resource.parse(manifest).name or 'without a name'}"
+    subject = f"{origin}: {kind} {Resource.parse(manifest).expected_name or 'without a name'}"
     if kind not in KINDS:
         return Report(subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False)
     lines: dict[str, tuple[str, str, str]] = {}
@@ -139,7 +139,7 @@ def _trial_refusals(experiment: Experiment, findings: Iterable[Finding]) -> list
     """Admit one trial's job, named as Katib would name it; leave out fields that other findings are about."""
     job = experiment.template.workload
     failed = {finding.where for finding in findings if finding.shown == "fail"}
-    name = "trial" if "metadata.name" in failed else f"{experiment.name[:40] or 'experiment'}-{'x' * 8}"
+    name = "trial" if "metadata.name" in failed else f"{experiment.expected_name[:40] or 'experiment'}-{'x' * 8}"
     refused = _refusals({**job.manifest, "metadata": {**job.metadata, "name": name}}, failed)
     placed = (replace(finding, where=f"{job.path}{finding.where}") for finding in refused)
     misnamed = "spec.trialTemplate.primaryContainerName" in failed

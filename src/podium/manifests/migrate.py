@@ -87,7 +87,7 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
         check(resource)
         experiment, notes = _experiment(resource, runtime)
         check(experiment)
-        trial = f"{experiment.name}-{'x' * 8}"  # as Katib names it
+        trial = f"{experiment.expected_name}-{'x' * 8}"  # as Katib names it
         admit({**experiment.template.workload.manifest, "metadata": {"name": trial}})
         return Migration(resource=experiment, notes=notes)
     if not isinstance(resource, Workload) or resource.kind not in KINDS:

@@ -49,7 +49,7 @@ def kind(experiment: Experiment) -> Iterator[Hit]:
 
 @refused
 def name(experiment: Experiment) -> Iterator[Hit]:
-    given = experiment.name
+    given = experiment.expected_name
     if not (is_dns_1123(given) and given[0].isalpha() and len(given) <= 40):
         must = "must be lower case letters, digits and '-', begin with a letter and have at most 40 characters"
         yield broken("metadata.name", must, given, "choose such a name")
