@@ -1,6 +1,8 @@
 """`podium runs`: what is on this machine of earlier runs, and what can go."""
 
 import json
+import signal
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.manifests.experiment import load
+from podium.run.recording import record_end
 from podium.run.runs import Run, Runs, StepRecord, locked
 from podium.settings import Settings
 
@@ -35,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         began = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="seconds")
         steps = {
             "prepare-data": StepRecord(title="Prepare the data", state="succeeded", seconds=2.0),
-            "train": StepRecord(title="Train the model", state=state, started=1.0),
+            "train": StepRecord(title="Train the model", state=state, started=time.time() - 120),
         }
         parameters = {"lr": lr, "storage": f"file://{tmp_path}/store"}
         Run(id=name, pipeline="train_and_promote", directory=directory, steps=steps, state=state, began=began,
@@ -76,6 +79,32 @@ def test_an_unfinished_run_shows_the_command_that_goes_on(podium: Callable[..., 
     assert "run 20260110-010101-bbbb of train_and_promote: killed" in shown
     assert "lr=0.5" in shown
     assert shown.endswith("go on with: podium run --resume 20260110-010101-bbbb\n")
+
+
+def test_a_killed_step_ran_until_its_last_sign(home: Path, podium: Callable[..., Result]) -> None:
+    log = home / "runs" / "20260110-010101-bbbb" / "logs" / "train.log"
+    log.write_text("training\n")
+    (row,) = json.loads(podium("list", "--json").stdout)[1:]
+    assert row["seconds"] == pytest.approx(122, abs=30)
+
+
+def test_a_stopped_step_ran_until_the_stop(home: Path) -> None:
+    run = Runs(Settings.from_environment())["20260101"]
+    run.steps["train"].state = "running"
+    record_end(run, -signal.SIGINT, stopped=True)
+    assert Runs(Settings.from_environment())["20260101"].seconds == pytest.approx(122, abs=30)
+
+
+def test_a_value_read_from_a_file_is_shown_by_its_name(home: Path, podium: Callable[..., Result]) -> None:
+    text = "".join(f"key{number}: value\n" for number in range(38))
+    for name, words in (("20260101-010101-aaaa", []), ("20260110-010101-bbbb", ["experiment=sweep.yaml"])):
+        run = Runs(Settings.from_environment())[name]
+        run.parameters["experiment"], run.words = text, words
+        run.save()
+    assert "\n  experiment=sweep.yaml\n" in podium("show", "latest").stdout
+    (line,) = [line for line in podium("show", "20260101").stdout.splitlines() if "experiment=" in line]
+    assert line.endswith("… (38 lines)")
+    assert json.loads(podium("show", "latest", "--json").stdout)["parameters"]["experiment"] == text
 
 
 def test_a_repeated_step_takes_all_after_it_along(home: Path) -> None:

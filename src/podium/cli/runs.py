@@ -109,7 +109,7 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
         return
     echo(f"run {run.id} of {run.pipeline}: {run.state}")
     for parameter in run.parameters:
-        echo(f"  {parameter}={_text(run, parameter)}")
+        echo(f"  {parameter}={_typed(run, parameter)}")
     steps = [
         Row(phase=step.state.capitalize(), cells=(step.title, name, step.state, duration(step.elapsed)))
         for name, step in run.record.steps.items()
@@ -250,7 +250,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
         for run in chosen
     ]
     shown = [name for name in differing if name != "cluster"]  # every run has a local cluster of its own
-    cells = [(run.id, run.state, *(_text(run, name) for name in shown), run.result) for run in chosen]
+    cells = [(run.id, run.state, *(_typed(run, name) for name in shown), run.result) for run in chosen]
     heads, drop = ("RUN", "STATE", *shown, "RESULT"), (*reversed(shown), "STATE")
     output(as_json, rows, lambda: table(heads, cells, width=screen_width(), drop=drop, shorten="RUN"))
 
@@ -316,6 +316,15 @@ def _summary(run: "Run") -> dict[str, Any]:
 def _text(run: "Run", name: str) -> str:
     value = run.parameters.get(name, "")
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _typed(run: "Run", name: str) -> str:
+    """Return a value in a line: of a file's text the file that was typed; --json has all of it."""
+    from podium.kfp.parameters import pairs
+
+    text = _text(run, name)
+    typed = dict(pairs(run.record.words or [])).get(name, text) if "\n" in text else text
+    return f"{cut(typed, 60)} ({len(text.splitlines())} lines)" if "\n" in typed else typed
 
 
 def _of_server(name: str, server: ServerOptions) -> tuple[str, str]:

@@ -41,7 +41,7 @@ def record_event(run: Run, event: Event) -> bool:
 
 def _record_step(step: StepRecord, event: Event) -> None:
     if event.kind == "start":
-        step.state, step.started = "running", time.time()
+        step.state, step.started, step.seconds = "running", time.time(), None
     elif event.kind == "cached" and not step.is_done:
         step.state, step.seconds = "cached", 0.0
     elif event.kind in ("success", "failure"):
@@ -65,7 +65,7 @@ def record_end(run: Run, code: int, *, stopped: bool) -> None:
     failed = next((name for name, step in run.steps.items() if step.state in ("failed", "running")), None)
     if code and failed and not stopped:
         run.steps[failed].state = "failed"
-    run.close("succeeded" if code == 0 else "stopped" if stopped else "failed")
+    run.close("succeeded" if code == 0 else "stopped" if stopped else "failed", time.time())
     if run.directory.is_dir():  # else it ended before it was begun
         run.save()
     if code and not stopped:

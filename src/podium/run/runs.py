@@ -110,11 +110,18 @@ class Run:
         """Return the file with a step's output."""
         return self.directory / "logs" / f"{step}.log"
 
-    def close(self, state: str) -> None:
-        """Set the state of a run of which nothing runs any more; a step that was running is stopped."""
+    def close(self, state: str, ended: float) -> None:
+        """Set the state of a run of which nothing has run since a moment; a step that was running is stopped."""
         self.state = state
         for step in self.steps.values():
+            if step.seconds is None and step.started is not None:
+                step.seconds = round(max(0.0, ended - step.started), 3)
             step.state = "stopped" if step.state == "running" else step.state
+
+    @property
+    def last_sign(self) -> float:
+        """When anything was last written to its record or a step's log, in seconds since the epoch."""
+        return max(path.stat().st_mtime for path in (self.directory / "run.json", *self.directory.glob("logs/*.log")))
 
     def save(self) -> None:
         """Write run.json, whole or not at all."""
@@ -278,7 +285,7 @@ def read_run(directory: Path) -> Run:
         )
     run = Run(directory=directory, **vars(recorded))
     if run.state == "running" and not is_locked(directory):
-        run.close("killed")
+        run.close("killed", run.last_sign)
     return run
 
 
