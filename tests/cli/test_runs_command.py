@@ -95,7 +95,7 @@ def test_a_stopped_step_ran_until_the_stop(home: Path) -> None:
     assert Runs(Settings.from_environment())["20260101"].seconds == pytest.approx(122, abs=30)
 
 
-def test_a_value_read_from_a_file_is_shown_by_its_name(home: Path, podium: Callable[..., Result]) -> None:
+def test_a_value_from_a_file_is_shown_by_its_name(home: Path, podium: Callable[..., Result]) -> None:
     text = "".join(f"key{number}: value\n" for number in range(38))
     for name, words in (("20260101-010101-aaaa", []), ("20260110-010101-bbbb", ["experiment=sweep.yaml"])):
         run = Runs(Settings.from_environment())[name]
