@@ -1,5 +1,6 @@
 """Train one model: ``podium.train(data, epochs=3, workers=1)``."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -18,13 +19,14 @@ from podium.identity import RunIdentity, new_run_id, object_name
 from podium.interrupts import signals_interrupt
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
+from podium.metrics import PACE
 from podium.settings import Settings
 from podium.steps.follow import read_metrics
 from podium.steps.launch import launch
 from podium.steps.recipe import Recipe
 from podium.steps.target import LaunchTarget
 from podium.steps.train import PlannedTraining, Trained, TrainSettings, plan
-from podium.text import figure
+from podium.text import duration, figure, one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,6 +47,7 @@ class Training:
         self._session, self._planned, self._target = session, planned, target
         self.name, self.model = planned.job.name, planned.output
         self._epochs: list[dict[str, float]] = []
+        self._last = ""
 
     @property
     def job(self) -> Workload:
@@ -87,7 +90,8 @@ class Training:
         """Return the metrics of each line of its log; those read before if it cannot be read any more."""
         metrics, formats = self._planned.recipe.metrics, self._planned.recipe.formats
         with suppress(NotFound, Unavailable, Denied):
-            lines = self._session.cluster.logs(self.job.kind, self.name)
+            lines = list(self._session.cluster.logs(self.job.kind, self.name))
+            self._last = next((one_line(line) for line in reversed(lines) if line.strip()), "")
             read = [values for line in lines if (values := read_metrics(line, metrics, formats))]
             self._epochs = max(self._epochs, read, key=len)
         return self._epochs
@@ -105,8 +109,9 @@ class Training:
             Failed: The training failed.
             NotFound: It left no model.
         """
+        began = time.monotonic()
         try:
-            with signals_interrupt(), LiveCell() as cell, doing(lambda: f"{self.name}: {len(self._epochs)} epochs"):
+            with signals_interrupt(), LiveCell() as cell, doing(lambda: self._sign_of_life(time.monotonic() - began)):
                 shown = _Shown(cell, self)
                 follow(self._session.cluster, [(self.job.kind, self.name)], shown.update)
         except KeyboardInterrupt:
@@ -117,6 +122,11 @@ class Training:
         self._session.close()
         self.check()
         return self
+
+    def _sign_of_life(self, seconds: float) -> str:
+        """Return what its program printed last, which says more than epochs that take minutes."""
+        last = self._last.removeprefix(PACE) or "nothing printed yet"
+        return f"{self.name}, {duration(seconds)} so far: {last}"
 
     def check(self) -> None:
         """Raise what went wrong; nothing if it succeeded or was stopped.
