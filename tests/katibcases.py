@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ GOLDEN = Path(__file__).parent / "golden/katib"
 CASES = {case["case"]: case for case in yaml.load_all((GOLDEN / "experiments.yaml").read_text(), yaml.CSafeLoader)}
 
 
-def experiment_of(case: dict[str, Any]) -> dict[str, Any]:
-    """Write a case as the Experiment it was."""
-    text = json.dumps(case).replace("${programs}", str(GOLDEN / "programs"))
+def experiment_of(case: dict[str, Any], programs: str = "/opt/programs") -> dict[str, Any]:
+    """Write a case as the Experiment it was; ``programs`` is the directory of what its trials run."""
+    text = json.dumps(case).replace("${programs}", programs)
     given = json.loads(text)
-    command = [sys.executable if word == "python" else word for word in given["command"]]
-    container = {"name": "training", "image": "python", "command": command}
+    container = {"name": "training", "image": "python", "command": given["command"]}
     if given.get("args"):
         container["args"] = given["args"]
     kind = given.get("kind", "Job")

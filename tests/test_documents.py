@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,13 +47,12 @@ BOMBS: dict[str, Callable[[], str]] = {
 """Made when read: together they are 120 MB."""
 
 
+@pytest.mark.timeout(60)  # half a second each; minutes without the limits
 @pytest.mark.parametrize("what", BOMBS)
 def test_yaml_bombs_are_refused_by_name_within_seconds(what: str) -> None:
     bomb = BOMBS[what]()
-    start = time.process_time()
     with pytest.raises(InvalidInput, match=r"^bomb\.yaml (has|is) "):
         load_yaml(bomb, "bomb.yaml")
-    assert time.process_time() - start < 5  # about 0.5 at most; minutes without the limits
 
 
 def test_a_bomb_as_an_experiment_is_refused(tmp_path: Path) -> None:

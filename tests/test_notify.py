@@ -1,6 +1,7 @@
 """Notifications: a real HTTP server and real commands get what they should, and failures are warnings."""
 
 import json
+import shlex
 import socket
 import sys
 import threading
@@ -32,7 +33,7 @@ def hook() -> Iterator[tuple[str, list[Any]]]:
 def reader(tmp_path: Path) -> tuple[str, Path]:
     """A command that keeps its stdin, and the file."""
     (tmp_path / "keep.py").write_text("import sys; open(sys.argv[1], 'w').write(sys.stdin.read())")
-    return f"{sys.executable} {tmp_path / 'keep.py'} {tmp_path / 'got'}", tmp_path / "got"
+    return f"{shlex.quote(sys.executable)} {tmp_path / 'keep.py'} {tmp_path / 'got'}", tmp_path / "got"
 
 
 def job(tmp_path: Path, *command: str) -> str:

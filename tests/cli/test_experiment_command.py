@@ -73,7 +73,7 @@ def manifest(tmp_path: Path) -> Any:
     program.write_text(PROGRAM)
 
     def write(name: str = "sweep", *, most: int = 2, seconds: str = "0", code: str = "0", **spec: Any) -> str:
-        command = [sys.executable, "-IS", str(program), "${trialParameters.lr}", seconds, code]
+        command = ["python", "-IS", str(program), "${trialParameters.lr}", seconds, code]
         given = {"maxTrialCount": most, "parallelTrialCount": 2, "resumePolicy": "LongRunning", **spec}
         document = write_experiment(job(command), name=name, parameters=[space("lr", min="0.1", max="1")], **given)
         path = tmp_path / f"{name}.yaml"

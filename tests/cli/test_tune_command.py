@@ -16,7 +16,7 @@ from podium.cli import main
 from podium.doctor.manifest import check_for_katib
 from podium.manifests.experiment import Experiment
 
-SCRIPT = """#!{python}
+SCRIPT = """#!/usr/bin/env python
 import argparse, os, pathlib
 parser = argparse.ArgumentParser()
 for name in ("--lr", "--batch-size", "--epochs", "--seed"):
@@ -32,7 +32,7 @@ def podium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Type a command beside train.py, which ends with a given exit code."""
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(python=sys.executable))
+    script.write_text(SCRIPT.format())
     script.chmod(0o755)
 
     def run(words: str, code: int = 0) -> Any:

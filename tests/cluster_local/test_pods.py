@@ -138,7 +138,7 @@ def test_a_working_directory_is_entered(cluster: LocalSweeps, tmp_path: Path) ->
 
 
 def test_python_and_torchrun_are_those_of_this_interpreter(cluster: LocalSweeps) -> None:
-    places = output(cluster, manifest(container=say("$(which python) $(which torchrun)")))[0].split()
+    places = output(cluster, manifest(container={"command": ["sh", "-c", "which python torchrun"]}))
     assert {os.path.dirname(place) for place in places} == {os.path.dirname(sys.executable)}
 
 

@@ -1,6 +1,7 @@
 """Logs, event files and commands of Experiments whose collector does not read the output."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def value(report: dict[str, Any]) -> Any:
 
 def run_with(experiment: str, *words: str) -> dict[str, Any]:
     """Run a command as a trial of an Experiment."""
-    return report_of("--experiment", experiment, "--", sys.executable, *words)
+    return report_of("--experiment", experiment, "--", shlex.quote(sys.executable), *words)
 
 
 def test_a_command_that_only_prints_fails_a_file_collector(tmp_path: Path) -> None:

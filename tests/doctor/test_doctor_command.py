@@ -1,6 +1,7 @@
 """Commands that the doctor runs."""
 
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -24,7 +25,7 @@ def program(folder: Path, text: str) -> tuple[str, str]:
     """Write a Python program; return the command that runs it."""
     file = folder / "train.py"
     file.write_text(text)
-    return sys.executable, str(file)
+    return shlex.quote(sys.executable), str(file)
 
 
 def by_rule(report: Report) -> dict[str, Finding]:
@@ -93,7 +94,7 @@ def test_a_process_left_behind_is_pointed_out_and_ended(tmp_path: Path) -> None:
 
 def test_a_command_the_shell_would_change_fails(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
-    report = run(sys.executable, "-c", f"print('loss=0.5'); touch = '; touch {trap}'")
+    report = run("python", "-c", f"print('loss=0.5'); touch = '; touch {trap}'")
     assert by_rule(report)["shell-breaks-words"].where == "command[2]"
     assert report.verdict == "fail"
     assert report.details["stored"][0]["value"] == 0.5, "its metrics are shown all the same"

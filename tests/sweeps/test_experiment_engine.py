@@ -1,7 +1,6 @@
 """The trial loop beyond the golden cases: plain ends where Katib waits, logs that stay, the share of cores, asha."""
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ def experiment(
 ) -> dict[str, Any]:
     """An Experiment over x from 0 to 1 whose trials run a Python script."""
     quoted = "'" + script.replace("'", "'\"'\"'") + "'"
-    return write_experiment(job([sys.executable, "-c", quoted, *words]), **{"algorithm": SEEDED, **spec})
+    return write_experiment(job(["python", "-c", quoted, *words]), **{"algorithm": SEEDED, **spec})
 
 
 def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -67,7 +66,7 @@ def test_what_a_container_printed_before_its_restart_is_no_metric(
     )
     manifest = experiment(maxTrialCount=1)
     job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
-    job["template"]["spec"]["containers"][0]["command"] = [sys.executable, str(program), "${trialParameters.x}", *words]
+    job["template"]["spec"]["containers"][0]["command"] = ["python", str(program), "${trialParameters.x}", *words]
     job["template"]["spec"]["restartPolicy"], job["backoffLimit"] = "OnFailure", 3
     _, (trial,) = run(cluster, manifest)
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from katibcases import CASES, experiment_of
+from katibcases import CASES, GOLDEN, experiment_of
 
 from podium.errors import InvalidInput
 from podium.sweeps.local import LocalSweeps
@@ -15,6 +15,14 @@ ALSO = {"e5-no-metric-default-failed": {"trialMetricsUnavailable": 3, "trials": 
 """Counts of the same rule where trials end in another order: here the second and the third between two looks."""
 
 SEARCH_DEPENDS = {"c1-medianstop", "c1-medianstop-no-retain", "c2-medianstop-defaults", "c3-medianstop-unparsable"}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the programs' directory by a path that a shell leaves as it is, wherever the checkout lies."""
+    link = tmp_path_factory.mktemp("cases") / "programs"
+    link.symlink_to(GOLDEN / "programs")
+    return str(link)
 
 
 def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -68,11 +76,11 @@ def row_of(trial: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
         if name not in RESUMED | SEARCH_DEPENDS and "refused" not in case.get("podium", {})
     ],
 )
-def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> None:
+def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path, programs: str) -> None:
     case = CASES[name]
     expected = case.get("podium") or case["katib"]
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        experiment, trials = run(cluster, experiment_of(case))
+        experiment, trials = run(cluster, experiment_of(case, programs))
     status = experiment["status"]
     assert conditions(status) == expected["conditions"]
     counts = {field: count for field, count in status.items() if field in expected["counts"]}
@@ -87,11 +95,11 @@ def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(RESUMED))
-def test_an_experiment_takes_more_trials_only_where_katibs_did(name: str, tmp_path: Path) -> None:
+def test_an_experiment_takes_more_trials_only_where_katibs_did(name: str, tmp_path: Path, programs: str) -> None:
     case = CASES[name]
     more = {"maxTrialCount": case["spec"]["maxTrialCount"] * 2}
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        run(cluster, experiment_of(case))
+        run(cluster, experiment_of(case, programs))
         assert cluster.join("Experiment", name, 30)
         if name == "e7-never":
             with pytest.raises(InvalidInput, match="resumePolicy"):
@@ -116,11 +124,11 @@ def test_an_endless_experiment_is_refused_before_it_is_stored(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", sorted(SEARCH_DEPENDS - {"c3-medianstop-unparsable"}))
-def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path) -> None:
+def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path, programs: str) -> None:
     case = CASES[name]
     settings = {one["name"]: int(one["value"]) for one in case["spec"]["earlyStopping"].get("algorithmSettings", [])}
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        experiment, trials = run(cluster, experiment_of(case))
+        experiment, trials = run(cluster, experiment_of(case, programs))
     maximize = case["spec"]["objective"]["type"] == "maximize"
     shapes = {row["conditions"][-1].partition("=")[0]: row for row in CASES["c1-medianstop"]["katib"]["trials"]}
     stopped = []
@@ -145,9 +153,9 @@ def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path)
     assert conditions(experiment["status"])[-1] == "Succeeded=True ExperimentMaxTrialsReached"
 
 
-def test_a_non_number_under_a_rule_fails_by_line(tmp_path: Path) -> None:
+def test_a_non_number_under_a_rule_fails_by_line(tmp_path: Path, programs: str) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        experiment, trials = run(cluster, experiment_of(CASES["c3-medianstop-unparsable"]))
+        experiment, trials = run(cluster, experiment_of(CASES["c3-medianstop-unparsable"], programs))
     assert conditions(experiment["status"]) == CASES["c3-medianstop-unparsable"]["katib"]["conditions"]
     for trial in trials:
         ruled = bool(trial["spec"].get("earlyStoppingRules"))
@@ -157,9 +165,9 @@ def test_a_non_number_under_a_rule_fails_by_line(tmp_path: Path) -> None:
     assert experiment["status"]["trialsFailed"] >= 2
 
 
-def test_a_goal_ends_the_experiment_but_not_other_trials(tmp_path: Path) -> None:
+def test_a_goal_ends_the_experiment_but_not_other_trials(tmp_path: Path, programs: str) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment_of(CASES["e3-goal-running"]))
+        cluster.create(experiment_of(CASES["e3-goal-running"], programs))
         *_, ended = cluster.watch("Experiment", "e3-goal-running", timeout=60)
         assert conditions(ended["status"])[-1] == "Succeeded=True ExperimentGoalReached"
         assert ended["status"]["trialsRunning"] == 1

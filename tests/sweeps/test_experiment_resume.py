@@ -22,7 +22,7 @@ PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys
 
 
 def experiment(name: str, *, policy: str = "Never", most: int = 2, seconds: float = 0, **spec: Any) -> dict[str, Any]:
-    command = ["sh", "-c", f'{sys.executable} -c "{PROGRAM}" ${{trialParameters.lr}} {seconds}']
+    command = ["sh", "-c", f'python -c "{PROGRAM}" ${{trialParameters.lr}} {seconds}']
     given = {"algorithm": SEEDED, "parallelTrialCount": min(2, most), "maxTrialCount": most, **spec}
     given |= {"parameters": [space("lr", min="0.1", max="1")], "resumePolicy": policy}
     return write_experiment(job(command), name=name, **given)

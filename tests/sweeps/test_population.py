@@ -1,7 +1,6 @@
 """Population based training: generations, families and the files that trials hand on."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +119,7 @@ def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:
 
 
 def experiment(program: Path, most: int, **changes: Any) -> dict[str, Any]:
-    command = [sys.executable, str(program), "/family/", "${trialParameters.lr}"]
+    command = ["python", str(program), "/family/", "${trialParameters.lr}"]
     container = {"name": "main", "image": "python", "command": command}
     job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
     settings = {**SETTINGS, "suggestion_trial_dir": "/family/"}
