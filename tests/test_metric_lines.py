@@ -113,6 +113,14 @@ def test_json_takes_texts_only_and_reads_timestamps() -> None:
     }
 
 
+@pytest.mark.parametrize("stamp", ["true", "1e300", "-1e300", "[1]", '"soon"', '"9999-12-31T23:59:59-99:99"'])
+def test_a_timestamp_that_is_none_counts_as_the_oldest(stamp: str) -> None:
+    lines = ['{"loss": "0.2", "timestamp": 0.5}', f'{{"loss": "0.3", "timestamp": {stamp}}}']
+    first, second = read_json(lines, ["loss"])
+    assert second.time.year == 1
+    assert fold([first, second], ["loss"])["loss"]["latest"] == "0.2"
+
+
 @pytest.mark.parametrize("line", ["loss=0.3", "[1]", '{"loss": NaN}', " "])
 def test_a_line_that_is_no_json_object_fails_the_collector(line: str) -> None:
     with pytest.raises(Failed, match="line 2 of the metrics file is not a JSON object"):

@@ -167,6 +167,19 @@ def test_a_name_used_twice_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "secret").read_text() == "mine"
 
 
+def test_unpacked_code_is_no_setuid_and_not_writable_for_others(tmp_path: Path) -> None:
+    open_to_all = entry("run.sh")
+    open_to_all.mode = 0o6777
+    unpack(archive(open_to_all, entry("lib/net.py")), tmp_path / "in", "it")
+    assert (tmp_path / "in/run.sh").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_link_below_a_link_is_refused_at_any_depth(tmp_path: Path) -> None:
+    inner = [entry("a/way", tarfile.SYMTYPE, "b"), entry("a/way/deep/down/outside.py")]
+    with pytest.raises(Damaged, match=r"would write through a link: 'a/way/deep/down/outside.py'"):
+        unpack(archive(*inner), tmp_path, "it")
+
+
 def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path) -> None:
     bomb = tarfile.TarInfo("zeros")
     bomb.size = 2 << 30

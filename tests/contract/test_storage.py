@@ -1,6 +1,7 @@
 """What every storage does, whatever its URL: run over a directory and over real S3 servers."""
 
 import hashlib
+import io
 import multiprocessing
 import os
 import signal
@@ -61,6 +62,13 @@ def test_fetching_replaces_an_older_file_and_leaves_nothing_beside_it(storage: S
     storage.fetch("key", tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == b"new"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out"]
+
+
+def test_an_object_that_stands_for_a_folder_is_not_listed(storage: Storage) -> None:
+    storage.put("a/b", b"1")
+    if isinstance(storage, S3Storage):  # as consoles make it; a directory of the file store is one already
+        storage.bucket.client.put_object(storage.bucket.name, storage.bucket._full("a/c/"), io.BytesIO(), 0)
+    assert [entry.key for entry in storage.list("a/")] == ["a/b"]
 
 
 def test_a_missing_key_is_not_found(storage: Storage, tmp_path: Path) -> None:

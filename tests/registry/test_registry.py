@@ -10,7 +10,7 @@ from challenges import judging
 
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
 from podium.registry import Model, PromotionRule, Registry, journal, open_registry
-from podium.storage import Storage
+from podium.storage import Entry, Storage
 
 FILES: dict[str, Path | bytes] = {"model.onnx": b"graph", "report/per_class.json": b"{}"}
 
@@ -363,6 +363,31 @@ def test_a_promotion_step_fired_twice_makes_one_promotion(model: Model) -> None:
     first, again = (model.challenge("good", judging(predicting(good=GOOD), LABELS)) for _ in range(2))
     assert first.record == again.record
     assert len(model.history()) == 1
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_a_move_whose_answer_was_lost_is_made_once(
+    model: Model, monkeypatch: pytest.MonkeyPatch, overtaken: bool
+) -> None:
+    for version in ("v1", "v2", "v3"):
+        add(model, version)
+    model.promote("v1", {}, expect=None)
+    put, lost = model.storage.put, []
+
+    def losing(key: str, source: bytes, **conditions: str) -> Entry:
+        entry = put(key, source, **conditions)
+        if conditions.get("if_match") and not lost:
+            lost.append(key)
+            if overtaken:
+                model.promote("v3", {}, expect="v2")
+            raise Conflict("sent again, it meets itself")
+        return entry
+
+    monkeypatch.setattr(model.storage, "put", losing)
+    assert model.promote("v2", {}, expect="v1").points_at == "v2"
+    moves = [event.points_at for event in model.history() if event.event == "promotion"]
+    assert moves == ["v1", "v2", "v3"][: 2 + overtaken]
+    assert model.version().version == ("v3" if overtaken else "v2")
 
 
 def test_moves_keep_their_order_when_clocks_differ(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

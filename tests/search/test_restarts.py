@@ -1,6 +1,7 @@
 """CMA-ES with restarts: when they happen, how populations grow, and what a search that goes on remembers."""
 
 import math
+import random
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,15 @@ def test_bipop_returns_to_small_populations() -> None:
     _, populations = run(plan("bipop", SPACE[:2]), 900, flat)
     assert max(populations) > populations[0]
     assert any(later < earlier for earlier, later in pairwise(populations))
+
+
+def test_small_populations_are_mostly_near_the_first() -> None:
+    search = plan("bipop", SPACE[:2])
+    search.grown, search.evaluations = 4, {"small": 0, "large": 10**9}
+    grown = [search._next_population(random.Random(seed)) / search.first_population for seed in range(400)]
+    assert max(grown) <= 16
+    # 16 to the power of a uniform number squared (Hansen 2009): below its median of .25 half of them fall.
+    assert sum(one <= 2 for one in grown) == pytest.approx(200, abs=40)
 
 
 def test_a_seed_gives_the_same_points_again() -> None:

@@ -48,6 +48,12 @@ def test_a_job_that_ends_without_either_condition_fails(
     assert "neither success nor failure condition holds" in trials[0]["status"]["conditions"][-1]["message"]
 
 
+def test_a_trial_says_when_it_began_and_ended(cluster: LocalSweeps) -> None:
+    found, (trial,) = run(cluster, experiment("print('loss=1')", maxTrialCount=1))
+    times = [found["status"]["startTime"], *(trial["status"][name] for name in ("startTime", "completionTime"))]
+    assert times == sorted(times)
+
+
 def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalSweeps) -> None:
     _, trials = run(cluster, experiment("print('loss=0.3'); print('loss=0.1'); print('loss=0.2')", maxTrialCount=1))
     assert trials[0]["status"]["observation"]["metrics"] == [

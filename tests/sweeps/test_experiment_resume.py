@@ -98,6 +98,27 @@ def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path)
         assert points(cluster, "e")[: len(begun)] == begun
 
 
+def test_what_a_stopped_trial_printed_is_not_read_again(tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    program = "print('loss=0.1', flush=True); import time; time.sleep(60)"
+    # The output of a script's last command is collected, and the second time the script does not come to it.
+    container = job(["sh", "-c", f'test -e {again} && exit 3; python -c "{program}" ${{trialParameters.lr}}'])
+    given = {"parallelTrialCount": 1, "maxTrialCount": 1, "maxFailedTrialCount": 1, "algorithm": SEEDED}
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
+        cluster.create(write_experiment(container, parameters=[space("lr", min="0.1", max="1")], **given))
+        while not any("loss=0.1" in path.read_text() for path in tmp_path.rglob("metrics.log")):
+            time.sleep(0.05)
+        cluster.stop("Experiment", "e")
+        assert cluster.join("Experiment", "e", 30)
+    again.touch()
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
+        resume(cluster, "e")
+        finish(cluster, "e")
+        (trial,) = cluster.list("Trial")
+    assert types(trial)[-1] == "Failed=True"
+    assert "0.1" not in json.dumps(trial["status"].get("observation"))
+
+
 def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
     manifest = json.dumps(experiment("e", most=4, seconds=0.5))
     script = (

@@ -120,7 +120,7 @@ class Bucket:
     def objects(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects whose key starts with prefix."""
         for item in self._items(prefix, recursive=True):
-            if not item.is_dir and not item.object_name.endswith("/"):
+            if not item.is_dir:  # the empty object "folder/" that consoles make
                 yield self._entry(item)
 
     def folders(self, prefix: str) -> Iterator[str]:
