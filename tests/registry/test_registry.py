@@ -390,6 +390,26 @@ def test_a_move_whose_answer_was_lost_is_made_once(
     assert model.version().version == ("v3" if overtaken else "v2")
 
 
+def test_a_lost_answer_does_not_hide_a_deletion(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(model, "v1")
+    add(model, "v2")
+    model.promote("v1", {}, expect=None)
+    put, lost = model.storage.put, []
+
+    def losing(key: str, source: bytes, **conditions: str) -> Entry:
+        if not conditions.get("if_match") or lost:
+            return put(key, source, **conditions)
+        lost.append(key)
+        model.delete("v2")
+        put(key, source, **conditions)
+        raise Conflict("sent again, it meets itself")
+
+    monkeypatch.setattr(model.storage, "put", losing)
+    with pytest.raises(NotFound, match="v2 of m is being deleted"):
+        model.promote("v2", {}, expect="v1")
+    assert model.version().version == "v1"
+
+
 def test_moves_keep_their_order_when_clocks_differ(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([5, 0, 1, 2])
     monkeypatch.setattr(journal, "now", lambda: f"2026-01-02T03:04:0{next(seconds)}.000000Z")
