@@ -405,7 +405,7 @@ def test_a_lost_answer_does_not_hide_a_deletion(model: Model, monkeypatch: pytes
         raise Conflict("sent again, it meets itself")
 
     monkeypatch.setattr(model.storage, "put", losing)
-    with pytest.raises(NotFound, match="v2 of m is being deleted"):
+    with pytest.raises(NotFound, match="v2 of mnist is being deleted"):
         model.promote("v2", {}, expect="v1")
     assert model.version().version == "v1"
 
