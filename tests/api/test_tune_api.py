@@ -207,6 +207,18 @@ def test_packed_code_runs_where_its_files_are_not(home: Path, tmp_path: Path, mo
     assert str(tmp_path / "project") not in str(experiment.manifest)
 
 
+def only_large(x: float) -> float:
+    if x < 0.7:
+        raise ValueError("too small")
+    return 1.0
+
+
+def test_a_failed_sweep_tells_of_its_good_trials(home: Path) -> None:
+    with pytest.raises(Failed, match=r"1 of 4 trials have a result, the best is \S+: 1\.0 with x=0\.8") as caught:
+        podium.tune(only_large, {"x": (0.1, 1.0)}, objective="score", trials=5, parallel=1, seed=1)
+    assert "podium.open_sweep('only-large').trials shows them all" in (caught.value.hint or "")
+
+
 def silent(x: float) -> None:
     print("nothing to see")
 

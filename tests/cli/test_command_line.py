@@ -116,7 +116,7 @@ def test_a_finished_run_names_the_model_by_its_path(tmp_path: Path, monkeypatch:
     ("words", "told"),
     [
         (["models", "list"], ""),
-        (["storage", "check", "here"], "donn%C3%A9es/here"),
+        (["storage", "check", "here", "--create"], "donn%C3%A9es/here"),
         (["doctor", "é.log"], "é.log"),
     ],
 )

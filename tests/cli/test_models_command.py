@@ -252,9 +252,21 @@ def test_storage_check_of_a_directory_passes(typed: Typed, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_storage_check_leaves_no_directory_that_was_not_there(typed: Typed, tmp_path: Path) -> None:
-    code, _, _ = typed("storage", "check", str(tmp_path / "new" / "store"))
-    assert (code, list(tmp_path.iterdir())) == (0, [])
+def test_storage_check_makes_a_directory_only_where_asked(typed: Typed, tmp_path: Path) -> None:
+    place = tmp_path / "new" / "store"
+    code, _, told = typed("storage", "check", str(place))
+    assert (code, list(tmp_path.iterdir())) == (1, [])
+    assert told.splitlines() == [
+        f"error: there is no directory {place}",
+        f"hint: podium storage check {place} --create",
+    ]
+    assert typed("storage", "check", str(place), "--create")[0] == 0
+    assert list(tmp_path.iterdir()) == [], "a directory comes with its first object"
+
+
+def test_storage_check_of_the_default_leaves_no_directory_behind(typed: Typed, tmp_path: Path) -> None:
+    assert typed("storage", "check")[0] == 0
+    assert not list(tmp_path.rglob("store"))
 
 
 def test_storage_check_says_what_to_mend(typed: Typed, monkeypatch: pytest.MonkeyPatch, unused_port: int) -> None:

@@ -120,6 +120,9 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     file = open_rows(write(tmp_path / "a.csv", "a;b\n1;2\n"), delimiter=",")
     with pytest.raises(InvalidInput, match=r"no column 'b', which is the target\n.*separated by a comma\): a;b"):
         file.require("b", role="the target")
+    wide = open_rows(write(tmp_path / "wide.csv", ",".join(f"x{n}" for n in range(32)) + "\n" + "1," * 31 + "1\n"))
+    with pytest.raises(InvalidInput, match=r"x18, x19, … 32 in all$"):
+        wide.require("b", role="the target")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,13 @@ def reports(doctor: Doctor) -> Callable[..., tuple[int, list[dict[str, Any]]]]:
     return run
 
 
+def test_a_compiled_pipeline_is_refused_by_name(doctor: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text("# PIPELINE DEFINITION\npipelineInfo:\n  name: mine\nroot: {}\n")
+    done = doctor(str(tmp_path / "pipeline.yaml"))
+    assert done.returncode == 2
+    assert "pipeline.yaml is a compiled pipeline, which the doctor has no rules for" in done.stderr
+
+
 def test_a_failing_log_says_why_and_exits_with_1(doctor: Doctor, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("epoch 1\naccuracy: 0.9\n")

@@ -8,7 +8,7 @@ from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
-from podium.manifests.experiment import Experiment, Trial, news
+from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
 
@@ -51,7 +51,8 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: s
     """
     experiment = cluster.experiment(name)
     text = f"Experiment {name} failed: {experiment.state.message}"
-    bad = next(iter(failed(finished(cluster, name))), None)
+    ended = finished(cluster, name)
+    bad, best = next(iter(failed(ended)), None), best_trial(ended)
     if bad is None:
         return Failed(text, trials)
     printed = lines_of(cluster, bad)
@@ -59,6 +60,11 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: s
     lines = [f"  | {line}" for line in printed[-8:]]
     said = [f"trial {bad.name}: {bad.message}", *why, *(["it said last", *lines] if lines else [])]
     whole = f"{logs.replace('TRIAL', bad.name)} prints all it said"
+    if best:
+        good = len(ended) - len(failed(ended))
+        values = ", ".join(f"{name}={value}" for name, value in best.assignments.items())
+        said.append(f"{good} of {len(ended)} trials have a result, the best is {best.name}: {best.value} with {values}")
+        whole = f"{whole}; {trials} shows them all"
     return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
 
 

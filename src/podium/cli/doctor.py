@@ -105,6 +105,9 @@ def examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list
         reports = [examine_manifest(manifest, file) for manifest in with_templates(written, file)]
         if not reports:
             raise InvalidInput(f"{file} holds no object", "a manifest holds at least one")
+        if "pipelineInfo" in written[0]:
+            hint = "give the file of its Experiment, or a job of its run; podium upload sends a pipeline to its server"
+            raise InvalidInput(f"{file} is a compiled pipeline, which the doctor has no rules for", hint)
         return reports, [manifest for manifest in written if manifest.get("kind") in KINDS]
     return [examine_given(lines, choose_reader(lines, **reading), file)], []
 

@@ -1,5 +1,6 @@
 """`podium storage`: check a bucket or directory, copy into it and out of it, list it; the cache on this machine."""
 
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +23,7 @@ def storage() -> None:
 
 @storage.command()
 @click.argument("url", required=False)
-@click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
+@click.option("--create", is_flag=True, help="Make the bucket, or take a directory, that is not there.")
 @json_option
 def check(url: str | None, create: bool, as_json: bool) -> None:
     """Try everything podium needs of a storage and say what to fix.
@@ -35,10 +36,14 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
       podium storage check
       MINIO_ENDPOINT=http://localhost:9000 podium storage check minio://models --create
     """
+    from podium.errors import NotFound
     from podium.settings import Settings
-    from podium.storage import connect
+    from podium.storage import connect, local_path
     from podium.storage.check import check as run
 
+    directory = local_path(url) if url else None
+    if directory and not create and not directory.exists():
+        raise NotFound(f"there is no directory {directory}", f"podium storage check {shlex.quote(str(url))} --create")
     opened = connect(url or Settings.from_environment().storage, create=create)
     results = []
     for result in run(opened):

@@ -104,8 +104,9 @@ class RowFile:
         if column not in self.columns:
             near = difflib.get_close_matches(column, self.columns, n=1)
             meant = f"did you mean {near[0]}? " if near else ""
+            more = f", … {len(self.columns)} in all" if len(self.columns) > 20 else ""
             raise InvalidInput(f"{self.name} has no column {column!r}, which is {role}",
-                               f"{meant}its columns ({self.note}): {', '.join(self.columns[:20])}")  # fmt: skip
+                               f"{meant}its columns ({self.note}): {', '.join(self.columns[:20])}{more}")  # fmt: skip
 
     def followed_by(self, other: "RowFile") -> "RowFile":
         """Return the rows of this file and then those of another, which has the same columns.
