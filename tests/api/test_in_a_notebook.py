@@ -58,6 +58,7 @@ def test_a_cell_shows_the_trials_while_they_run(kernel: Any, home: Path) -> None
     assert result.count("<tr>") == 4
     (figure,) = outputs_of(kernel, "podium.open_sweep('train').plot.history()")
     assert "application/vnd.plotly.v1+json" in figure["data"]
+    assert "Plotly.newPlot" in figure["data"]["text/html"], "an exported notebook is not blank"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -1,5 +1,6 @@
 """Figures of a sweep, as plotly figures: a notebook shows them, and each can be changed or saved."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,19 @@ class Plots:
 
 
 def _drawn(figure: plots.Figure) -> "Figure":
+    from plotly import io
     from plotly.graph_objects import Figure
 
-    return Figure(figure)
+    class Shown(Figure):  # type: ignore[misc, unused-ignore]  # plotly has no types
+        """A figure that is not blank in a notebook exported as HTML: beside plotly's own output there is a page's."""
+
+        def _ipython_display_(self) -> None:
+            if io.renderers.default != "plotly_mimetype":  # chosen by the user, or by an editor that is no Jupyter
+                self.show()
+                return
+            from IPython.display import display
+
+            page = self.to_html(include_plotlyjs="cdn", full_html=False)
+            display({"application/vnd.plotly.v1+json": json.loads(self.to_json()), "text/html": page}, raw=True)
+
+    return Shown(figure)
