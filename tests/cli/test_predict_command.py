@@ -253,11 +253,11 @@ def test_a_table_without_a_column_is_refused(predict: Predict, rows: Path, tmp_p
     assert not (tmp_path / "out.csv").exists()
 
 
-@pytest.mark.parametrize("form", ["arguments", "lines", "table"])
+@pytest.mark.parametrize("form", ["arguments", "empty", "lines", "table"])
 def test_sentences_are_predicted_from_anywhere(predict: Predict, form: str, words: Path, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("good\n\nso very bad indeed\n")
     (tmp_path / "new.csv").write_text("n,review\n1,good\n2,\n3,so very bad indeed\n")
-    given = {"arguments": ["good", " ", "so very bad indeed"], "lines": [tmp_path / "new.txt"],
+    given = {"arguments": ["good", " ", "so very bad indeed"], "empty": ["good", "", "so very bad indeed"], "lines": [tmp_path / "new.txt"],
              "table": [tmp_path / "new.csv"]}  # fmt: skip
     done = predict(*given[form], "--file", words, "--json")
     value = json.loads(done.stdout)

@@ -93,7 +93,9 @@ def check_files(items: Iterable[str]) -> None:
 
 
 def is_sentence(item: str) -> bool:
-    """Return whether an argument is not meant as a file: it has a space or no ending."""
+    """Return whether an argument is not meant as a file: it is empty, has a space or no ending."""
+    if not item:  # the path of the working directory, to Path
+        return True
     return "://" not in item and not Path(item).exists() and (" " in item or not Path(item).suffix)
 
 
