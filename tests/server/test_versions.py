@@ -207,6 +207,20 @@ def test_a_failed_step_is_quoted_where_its_log_is_kept(
     assert str(caught.value.hint).startswith("podium data inspect table:x.csv; see the steps' logs")
 
 
+def test_a_step_that_never_ran_is_not_quoted(
+    server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "POLL", 0.01)
+    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    storage = f"file://{tmp_path}/store"
+    world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
+    KeptLogs(storage, run.run_id).keep("steps/prepare", "prepared\n")
+    world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
+    with pytest.raises(PodiumError, match=r"failed at train: .* its inputs could not be read from the store") as caught:
+        runs.follow(server, run.run_id, lambda *_: None)
+    assert f"kubectl describe workflow -l pipeline/runid={run.run_id}" in str(caught.value.hint)
+
+
 def test_a_failed_task_is_named_though_it_is_written_late(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

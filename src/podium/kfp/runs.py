@@ -288,15 +288,24 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
     label = f"pipeline/runid={run.run_id}"
     error, advice = next(filter(any, (_said_by(run, step) for step in failed)), ("", ""))
     hint = f"see the steps' logs: podium runs logs {run.run_id}, or kubectl logs -l {label} -c main --tail 50"
-    if not error:
+    if not advice:
         hint += f"; if a pod was refused: kubectl describe workflow -l {label}"
     raise Failed(f"{text}: {error}" if error else text, f"{advice}; {hint}" if advice else hint)
 
 
 def _said_by(run: Any, step: str) -> tuple[str, str]:
-    """Return the error and the hint that a failed step printed, from its kept log; empty where that is out of reach."""
+    """Return the error and the hint that a failed step printed, from its kept log; empty where that is out of reach.
+
+    A step that failed before its program ran, or was killed, kept none, though others of its run did.
+    """
     try:
         kept = KeptLogs(storage_of(run), str(run.run_id))
+        names = kept.names()
+        if names and f"steps/{step}" not in names:
+            unsaid = (
+                "it did not come to print anything that is kept: its pod was not admitted or was killed, or its inputs"
+            )
+            return f"{unsaid} could not be read from the store", ""
         log = kept.read(kept.of(step)[0])
     except PodiumError:
         return "", ""

@@ -35,9 +35,10 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
     except Terminated:
         cluster.abandon(kind, name)
         raise
-    except (Unavailable, Denied):
+    except (Unavailable, Denied) as error:
         # The object may still run: a retry adopts it, and it has its own deadline.
-        say(f"{kind} {name} is not deleted: its cluster does not answer for it")
+        why = "no longer allows it" if isinstance(error, Denied) else "does not answer"
+        say(f"{kind} {name} is not deleted: its cluster {why}")
         raise
     except BaseException:
         # Report the original error, not one of the cleanup.
