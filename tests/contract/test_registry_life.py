@@ -3,8 +3,10 @@
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from s3servers import sleep_into_the_next_second
@@ -34,6 +36,38 @@ def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> No
     assert [event.event for event in model.history()] == ["promotion", "promotion", "rollback", "deletion"]
     assert list(model.verify()) == []
     assert list(storage.list("models/mnist/versions/c")) == []
+
+
+def test_a_backup_put_into_an_empty_store_is_the_same_registry(
+    storage: Storage, typed: Callable[..., Any], tmp_path: Path
+) -> None:
+    model, backup, restored = Registry(storage)["mnist"], tmp_path / "backup", f"{storage.url}/restored"
+    for version in "abc":
+        model.upload({"model.onnx": version.encode() * 100}, {"run_id": version})
+    model.promote("a", {}, expect=None)
+    model.promote("b", {"why": "better"}, expect="a")
+    assert typed("storage", "get", storage.url, backup)[0] == 0
+    assert typed("storage", "put", backup, restored)[0] == 0
+    assert typed("models", "verify", "--storage", restored)[0] == 0
+    again = open_registry(restored)["mnist"]
+    assert (again.version(), again.history()) == (model.version(), model.history())
+    again.promote("c", {}, expect="b")
+    assert (again.rollback().version, model.version().version) == ("b", "b")
+    assert list(again.verify()) == []
+
+
+def test_a_backup_made_during_a_promotion_is_repaired(storage: Storage, typed: Callable[..., Any]) -> None:
+    model = Registry(storage)["mnist"]
+    for version in "ab":
+        model.upload({"model.onnx": version.encode() * 100}, {"run_id": version})
+    model.promote("a", {}, expect=None)
+    older = storage.get("models/mnist/aliases/champion.json")
+    model.promote("b", {}, expect="a")
+    storage.put("models/mnist/aliases/champion.json", older)  # was read before the promotion, its history after it
+    (found,) = model.verify()
+    assert found.what.startswith("is of move 1, but the history knows move 2, to b: an older copy was put back")
+    assert typed("models", "repair", "mnist", "--storage", storage.url)[0] == 0
+    assert (model.version().version, list(model.verify())) == ("b", [])
 
 
 def test_the_check_of_a_sound_storage_passes_and_leaves_nothing(storage: Storage) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,9 @@ COMMANDS: dict[str, dict[str, Any]] = {
 
 def experiment(folder: Path, container: dict[str, Any]) -> str:
     """Write an Experiment whose trials are Jobs of one container."""
+    # Beside the Experiment: a shell would split a path of this checkout that has spaces.
+    script = shutil.copy(SOFTMAX, folder)
+    container = json.loads(json.dumps(container).replace(str(SOFTMAX), script))
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "anything", **container}]}
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump({

@@ -104,6 +104,10 @@ def _check_aliases(pointers: Pointers, entries: Entries) -> Iterator[Finding]:
             continue
         if record and record.points_at and not pointers.catalog.exists(record.points_at):
             yield Finding(where=key, what=f"points at {record.points_at}, which is missing")
+        last, _ = entries.last_move(alias)
+        if record and last and last.sequence > record.sequence:
+            what = f"is of move {record.sequence}, but the history knows move {last.sequence}, to {last.points_at}"
+            yield Finding(where=key, what=f"{what}: an older copy was put back; podium models repair {pointers.name}")
     for alias in sorted({record.alias for record in entries.records if record.alias} - set(names)):
         last, _ = entries.last_move(alias)
         assert last is not None
@@ -135,9 +139,10 @@ def _check_numbers(where: str, alias: str, moves: list[Record]) -> Iterator[Find
 
 
 def repair(pointers: Pointers) -> Iterator[Repair]:
-    """Restore damaged and missing aliases from the history, and the history from the aliases.
+    """Restore damaged, missing and outdated aliases from the history, and the history from the aliases.
 
-    Nothing that can be read is changed, and nothing is deleted.
+    An alias is never behind its history, which is written after it, unless an older copy was put back. Nothing else
+    that can be read is changed, and nothing is deleted.
     """
     entries = pointers.journal.load()
     moved = {record.alias for record in entries.records if record.alias}
@@ -157,14 +162,15 @@ def repair(pointers: Pointers) -> Iterator[Repair]:
 def _repair_alias(pointers: Pointers, alias: str, entries: Entries) -> Iterator[Repair]:
     key = pointers.key(alias)
     content, entry = b"", None
+    last, lost = entries.last_move(alias)
     try:
         if pointers.storage.head(key):
             content, entry = pointers.storage.read(key, limit=MAX_BYTES + 1)
-        pointers.parse(content, alias)
-        return
+        record = pointers.parse(content, alias)
+        if last is None or record.sequence >= last.sequence:
+            return
     except Damaged:
         pass
-    last, lost = entries.last_move(alias)
     if last is None or lost:
         also = f"its record is damaged, too: {', '.join(lost)}" if lost else "there is no move of it"
         yield Repair(where=key, restored=False, what=f"cannot be restored from the history: {also}")
