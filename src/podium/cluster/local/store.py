@@ -134,8 +134,9 @@ class Store:
 
     def _settle(self, manifest: Manifest) -> Manifest:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        if self._is_lost(manifest):
-            manifest = self._load(kind, name)  # its end is written before its supervisor gives it up: maybe just now
+        if not self._is_lost(manifest):
+            return manifest
+        manifest = self._load(kind, name)  # its end is written before its supervisor gives it up: maybe just now
         if self._is_lost(manifest):
             message = f"{kind} {name} was stopped: the process that ran it ended."
             if kind == "Experiment":
