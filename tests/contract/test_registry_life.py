@@ -38,7 +38,7 @@ def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> No
     assert list(storage.list("models/mnist/versions/c")) == []
 
 
-def test_a_backup_put_into_an_empty_store_is_the_same_registry(
+def test_a_backup_put_elsewhere_is_the_same_registry(
     storage: Storage, typed: Callable[..., Any], tmp_path: Path
 ) -> None:
     model, backup, restored = Registry(storage)["mnist"], tmp_path / "backup", f"{storage.url}/restored"
