@@ -63,3 +63,6 @@ for _ in range(4):
 if rank == 0:
     save(weight, bias, Path(options.put_into))
     print(f"saved after training in {ranks} processes", flush=True)
+if ranks > 1:
+    dist.barrier()  # a process that leaves while another still speaks to it makes that one fail
+    dist.destroy_process_group()
