@@ -38,3 +38,6 @@ for _ in range(args.epochs):
         logits = net(points[1500:]).detach()
         accuracy, loss = (logits.argmax(1) == labels[1500:]).float().mean(), cross_entropy(logits, labels[1500:])
         print(f"{datetime.now(UTC).isoformat()} accuracy={accuracy:.4f} loss={loss:.4f}", flush=True)
+if world > 1:  # together: a process that leaves while another still speaks to it makes that one fail
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
