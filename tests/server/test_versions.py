@@ -192,15 +192,20 @@ def test_a_failed_or_canceled_run_says_so(server: Server, world: KfpWorld, monke
         runs.follow(server, run.run_id, lambda *_: None)
 
 
+def stored_run(server: Server, world: KfpWorld, folder: Path) -> tuple[Any, KeptLogs]:
+    """Submit a run that keeps its logs in a storage that is in reach."""
+    run, storage = runs.submit(server, upload(server, HELLO), [], group="podium"), f"file://{folder}/store"
+    world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
+    return run, KeptLogs(storage, run.run_id)
+
+
 def test_a_failed_step_is_quoted_where_its_log_is_kept(
     server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "POLL", 0.01)
-    run = runs.submit(server, upload(server, HELLO), [], group="podium")
-    storage = f"file://{tmp_path}/store"
-    world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
+    run, kept = stored_run(server, world, tmp_path)
     log = "reading\nerror: the table has no column left\nhint: podium data inspect table:x.csv\n"
-    KeptLogs(storage, run.run_id).keep("steps/prepare", log)
+    kept.keep("steps/prepare", log)
     world.script = [{"state": "FAILED", "run_details": details(prepare="FAILED")}]
     with pytest.raises(PodiumError, match="failed at prepare: the table has no column left") as caught:
         runs.follow(server, run.run_id, lambda *_: None)
@@ -211,10 +216,8 @@ def test_a_step_that_never_ran_is_not_quoted(
     server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "POLL", 0.01)
-    run = runs.submit(server, upload(server, HELLO), [], group="podium")
-    storage = f"file://{tmp_path}/store"
-    world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
-    KeptLogs(storage, run.run_id).keep("steps/prepare", "prepared\n")
+    run, kept = stored_run(server, world, tmp_path)
+    kept.keep("steps/prepare", "prepared\n")
     world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
     with pytest.raises(PodiumError, match=r"failed at train: .* its inputs could not be read from the store") as caught:
         runs.follow(server, run.run_id, lambda *_: None)
