@@ -220,7 +220,7 @@ def test_a_job_with_a_killed_owner_fails_without_leftovers(tmp_path: Path) -> No
         until(lambda: list(cluster.logs("PyTorchJob", "job")) == ["hello"])
         pid = until(lambda: pods(cluster).get("master-0", {}).get("pid"))
         watching = cluster.watch("PyTorchJob", "job", timeout=30)
-        assert status_of(next(watching)).phase == "Running"
+        until(lambda: status_of(next(watching)).phase == "Running")
         other.kill()
     *_, last = watching
     assert status_of(last).reason == "PyTorchJobSupervisorLost"
