@@ -8,6 +8,7 @@ import ipaddress
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -132,16 +133,41 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
         yield World(device=device)
         return
     with peers():
-        # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
-        attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
-        store = dist.PrefixStore(attempt, open_store(own, environ))
-        dist.init_process_group(config.backend, store=store, rank=own.rank, world_size=own.size, timeout=TIMEOUT)
+        dist.init_process_group(
+            config.backend, store=meet(own, environ), rank=own.rank, world_size=own.size, timeout=TIMEOUT
+        )
     try:
         if config.backend != "nccl" and not World(rank=own.rank, size=own.size).all(device.type == "cuda"):
             device = torch.device("cpu")  # a GPU in some ranks only: all of them compute the same way
         yield World(rank=own.rank, size=own.size, device=device)
     finally:
         dist.destroy_process_group()
+
+
+def meet(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
+    """Return the store of this attempt, one where this rank has not been before.
+
+    A rank that is restarted early reaches the store of the attempt before, whose rank 0 has not quite ended: there it
+    would wait for processes that are gone, and the new rank 0 for it. So it looks again until that store is away.
+
+    Raises:
+        PeerLost: Rank 0 cannot listen, or the store of the attempt before stays.
+    """
+    # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
+    attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+    deadline = time.monotonic() + TIMEOUT.total_seconds()
+    while True:
+        try:
+            store = dist.PrefixStore(attempt, open_store(own, environ))
+            if store.add(f"joined-{own.rank}", 1) == 1:
+                return store
+        except dist.DistNetworkError:  # it went away at this moment
+            if own.rank == 0 or time.monotonic() > deadline:
+                raise
+        if time.monotonic() > deadline:
+            raise PeerLost(f"rank 0 at {own.address}:{own.port} still serves an attempt that is over",
+                           "end what is left of the job, then start it again")  # fmt: skip
+        time.sleep(0.2)
 
 
 def open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:

@@ -2,10 +2,12 @@
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import run_ranks
 
 from podium.trainer import world as worlds
@@ -48,6 +50,22 @@ def test_a_taken_master_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # open_store sets it, which must not outlive this test
         with pytest.raises(worlds.PeerLost, match=f"rank 0 cannot listen on 127.0.0.1:{port}"):
             worlds.open_store(Ranks(size=2, address="127.0.0.1", port=port), {})
+
+
+def test_a_restarted_rank_waits_for_the_new_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    old = dist.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
+    own, met = Ranks(rank=1, size=2, address="127.0.0.1", port=old.port), list[dist.Store]()
+    assert worlds.meet(own, {}).get("joined-1") == b"1"
+    restarted = threading.Thread(target=lambda: met.append(worlds.meet(own, {})), daemon=True)
+    restarted.start()
+    restarted.join(1)
+    assert restarted.is_alive(), "the store of the attempt before is still served"
+    del old
+    new = dist.TCPStore("127.0.0.1", own.port, 2, is_master=True, wait_for_workers=False)
+    restarted.join(30)
+    assert met[0].get("joined-1") == b"1"
+    assert dist.PrefixStore("attempt-0", new).check(["joined-1"])
 
 
 if __name__ == "__main__":
