@@ -226,13 +226,14 @@ def test_a_model_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_model_that_never_ends_ends_at_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(endless_model())
     code = """if True:
-        import _thread, numpy as np, os, signal, sys, threading
+        import numpy as np, os, signal, sys
         from pathlib import Path
         from podium.scoring import OnnxModel
         model = OnnxModel(Path(sys.argv[1]), threads=1)
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         class Inputs(dict):
-            def items(self):  # asked for when a batch is run
-                threading.Timer(.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+            def items(self):  # asked for twice before the batch is run; the second time sets the alarm anew
+                signal.setitimer(signal.ITIMER_REAL, .5)
                 return super().items()
         model.predict(Inputs(x=np.ones((1, 2), np.float32)), classes=2)
     """
