@@ -1,6 +1,7 @@
 """Pods reach the object store by reference: no manifest holds a key."""
 
 import json
+from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,29 @@ def test_a_step_takes_the_stores_address_and_the_secrets_name(in_pod: World) -> 
         "AWS_REGION": "us-east-1",
         "PODIUM_S3_SECRET": "keys",
     }
+
+
+def test_the_account_of_a_team_brings_its_store_and_namespace(in_pod: World, tmp_path: Path) -> None:
+    payload = urlsafe_b64encode(json.dumps({"sub": "system:serviceaccount:kubeflow:podium-steps-vision"}).encode())
+    (tmp_path / "token").write_text(f"e30.{payload.decode().rstrip('=')}.signature")
+    data = {"endpoint": "http://store:9000", "secret": "keys", "storage": "s3://podium/vision"}
+    in_pod.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
+    environ: dict[str, str] = {}
+    take_access(environ)
+    assert in_pod.requests == ["GET /api/v1/namespaces/vision/configmaps/podium-storage"]
+    assert environ == {
+        "AWS_ENDPOINT_URL": "http://store:9000",
+        "AWS_REGION": "us-east-1",
+        "PODIUM_S3_SECRET": "vision/keys",
+        "PODIUM_STORAGE": "s3://podium/vision",
+        "PODIUM_CLUSTER": "kubernetes://vision",
+    }
+
+
+def test_any_other_account_has_no_team(in_pod: World, tmp_path: Path) -> None:
+    payload = urlsafe_b64encode(json.dumps({"sub": "system:serviceaccount:kubeflow:podium-steps"}).encode())
+    (tmp_path / "token").write_text(f"e30.{payload.decode().rstrip('=')}.signature")
+    assert pod.team_namespace() is None
 
 
 def test_jobs_in_another_namespace_use_its_own_store(in_pod: World) -> None:

@@ -49,6 +49,33 @@ def test_submit_runs_the_projects_pipeline_and_says_so(kfp: KfpServer, world: Kf
     assert run["runtime_config"]["parameters"]["model_name"] == "churn"
 
 
+def test_a_teams_account_images_and_root_stand_in_the_project(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+    text = (project / "podium.yaml").read_text() + "schedule: {name: nightly, cron: '@daily'}\n"
+    settings = (
+        "{service_account: podium-steps-vision, pipeline_root: 'minio://podium/vision/kfp', steps_image: host/s:1}"
+    )
+    (project / "podium.yaml").write_text(f"{text}server: {settings}\n")
+    for command in (["upload"], ["submit"], ["schedule", "apply"]):
+        assert invoke(kfp, *command).exit_code == 0
+    spec = choose(Server(kfp.host), "churn", None).spec
+    assert spec["defaultPipelineRoot"] == "minio://podium/vision/kfp"
+    executors = spec["deploymentSpec"]["executors"].values()
+    assert {one["container"]["image"] for one in executors} == {"host/s:1"}
+    (run,) = world.runs.values()
+    (nightly,) = schedules.present(Server(kfp.host))
+    assert run["service_account"] == nightly.service_account == "podium-steps-vision"
+
+
+@pytest.mark.parametrize("settings, hint", [
+    ("{service_acount: team}", "did you mean service_account?"), ("podium-steps", "for example server: "),
+])  # fmt: skip
+def test_server_settings_that_do_not_exist_are_refused(kfp: KfpServer, project: Path, settings: str, hint: str) -> None:
+    (project / "podium.yaml").write_text(f"model_name: churn\nserver: {settings}\n")
+    error = invoke(kfp, "submit").exception
+    assert isinstance(error, InvalidInput)
+    assert hint in str(error.hint)
+
+
 def test_submit_by_name_says_podiums_defaults_plainly(
     kfp: KfpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ FREE = {"ignore_unknown_options": True}
 @click.option("--description", default="", help="Shown with a new version.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training.")
+@click.option("--pipeline-root", metavar="URL", help="Where the server keeps artifacts of runs, as minio://BUCKET/DIR.")
 @json_option
 @server_options
 def upload(
@@ -83,7 +84,7 @@ def _text(
         return compile_pipeline(pipeline, words, project=project, title=title, **images)
     hint = "give them to `podium compile`"
     given = bool(words or any(images.values()))
-    require(not given, "a compiled file keeps its images and parameters", hint, file=pipeline)
+    require(not given, "a compiled file keeps its images, root and parameters", hint, file=pipeline)
     try:
         text = read_text(file)
     except OSError as error:

@@ -1,11 +1,11 @@
 """``podium.yaml``: a pipeline and the values of its parameters, for every command that takes a pipeline.
 
-Its keys are the pipeline's own parameters, and besides them ``name``, ``pipeline`` and ``schedule``. What the command
-line gives comes before it.
+Its keys are the pipeline's own parameters, and besides them ``name``, ``pipeline``, ``schedule`` and ``server``. What
+the command line gives comes before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,28 @@ FILE = "podium.yaml"
 PIPELINE = "tune_and_promote"
 """The pipeline where none is named."""
 
-OWN = ("name", "pipeline", "schedule")
+OWN = ("name", "pipeline", "schedule", "server")
 """Keys that are not parameters."""
 
 LOCAL = ("table:", "text:", "images:", "npz:")
 """What stands before a file or directory of the user's in ``dataset``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """How a project's pipeline is compiled for a server and run there: the options of those names."""
+
+    service_account: str = ""
+    """Account that runs and the schedule are under; empty for the server's default."""
+
+    pipeline_root: str = ""
+    """URL below which Kubeflow Pipelines keeps the artifacts of runs; empty for the server's own."""
+
+    steps_image: str = ""
+    """Image of the steps; empty for the one the components name."""
+
+    trainer_image: str = ""
+    """Image of trials and training; empty for the one the components name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +61,8 @@ class Project:
     schedule: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a schedule besides pipeline and parameters, as in ``{name: nightly, cron: "@daily"}``."""
 
+    server: ServerSettings = ServerSettings()
+
     @classmethod
     def load(cls, file: Path) -> "Project":
         """Read a file.
@@ -64,7 +83,8 @@ class Project:
             raise InvalidInput(f"{file}: name is text, pipeline a name or a file, and schedule holds name and cron",
                                'schedule: {name: nightly, cron: "@daily"}')  # fmt: skip
         pipeline = str(file.parent / pipeline) if _is_file(pipeline) else pipeline
-        return cls(file=file, pipeline=pipeline, name=name, values=content, schedule=schedule)
+        server = _server_settings(file, content.pop("server", {}))
+        return cls(file=file, pipeline=pipeline, name=name, values=content, schedule=schedule, server=server)
 
     @property
     def title(self) -> str:
@@ -87,6 +107,17 @@ class Project:
         except InvalidInput as error:
             raise InvalidInput(f"{self.file}: {error.message}", error.hint) from error
         return {name: _from_folder(self.file.parent, name, value) for name, value in checked.items()}
+
+
+def _server_settings(file: Path, given: Any) -> ServerSettings:
+    known = [setting.name for setting in fields(ServerSettings)]
+    example = "server: {service_account: podium-steps}"
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise InvalidInput(f"{file}: server holds names and texts, but got {given!r}", f"for example {example}")
+    for name in given:
+        if name not in known:
+            raise InvalidInput(f"{file}: server has no setting {name!r}", suggestion(name, known))
+    return ServerSettings(**given)
 
 
 def find_project(folder: Path = Path()) -> Project | None:

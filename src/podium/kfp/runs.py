@@ -65,7 +65,7 @@ def submit(
         words: Parameters as ``name=value``, checked against the version's own; an Experiment's file is sent as text.
         group: KFP experiment that the run is listed under.
         name: Display name; the pipeline's name and the time if None.
-        service_account: Service account of the steps; the server's default if None.
+        service_account: Service account of the steps; the project's if None, else the server's default.
         project: Gives the parameters that are not among the words.
         named: Whether the user named this very version.
         tell: Called with what is run, before it starts.
@@ -89,7 +89,7 @@ def submit(
         parameters=values,
         pipeline_id=version.pipeline_id,
         version_id=version.id,
-        service_account=service_account,
+        service_account=service_account or (project.server.service_account if project else "") or None,
     )
     return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
 

@@ -103,7 +103,8 @@ def _of_project(project: Project) -> dict[str, Any]:
     """Return a project's schedule as a schedule's file would have it."""
     hint = 'for example schedule: {name: nightly, cron: "@daily"}'
     require(bool(project.schedule), f"{project.file} has a schedule", hint, schedule=project.schedule)
-    return {"pipeline": project.title, **project.schedule, "parameters": dict(project.values)}
+    own = {"pipeline": project.title, "service_account": project.server.service_account}
+    return {**own, **project.schedule, "parameters": dict(project.values)}
 
 
 def _parse(file: Path, content: Any) -> Schedule:

@@ -15,7 +15,8 @@ from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment import Experiment
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
-from podium.pod import pod_namespace
+from podium.pod import pod_namespace, team_namespace
+from podium.settings import CLUSTER, STORAGE
 from podium.storage.s3.config import ENDPOINTS
 
 CONFIG_MAP = "podium-storage"
@@ -45,9 +46,18 @@ class Access:
     secret_key: str = "secretkey"
     """Key in the Secret."""
 
-    def take(self, environ: MutableMapping[str, str]) -> None:
-        """Let this process use the store: the storage reads the Secret by its name when it is opened."""
-        environ.update({ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": self.secret})
+    storage: str = ""
+    """URL under which models are kept where a pipeline names none; empty for the bucket of the run's artifacts."""
+
+    def take(self, environ: MutableMapping[str, str], namespace: str | None = None) -> None:
+        """Let this process use the store: the storage reads the Secret by its name when it is opened.
+
+        Args:
+            environ: Of this process.
+            namespace: Of the Secret; None for this pod's own.
+        """
+        secret = f"{namespace}/{self.secret}" if namespace else self.secret
+        environ.update({ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": secret})
 
     def env(self) -> list[dict[str, Any]]:
         """Return the environment of a launched container."""
@@ -80,17 +90,21 @@ def _keys(secret: str, access_key: str = "accesskey", secret_key: str = "secretk
     return [{"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}} for name, key in keys.items()]
 
 
-def find_access(cluster: str = "kubernetes://") -> Access | None:
+def find_access(cluster: str = "") -> Access | None:
     """Read the ConfigMap of a namespace; None where there is none.
 
     Args:
-        cluster: URL of the cluster; without a namespace the one this pod runs in, and None outside of pods.
+        cluster: URL of the cluster; empty for the namespace of this pod's team, else the one it runs in, and for
+            nothing outside of pods.
 
     Raises:
         PodiumError: It cannot be read.
     """
-    if cluster == "kubernetes://" and pod_namespace() is None:
-        return None
+    if not cluster:
+        namespace = team_namespace() or pod_namespace()
+        if namespace is None:
+            return None
+        cluster = f"kubernetes://{namespace}"
     from podium.cluster.kubernetes.cluster import KubernetesCluster
 
     with KubernetesCluster(cluster) as here:
@@ -100,13 +114,14 @@ def find_access(cluster: str = "kubernetes://") -> Access | None:
             config_map = api.call(doing, api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
         except NotFound:
             return None
-    names = ("endpoint", "region", "secret", "access-key", "secret-key")
+    names = ("endpoint", "region", "secret", "access-key", "secret-key", "storage")
     return Access(**{name.replace("-", "_"): config_map.data[name] for name in names if config_map.data.get(name)})
 
 
 def take_access(environ: MutableMapping[str, str] | None = None) -> None:
     """Let this process use the cluster's store, unless its environment says where and who already.
 
+    Under a team's service account that is the team's store and storage, and the cluster is the team's namespace.
     Credentials alone, as `podium compile --platform secret=` gives them, are used with the cluster's own address. An
     address alone does not count: the cluster's Secret is for the cluster's store.
 
@@ -114,14 +129,18 @@ def take_access(environ: MutableMapping[str, str] | None = None) -> None:
         PodiumError: The ConfigMap cannot be read.
     """
     env = os.environ if environ is None else environ
+    if team := team_namespace():
+        env.setdefault(CLUSTER, f"kubernetes://{team}")
     own = any(env.get(name) for name in OWN_CREDENTIALS)
     if own and any(env.get(name) for name in ENDPOINTS):
         return
     access = find_access()
+    if access and access.storage:
+        env.setdefault(STORAGE, access.storage)
     if access and own:
         env.update({ENDPOINT: access.endpoint, "AWS_REGION": access.region})
     elif access:
-        access.take(env)
+        access.take(env, team)
 
 
 T = TypeVar("T", bound=Resource)
