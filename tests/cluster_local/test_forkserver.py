@@ -1,10 +1,12 @@
 """``python -m`` in a fork of a process that has done its imports: as good as a process of its own, only sooner."""
 
+import gc
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -241,3 +243,31 @@ def test_a_program_of_the_standard_library_alone_is_forked_too(
     assert run("python", "-m", "plain").wait(60) == 0
     assert lines(tmp_path / "log") == ["True"]
     assert launchers._plain is None
+
+
+class _Garbage:
+    """A circle, whose end lets another thread go on."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        time.sleep(0)
+
+
+def test_programs_are_looked_at_from_many_threads_at_once(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import click\n\ndef train(x):\n    return 2 * x\n" * 40)
+    command = Command(argv=("python", "-m", "program"), env={}, cwd=tmp_path, log=tmp_path / "log")
+
+    def look(_: int) -> set[tuple[str, ...] | None]:
+        return {_Garbage() and find_preload("program", command) for _ in range(100)}
+
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(50)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert set().union(*pool.map(look, range(4))) == {("runpy", "click")}
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)

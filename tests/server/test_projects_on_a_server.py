@@ -58,15 +58,17 @@ def test_a_teams_account_images_and_root_stand_in_the_project(kfp: KfpServer, wo
     for command in (["upload"], ["submit"], ["schedule", "apply"]):
         assert invoke(kfp, *command).exit_code == 0
     spec = choose(Server(kfp.host), "churn", None).spec
-    assert spec["defaultPipelineRoot"] == "minio://podium/vision/kfp"
     executors = spec["deploymentSpec"]["executors"].values()
     assert {one["container"]["image"] for one in executors} == {"host/s:1"}
     (run,) = world.runs.values()
     (nightly,) = schedules.present(Server(kfp.host))
     assert run["service_account"] == nightly.service_account == "podium-steps-vision"
+    root = "minio://podium/vision/kfp"
+    assert run["runtime_config"]["pipeline_root"] == nightly.runtime_config.pipeline_root == root
+    assert invoke(kfp, "schedule", "plan").output.startswith("keep ")
 
 
-@pytest.mark.parametrize("settings, hint", [
+@pytest.mark.parametrize(("settings", "hint"), [
     ("{service_acount: team}", "did you mean service_account?"), ("podium-steps", "for example server: "),
 ])  # fmt: skip
 def test_server_settings_that_do_not_exist_are_refused(kfp: KfpServer, project: Path, settings: str, hint: str) -> None:

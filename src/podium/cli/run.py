@@ -110,7 +110,6 @@ def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> 
 @click.option("--name", "title", help="Name of the compiled pipeline; the project's or the pipeline's own if missing.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training, and of the step that prepares the data.")
-@click.option("--pipeline-root", metavar="URL", help="Where the server keeps artifacts of runs, as minio://BUCKET/DIR.")
 @click.option("--platform", multiple=True, metavar="NAME=VALUE", help="A setting for newer servers, see above.")
 def compile_(pipeline: str, parameters: tuple[str, ...], output: str, **settings: Any) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.

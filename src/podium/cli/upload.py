@@ -26,7 +26,6 @@ FREE = {"ignore_unknown_options": True}
 @click.option("--description", default="", help="Shown with a new version.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training.")
-@click.option("--pipeline-root", metavar="URL", help="Where the server keeps artifacts of runs, as minio://BUCKET/DIR.")
 @json_option
 @server_options
 def upload(
@@ -84,7 +83,7 @@ def _text(
         return compile_pipeline(pipeline, words, project=project, title=title, **images)
     hint = "give them to `podium compile`"
     given = bool(words or any(images.values()))
-    require(not given, "a compiled file keeps its images, root and parameters", hint, file=pipeline)
+    require(not given, "a compiled file keeps its images and parameters", hint, file=pipeline)
     try:
         text = read_text(file)
     except OSError as error:
@@ -99,7 +98,8 @@ def _text(
 @click.option("--version", help="Name of the version; the newest if missing.")
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under.")
 @click.option("--name", help="Display name of the run.")
-@click.option("--service-account", help="Account the run is under; the server's default if missing.")
+@click.option("--service-account", help="Account the run is under; the project's or the server's default if missing.")
+@click.option("--pipeline-root", metavar="URL", help="Where the server keeps the run's artifacts: minio://BUCKET/DIR.")
 @click.option("--wait", is_flag=True, help="Show the tasks as they go; exit 1 if the run fails.")
 @click.option("--timeout", type=float, help="Seconds to wait at most; the run goes on.")
 @notify_option

@@ -29,7 +29,6 @@ def compile_pipeline(
     *,
     steps_image: str | None = None,
     trainer_image: str | None = None,
-    pipeline_root: str | None = None,
     platform: Sequence[str] = (),
     project: "Project | None" = None,
     title: str | None = None,
@@ -42,9 +41,8 @@ def compile_pipeline(
             replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of podium's own trainer; the one the components name if None.
-        pipeline_root: URL below which the server keeps the artifacts of runs; the server's own if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
-        project: Gives what is not among the words and not given otherwise: parameters, name, images, root.
+        project: Gives what is not among the words and not given otherwise: parameters, name, images.
         title: Name of the compiled pipeline; the project's if None, else the pipeline's own.
 
     Raises:
@@ -61,8 +59,8 @@ def compile_pipeline(
 
     definition = load(name)
     pipeline, (values, code) = definition.pipeline, _defaults(definition, words, project)
-    server = project.server if project else ServerSettings()
-    steps_image, trainer_image = steps_image or server.steps_image, trainer_image or server.trainer_image
+    own = project.server if project else ServerSettings()
+    steps_image, trainer_image = steps_image or own.steps_image, trainer_image or own.trainer_image
     for image in filter(None, (steps_image, trainer_image)):
         require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
     settings = read_settings(platform)
@@ -72,8 +70,7 @@ def compile_pipeline(
         file = Path(scratch, "pipeline.yaml")
         Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))
         images = {STEPS_IMAGE: steps_image or STEPS_IMAGE, TRAINER_IMAGE: trainer_image or TRAINER_IMAGE}
-        title, artifacts = title or (project.title if project else ""), pipeline_root or server.pipeline_root
-        text = _finished(file.read_text(), values, images, title, artifacts)
+        text = _finished(file.read_text(), values, images, title or (project.title if project else ""))
     store_code(code)
     return text
 
@@ -111,8 +108,8 @@ def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], title: str, artifacts: str) -> str:
-    """Set the name, the root of artifacts, the real defaults, images and requests in compiled YAML, and every task's name to its key.
+def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], title: str) -> str:
+    """Set the name, the real defaults, images and requests in compiled YAML, and every task's name to its key.
 
     KFP 2.0.5 looks up the producer of an artifact by its display name (observed).
     """
@@ -127,8 +124,6 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], t
     root = documents[0]["root"]
     if title:
         rename(documents[0], title)
-    if artifacts:
-        documents[0]["defaultPipelineRoot"] = artifacts
     for name, value in values.items():
         if isinstance(value, str):
             root["inputDefinitions"]["parameters"][name]["defaultValue"] = value

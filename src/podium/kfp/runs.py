@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
-from podium.kfp.project import Project, read_given
+from podium.kfp.project import Project, ServerSettings, read_given
 from podium.kfp.versions import Version
 from podium.steps.kept_logs import KeptLogs
 from podium.text import cut
@@ -53,6 +53,7 @@ def submit(
     group: str,
     name: str | None = None,
     service_account: str | None = None,
+    pipeline_root: str | None = None,
     project: Project | None = None,
     named: bool = False,
     tell: Callable[[str], None] = lambda line: None,
@@ -66,6 +67,7 @@ def submit(
         group: KFP experiment that the run is listed under.
         name: Display name; the pipeline's name and the time if None.
         service_account: Service account of the steps; the project's if None, else the server's default.
+        pipeline_root: URL below which the server keeps the run's artifacts; the same.
         project: Gives the parameters that are not among the words.
         named: Whether the user named this very version.
         tell: Called with what is run, before it starts.
@@ -80,6 +82,7 @@ def submit(
     values, code = version.sendable(given)
     tell(_announced(version, given))
     store_code(code)
+    own = project.server if project else ServerSettings()
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(
         f"run {version.pipeline}",
@@ -89,7 +92,8 @@ def submit(
         parameters=values,
         pipeline_id=version.pipeline_id,
         version_id=version.id,
-        service_account=service_account or (project.server.service_account if project else "") or None,
+        service_account=service_account or own.service_account or None,
+        pipeline_root=pipeline_root or own.pipeline_root or None,
     )
     return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
 

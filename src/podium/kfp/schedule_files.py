@@ -42,6 +42,9 @@ class Schedule:
     service_account: str = ""
     """Service account of the runs; empty for the server's default."""
 
+    pipeline_root: str = ""
+    """URL below which the server keeps the artifacts of the runs; empty for the server's own."""
+
     folder: Path = Path()
     """Folder of the file, where relative paths in the parameters start; not a field of the file."""
 
@@ -103,8 +106,8 @@ def _of_project(project: Project) -> dict[str, Any]:
     """Return a project's schedule as a schedule's file would have it."""
     hint = 'for example schedule: {name: nightly, cron: "@daily"}'
     require(bool(project.schedule), f"{project.file} has a schedule", hint, schedule=project.schedule)
-    own = {"pipeline": project.title, "service_account": project.server.service_account}
-    return {**own, **project.schedule, "parameters": dict(project.values)}
+    server = {"service_account": project.server.service_account, "pipeline_root": project.server.pipeline_root}
+    return {"pipeline": project.title, **server, **project.schedule, "parameters": dict(project.values)}
 
 
 def _parse(file: Path, content: Any) -> Schedule:

@@ -137,6 +137,7 @@ def _wanted(change: Change) -> dict[str, Any]:
         "enabled": schedule.enabled,
         # The server fills in its default where none was given (observed), so only a named account is compared.
         **({"service_account": schedule.service_account} if schedule.service_account else {}),
+        "pipeline_root": schedule.pipeline_root,
     }
 
 
@@ -152,6 +153,7 @@ def settings_of(run: Any) -> dict[str, Any]:
         "catchup": not run.no_catchup,
         "enabled": str(run.status) == "ENABLED",
         "service_account": run.service_account or "",
+        "pipeline_root": (run.runtime_config.pipeline_root if run.runtime_config else None) or "",
     }
 
 
@@ -204,6 +206,7 @@ def _create(server: Server, change: Change, group: str) -> None:
         version_id=change.version.id,
         enabled=schedule.enabled,
         service_account=schedule.service_account or None,
+        pipeline_root=schedule.pipeline_root or None,
     )
 
 

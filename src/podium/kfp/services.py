@@ -85,13 +85,14 @@ class Services:
         pipeline_id: str,
         version_id: str,
         service_account: str | None,
+        pipeline_root: str | None,
     ) -> Any:
         """Start a run of a version."""
         from kfp_server_api import V2beta1Run
 
         body = V2beta1Run(
             experiment_id=group, display_name=name, service_account=service_account,
-            **_what(parameters, pipeline_id, version_id),
+            **_what(parameters, pipeline_root, pipeline_id, version_id),
         )  # fmt: skip
         return self._runs.run_service_create_run(run=body)
 
@@ -125,6 +126,7 @@ class Services:
         version_id: str,
         enabled: bool,
         service_account: str | None,
+        pipeline_root: str | None,
     ) -> Any:
         """Let the server start runs of a version by a crontab with seconds."""
         from kfp_server_api import RecurringRunMode, V2beta1CronSchedule, V2beta1RecurringRun, V2beta1Trigger
@@ -133,7 +135,7 @@ class Services:
             experiment_id=group, display_name=name, description=description, service_account=service_account,
             mode=RecurringRunMode.ENABLE if enabled else RecurringRunMode.DISABLE, no_catchup=no_catchup,
             max_concurrency=max_concurrency, trigger=V2beta1Trigger(cron_schedule=V2beta1CronSchedule(cron=cron)),
-            **_what(parameters, pipeline_id, version_id),
+            **_what(parameters, pipeline_root, pipeline_id, version_id),
         )  # fmt: skip
         return self._recurring.recurring_run_service_create_recurring_run(recurring_run=body)
 
@@ -160,12 +162,12 @@ def _given(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _what(parameters: dict[str, Any], pipeline_id: str, version_id: str) -> dict[str, Any]:
+def _what(parameters: dict[str, Any], pipeline_root: str | None, pipeline_id: str, version_id: str) -> dict[str, Any]:
     """Return the fields of a run that say what is run."""
     from kfp_server_api import V2beta1PipelineVersionReference, V2beta1RuntimeConfig
 
     reference = V2beta1PipelineVersionReference(pipeline_id=pipeline_id, pipeline_version_id=version_id)
     return {
         "pipeline_version_reference": reference,
-        "runtime_config": V2beta1RuntimeConfig(parameters=parameters),
+        "runtime_config": V2beta1RuntimeConfig(parameters=parameters, pipeline_root=pipeline_root),
     }

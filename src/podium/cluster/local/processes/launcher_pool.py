@@ -43,6 +43,9 @@ _SETTINGS = {
 
 _STANDARD = sys.stdlib_module_names - {"this", "antigravity"}  # these two print or open a browser at import
 
+_PARSING = threading.Lock()
+"""Python below 3.11.8 fails in ast.parse where two threads are in it at once (python/cpython#106905)."""
+
 MAX_SERVERS = 3
 """Most fork servers at once; each holds its imports in memory."""
 
@@ -154,7 +157,8 @@ def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     if source is None:
         return None
     try:
-        body = ast.parse(source.read_bytes()).body
+        with _PARSING:
+            body = ast.parse(source.read_bytes()).body
     except (SyntaxError, ValueError):
         return None
     imported: set[str] = set()
