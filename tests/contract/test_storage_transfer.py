@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from podium.cli import app
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.storage import Storage
 from podium.storage.transfer import get, put
@@ -28,6 +30,16 @@ def test_a_directory_travels_there_and_back(storage: Storage, folder: Path, tmp_
 def test_a_file_keeps_its_name(storage: Storage, folder: Path) -> None:
     put(folder / "deep" / "train.npy", storage)
     assert storage.get("train.npy") == b"1234"
+
+
+@pytest.mark.parametrize(
+    ("url", "key"), [("raw", "raw/b.csv"), ("raw/", "raw/b.csv"), ("raw/b.csv", "raw/b.csv"), ("c.CSV", "c.CSV")]
+)
+def test_a_url_that_ends_like_the_file_is_its_copy(storage: Storage, tmp_path: Path, url: str, key: str) -> None:
+    (tmp_path / "b.csv").write_text("x\n1\n")
+    done = CliRunner().invoke(app, ["storage", "put", str(tmp_path / "b.csv"), storage.join(url)])
+    assert [entry.key for entry in storage.list()] == [key]
+    assert done.output == f"copied 1 file, 4 bytes, to {storage.join(key)}\n"
 
 
 def test_what_is_there_is_replaced_only_on_request(storage: Storage, folder: Path) -> None:

@@ -68,20 +68,24 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
 def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -> None:
     """Copy a file, or all that a directory holds, to URL.
 
-    A file keeps its name; the content of a directory goes directly below URL. Where the server is and who asks is
-    read from the environment: see docs/registry.md.
+    A file keeps its name below URL, unless URL ends like it, as in s3://raw/rows.csv: that is the copy. The content of
+    a directory goes directly below URL. Where the server is and who asks is read from the environment: see
+    docs/registry.md.
 
     \b
     Examples:
       podium storage put podium-work/data/mnist s3://datasets/mnist --create
-      podium storage put houses.csv s3://raw/houses
+      podium storage put houses.csv s3://raw/houses.csv
     """
     from podium.storage import connect
     from podium.storage.transfer import bytes_in, put
 
+    folder, _, last = url.rpartition("/")
+    names_file = bool(source.suffix) and Path(last).suffix.lower() == source.suffix.lower() and source.is_file()
+    folder, name = (folder, last) if names_file else (url.rstrip("/"), source.name)
     with progress_bar(bytes_in(source), "copying") as moved:
-        entries = put(source, connect(url, create=create), overwrite=overwrite, progress=moved)
-    _report(entries, f"to {url}", as_json)
+        entries = put(source, connect(folder, create=create), name=name, overwrite=overwrite, progress=moved)
+    _report(entries, f"to {folder}/{name}" if source.is_file() else f"to {url}", as_json)
 
 
 @storage.command()

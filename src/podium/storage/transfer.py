@@ -10,12 +10,20 @@ LAST = ("dataset.json", "metrics.json")
 """What says that a directory is complete is copied after everything else."""
 
 
-def put(source: Path, storage: Storage, *, overwrite: bool = False, progress: Progress | None = None) -> list[Entry]:
+def put(
+    source: Path,
+    storage: Storage,
+    *,
+    name: str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> list[Entry]:
     """Copy a file, or a directory with all it holds, into a storage.
 
     Args:
-        source: A file, which keeps its name, or a directory, whose content goes directly below the storage's URL.
+        source: A file, or a directory, whose content goes directly below the storage's URL.
         storage: Where to.
+        name: The copy's name if the source is a file; its own if None.
         overwrite: Replace objects that are there; else they are refused before anything is copied.
         progress: Called for every chunk.
 
@@ -24,7 +32,7 @@ def put(source: Path, storage: Storage, *, overwrite: bool = False, progress: Pr
         InvalidInput: There is no such file or directory, or it holds a symbolic link or a name that no storage takes.
         Conflict: An object is there already; nothing was copied.
     """
-    files = dict(_files(source))
+    files = {name: source} if name and source.is_file() else dict(_files(source))
     if not files:
         raise NotFound(f"there is nothing to copy in {source}")
     if not overwrite:
