@@ -116,6 +116,14 @@ def test_a_bundled_experiment_takes_the_quickest_network(tmp_path: Path, monkeyp
     ]
 
 
+@pytest.mark.parametrize(("meaning", "network"), [("image", "fast"), ("table", "mlp"), ("array", "mlp")])
+def test_the_network_that_nobody_names_follows_the_data(meaning: str, network: str) -> None:
+    assert TrainSettings().with_data(meaning).fixed(gpus=0)["model"] == network
+    assert TrainSettings(network="best").with_data(meaning).fixed(gpus=0)["model"] == "best"
+    assert sweep().with_data(meaning).model == network
+    assert sweep(network="best").with_data(meaning).model == "best"
+
+
 def test_a_training_names_a_network_unless_another_did() -> None:
     assert TrainSettings().fixed(gpus=0)["model"] == "fast"
     assert TrainSettings(network="best").fixed(gpus=0)["model"] == "best"

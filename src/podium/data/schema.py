@@ -242,6 +242,11 @@ class DatasetInfo:
                     files=sorted(part.inputs), inputs=sorted(self.inputs))  # fmt: skip
 
     @property
+    def meaning(self) -> str:
+        """What the first input is: image, table, tokens or array."""
+        return next(iter(self.inputs.values())).meaning
+
+    @property
     def test_digest(self) -> str:
         """Checksum of the test part: versions with equal ones were measured on the same items."""
         return digest_of(self.parts["test"])

@@ -1,7 +1,7 @@
 """Rules for the values of the parameters of podium's own pipelines, checked before anything is launched."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -65,6 +65,11 @@ class PipelineSettings:
             data=_read(DataSettings, values), sweep=_read(SweepSettings, values), train=_read(TrainSettings, values),
             target=_read(LaunchTarget, values),
         )  # fmt: skip
+
+    def with_data(self, meaning: str) -> "PipelineSettings":
+        """Return the settings for data whose input is an image, a table or an array."""
+        sweep, train = (one and one.with_data(meaning) for one in (self.sweep, self.train))
+        return replace(self, sweep=sweep, train=train)
 
     def experiment(self) -> "Experiment | None":
         """Return the Experiment that the sweep will run, except for its name, data and output.

@@ -41,6 +41,8 @@ def check_here(values: Mapping[str, Any]) -> None:
     storage.connect(values["storage"])
     names = {name: values.get(name) or "" for name in ("metric", "model_name")}
     info = check_data(settings.data, storage=values["storage"], **names) if settings.data else None
+    if settings.data:
+        settings = settings.with_data(info.meaning if info else settings.data.kind)
     check_tracking(values.get("tracking") or "", here=True)
     with cluster.connect(values["cluster"]) as opened:
         if isinstance(opened, LocalCluster):
@@ -95,7 +97,7 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", in
     config = _of_trials(experiment) if experiment else config
     if settings.data is None:
         return
-    meaning = next(iter(info.inputs.values())).meaning if info else settings.data.kind
+    meaning = info.meaning if info else settings.data.kind
     if meaning in ("table", "array") and config.model != "mlp":
         what = "a table" if meaning == "table" else "numbers"
         raise InvalidInput(f"network={config.model} learns from pictures, but {settings.data.dataset} is {what}",

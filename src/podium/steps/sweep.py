@@ -4,19 +4,20 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
+from podium.data import artifact
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
 from podium.manifests.experiment.settings import takes_setting
-from podium.manifests.experiment.source import QUICKEST, is_bundled
+from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
 from podium.steps.base import require_at_least, require_seed, say
 from podium.steps.follow import show_log
@@ -80,6 +81,9 @@ class SweepSettings:
     network: str = ""
     """``--model`` of podium's trainer; empty leaves it to the Experiment, if that does not come with podium."""
 
+    unnamed: str = QUICKEST
+    """``--model`` of a bundled Experiment's trials where nobody names one, see with_data."""
+
     seed: int = 0
     """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
 
@@ -94,7 +98,16 @@ class SweepSettings:
     @property
     def model(self) -> str:
         """``--model`` of the trials; empty for what the Experiment says."""
-        return self.network or (QUICKEST if is_bundled(self.experiment) else "")
+        return self.network if self.names_network else self.unnamed
+
+    @property
+    def names_network(self) -> bool:
+        """Whether somebody chose the network."""
+        return bool(self.network) or not is_bundled(self.experiment)
+
+    def with_data(self, meaning: str) -> "SweepSettings":
+        """Return the settings for data whose input is an image, a table or an array."""
+        return replace(self, unnamed=quickest(meaning))
 
     def load(self) -> Experiment:
         """Read the Experiment as it is written."""
@@ -154,6 +167,8 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")
+    if not settings.names_network:
+        settings = settings.with_data(artifact.describe(data).meaning)
     with connect(target.cluster_url()) as cluster:
         data = target.data_url(data, run, cluster)
         adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster
+from podium.data import artifact
 from podium.errors import Denied, InvalidInput, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.interrupts import Terminated
 from podium.manifests.experiment.adapt import decided
 from podium.manifests.experiment.shell import is_shell
-from podium.manifests.experiment.source import QUICKEST
+from podium.manifests.experiment.source import QUICKEST, quickest
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice
 from podium.manifests.kinds import TRAINJOB
@@ -43,7 +44,10 @@ class TrainSettings:
     """Flags of the command without the dashes, and their values."""
 
     network: str = ""
-    """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the quickest."""
+    """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the unnamed one."""
+
+    unnamed: str = QUICKEST
+    """``--model`` where nobody names one, see with_data."""
 
     epochs: int = 0
     """``--epochs`` of podium's trainer; 0 leaves it to the hyperparameters."""
@@ -91,10 +95,18 @@ class TrainSettings:
         self.refuse_network(recipe.command)
         return recipe
 
+    @property
+    def names_network(self) -> bool:
+        """Whether somebody chose the network."""
+        return bool(self.network or self.recipe or self.command or "model" in self.hyperparameters)
+
+    def with_data(self, meaning: str) -> "TrainSettings":
+        """Return the settings for data whose input is an image, a table or an array."""
+        return replace(self, unnamed=quickest(meaning))
+
     def fixed(self, gpus: int) -> dict[str, Any]:
         """Return the flags of podium's trainer that the run decides, for replicas with this many GPUs."""
-        chosen = self.recipe or self.command or "model" in self.hyperparameters
-        network = self.network or ("" if chosen else QUICKEST)
+        network = self.network if self.names_network else self.unnamed
         return decided(epochs=self.epochs, network=network, seed=self.seed, gpus=gpus)
 
 
@@ -126,6 +138,8 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     """
     run = current_run()
     name = object_name("train", run.id, task)
+    if not settings.names_network:
+        settings = settings.with_data(artifact.describe(data).meaning)
     with connect(target.cluster_url()) as cluster:
         data = target.data_url(data, run, cluster)
         planned = plan(data, name, settings=settings, target=target, run=run, admits=cluster.admits)

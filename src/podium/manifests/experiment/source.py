@@ -18,7 +18,7 @@ SGD_NETWORKS = ("fast", "best")
 """Networks of the trainer whose recipes use SGD; those of all others use AdamW."""
 
 QUICKEST = "fast"
-"""Network of pipelines that name none, for trials of a bundled Experiment and for podium's own command."""
+"""Network of pipelines that name none, for trials of a bundled Experiment and for podium's own command: of pictures."""
 
 SGD_SHARE = 0.1
 """Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2 for 0.05 to 2."""
@@ -32,6 +32,15 @@ def bundled() -> list[str]:
     folder = resources.files("podium.experiments")
     names = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
     return [name for name in names if "kind: Experiment" in (folder / f"{name}.yaml").read_text()]
+
+
+def quickest(meaning: str) -> str:
+    """Return the network of pipelines that name none.
+
+    Args:
+        meaning: What the input of the data is: image, table, array.
+    """
+    return "mlp" if meaning in ("table", "array") else QUICKEST
 
 
 def is_bundled(name_or_text: str) -> bool:
