@@ -212,6 +212,19 @@ def test_a_failed_step_is_quoted_where_its_log_is_kept(
     assert str(caught.value.hint).startswith("podium data inspect table:x.csv; see the steps' logs")
 
 
+def test_the_last_words_of_a_failed_training_are_repeated(
+    server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "POLL", 0.01)
+    run, kept = stored_run(server, world, tmp_path)
+    error = "PyTorchJob train-1 failed\npod train-1-master-0: Error (exit code 1)\n  | error: no column left"
+    kept.keep("steps/train", f"podium | error: early\nerror: {error}\nwith: {{}}\n")
+    world.script = [{"state": "FAILED", "run_details": details(train="FAILED")}]
+    with pytest.raises(PodiumError) as caught:
+        runs.follow(server, run.run_id, lambda *_: None)
+    assert caught.value.message.endswith(f"failed at train: {error}")
+
+
 def test_a_step_that_never_ran_is_not_quoted(
     server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

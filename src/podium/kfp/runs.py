@@ -1,6 +1,5 @@
 """Submit a run to a server and follow its tasks."""
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.project import Project, ServerSettings, read_given
 from podium.kfp.versions import Version
+from podium.steps.base import FIX
 from podium.steps.kept_logs import KeptLogs
 from podium.text import cut
 
@@ -29,6 +29,9 @@ LATE = 10.0
 
 DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 """Where KFP keeps artifacts unless its ConfigMap kfp-launcher or the run says otherwise."""
+
+LINES = 20
+"""Of a failed step's error, which quotes the last words of a pod, as many are repeated."""
 
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -313,5 +316,7 @@ def _said_by(run: Any, step: str) -> tuple[str, str]:
         log = kept.read(kept.of(step)[0])
     except PodiumError:
         return "", ""
-    said = re.findall(r"(?m)^error: (.*)(?:\nhint: (.*))?$", log)
-    return said[-1] if said else ("", "")
+    _, found, said = f"\n{log}".rpartition("\nerror: ")
+    lines = [line for line in said.splitlines() if not line.startswith(FIX)] if found else [""]
+    advice = lines.pop().removeprefix("hint: ") if lines[-1].startswith("hint: ") else ""
+    return "\n".join(lines[:LINES]), advice
