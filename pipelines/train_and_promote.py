@@ -53,7 +53,7 @@ def train_and_promote(
         limit: At most this many items for training and validation together; 0 takes all.
         command: Command of a trainer of your own, as in ["python", "train.py"]; empty for podium's.
         hyperparameters: Flags of the command without the dashes and their values, as in {"lr": 0.7}.
-        network: Network of podium's trainer; empty is fast for pictures, else mlp, unless the hyperparameters name a model.
+        network: Network of podium's trainer; empty is fast for pictures, else mlp, unless hyperparameters name one.
         epochs: Epochs of podium's trainer; 0 leaves them to the hyperparameters.
         workers: Workers besides the master; -1: one, or none with a command of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.

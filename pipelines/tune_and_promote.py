@@ -61,7 +61,7 @@ def tune_and_promote(
         parallel_trials: Trials at a time.
         trial_epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment.
         trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.
-        network: Network of podium's trainer; empty is fast for pictures, else mlp, and what your own Experiment says for yours.
+        network: Network of podium's trainer; empty is fast for pictures, else mlp; for your Experiment what it says.
         epochs: Epochs of the distributed training with podium's trainer; 0 leaves them to the Experiment.
         workers: Workers of the training, besides its master; -1: one, or with your own trainer as many as a trial has.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
