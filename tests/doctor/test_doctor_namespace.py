@@ -557,6 +557,9 @@ def test_a_service_account_s_rights_can_be_asked_for(api: type[Namespace]) -> No
     finding = bad(examine(account="pipeline-runner"))["rights"]
     assert finding.where == "rights of pipeline-runner"
     assert finding.what == "missing: create experiments"
+    assert "rights" not in bad(examine(account="kubeflow:pipeline-runner"))
+    api.denied = {"system:serviceaccount:kubeflow:podium-steps-team: create jobs"}
+    assert bad(examine(account="kubeflow:podium-steps-team"))["rights"].what == "missing: create jobs"
 
 
 def test_a_store_without_pods_behind_it_fails(api: type[Namespace]) -> None:

@@ -114,8 +114,10 @@ def _may(api: Api, account: str | None, group: str, plural: str, verb: str, obje
     kind = "SelfSubjectAccessReview"
     if account:
         kind = "LocalSubjectAccessReview"
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{api.namespace}", "system:authenticated"]
-        spec |= {"user": f"system:serviceaccount:{api.namespace}:{account}", "groups": groups}
+        namespace, _, name = account.rpartition(":")
+        namespace = namespace or api.namespace  # the steps of a team run in another than its jobs
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+        spec |= {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
     body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     if account:
         body |= {"metadata": {"namespace": api.namespace}}

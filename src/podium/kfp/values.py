@@ -68,7 +68,7 @@ class PipelineSettings:
 
     def with_data(self, meaning: str) -> "PipelineSettings":
         """Return the settings for data whose input is an image, a table or an array."""
-        sweep, train = (one and one.with_data(meaning) for one in (self.sweep, self.train))
+        sweep, train = self.sweep and self.sweep.with_data(meaning), self.train and self.train.with_data(meaning)
         return replace(self, sweep=sweep, train=train)
 
     def experiment(self) -> "Experiment | None":
