@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kfp_server_api import RunServiceApi
@@ -140,6 +141,27 @@ def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluste
     manifest["metadata"] |= {"labels": labels, "annotations": {RUN_NAMESPACE: NAMESPACE}}
     cluster.create(manifest)
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
+    selector = "reason=Reaped,involvedObject.name=orphan"
+    (event, *_) = cluster.api.core.list_namespaced_event(NAMESPACE, field_selector=selector).items
+    assert event.source.component == "podium-reaper"
+
+
+def test_retention_ends_well_as_its_cronjob_runs_it(cluster: KubernetesCluster, store: str) -> None:
+    job = f"podium-test-retention-{uuid.uuid4().hex[:6]}"
+    kubectl("apply", "-k", str(Path(__file__).parents[2] / "deploy" / "retention"))
+    try:
+        kubectl("-n", NAMESPACE, "create", "job", job, "--from=cronjob/podium-retention")
+        kubectl("-n", NAMESPACE, "wait", "--for=condition=Complete", f"job/{job}", "--timeout=300s")
+        said = kubectl("-n", NAMESPACE, "logs", f"job/{job}", "--all-containers")
+        assert "models" in said
+    finally:
+        kubectl("-n", NAMESPACE, "delete", "job", job, "cronjob/podium-retention", "--ignore-not-found")
+
+
+def kubectl(*words: str) -> str:
+    done = subprocess.run(["kubectl", *words], capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("victim", ["worker", "master"])
@@ -310,6 +332,34 @@ def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
         assert len(fired()) == count
     finally:
         assert podium("schedule", "delete", "podium-test-often").returncode == 0
+
+
+def test_a_schedules_run_in_flight_ends_only_when_asked(tmp_path: Path) -> None:
+    name, file = f"podium-test-{uuid.uuid4().hex[:6]}", tmp_path / "often.yaml"
+    upload(tmp_path, name, os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0"), ["sleep", "120"])
+    text = f"name: {name}\npipeline: {name}\ncron: '*/20 * * * * *'\n"
+    file.write_text(text)
+    runs_of = RunServiceApi(client().api_client)
+
+    def runs() -> list[Any]:
+        listed = runs_of.run_service_list_runs(page_size=50, sort_by="created_at desc").runs or []
+        return [one for one in listed if one.display_name.startswith(name)]
+
+    try:
+        assert podium("schedule", "apply", str(file)).returncode == 0
+        (run, *_) = until(lambda: [one for one in runs() if one.state == "RUNNING"], 120)
+        file.write_text(text.replace("*/20 * *", "0 0 3"))
+        for words in (["apply", str(file)], ["delete", name]):
+            refused = podium("schedule", *words)
+            assert refused.returncode != 0
+            assert f"schedule {name} has a run in flight, {run.run_id}" in refused.stderr
+            assert "--now" in refused.stderr
+        assert next(one for one in runs() if one.run_id == run.run_id).state == "RUNNING"
+        assert podium("schedule", "apply", str(file), "--now").returncode == 0
+        until(lambda: next(one for one in runs() if one.run_id == run.run_id).state != "RUNNING", 60)
+        assert "0 0 3 * * *" in podium("schedule", "list").stdout
+    finally:
+        assert podium("schedule", "delete", name, "--now").returncode == 0
 
 
 def _in_a_file(folder: Path, script: str) -> str:

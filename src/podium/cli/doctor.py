@@ -33,7 +33,9 @@ from podium.terminal import console, echo, echo_json
 @click.option("--seconds", default=60.0, show_default=True, help="Stop the command after this time.")
 @click.option("--namespace", help="Examine this namespace of a live cluster too; manifests are offered as a dry run.")
 @click.option("--context", help="Context of the kubeconfig; its current one if not given.")
-@click.option("--service-account", metavar="[NAMESPACE:]NAME", help="Ask for this account's rights instead of your own.")
+@click.option(
+    "--service-account", metavar="[NAMESPACE:]NAME", help="Ask for this account's rights instead of your own."
+)
 @click.option("--image", multiple=True, help="Look for this image too; may be repeated.")
 @json_option
 def doctor(
