@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import urlopen
 
 from podium.cluster.kubernetes.api import Api
@@ -48,7 +48,7 @@ def service_of(address: str, namespace: str) -> Service | None:
 
 
 def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, str]) -> Answer | None:
-    """Ask a store whether it has the bucket and knows the key; None if there is no bucket or key to ask with.
+    """Ask a store whether it has the bucket and lets the key list it; None if there is no bucket or key to ask with.
 
     Args:
         api: The API server.
@@ -63,7 +63,10 @@ def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, st
     service = service_of(address, api.namespace)
     # The API server hands on its own host name, which the signature covers; it removes no query.
     base = api.host if service else address if "://" in address else f"https://{address}"
-    url = urlsplit(f"{urlsplit(base).scheme}://{urlsplit(base).netloc}/{bucket}?location=")
+    # A list, which podium needs, of the folder that the key may be confined to.
+    folder = urlsplit(storage.get("storage") or "").path.strip("/")
+    asked = urlencode({"list-type": 2, "max-keys": 1, "prefix": f"{folder}/" if folder else ""})
+    url = urlsplit(f"{urlsplit(base).scheme}://{urlsplit(base).netloc}/{bucket}?{asked}")
     query = _sign(url, storage.get("region") or "us-east-1", access, key)
     if service:
         status, body, server = _through_server(api, f"{service.proxy}/{bucket}", query)
