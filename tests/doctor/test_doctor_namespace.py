@@ -349,7 +349,9 @@ def test_an_old_seaweedfs_is_told_from_newer_ones(server: str, old: bool, api: t
 def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:
     examine()
     (path,) = api.signed
-    assert path.startswith("/api/v1/namespaces/team/services/minio-service:9000/proxy/models?list-type=2&max-keys=1&prefix=&")
+    assert path.startswith(
+        "/api/v1/namespaces/team/services/minio-service:9000/proxy/models?list-type=2&max-keys=1&prefix=&"
+    )
     assert "X-Amz-Credential=hush%2F" in path
     assert "X-Amz-Signature=" in path
     api.world["/api/v1/namespaces/team/configmaps/podium-storage"]["data"]["storage"] = "s3://models/vision"
