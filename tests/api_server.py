@@ -40,6 +40,7 @@ class World:
         self.logs: dict[str, list[str]] = {}
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
+        self.accepted: list[str] = []
         self.connections: list[Any] = []
         self.labels: dict[str, str] = {}
         self.watches = True
@@ -163,6 +164,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
         self.world.requests.append(f"{self.command} {self.path}")
+        self.world.accepted.append(self.headers.get("Accept") or "")
         return COLLECTION.match(url.path), {key: values[-1] for key, values in parse_qs(url.query).items()}, body
 
     def turned_away(self, match: re.Match[str] | None) -> bool:

@@ -18,6 +18,7 @@ HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optu
 BASE = {
     "callable_package",
     "errors",
+    "exposition",
     "heartbeat",
     "documents",
     "yaml_loader",

@@ -8,6 +8,7 @@ import click
 
 from podium import tables
 from podium.cli import model_view as view
+from podium.cli.model_metrics import metrics
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, registry_options
 from podium.heartbeat import doing
@@ -190,5 +191,5 @@ def export(name: str, ref: str, directory: Path, storage: str | None, as_json: b
     output(as_json, {"directory": str(directory), **version.document()}, lambda: str(directory))
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, metrics):
     models.add_command(command)

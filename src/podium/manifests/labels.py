@@ -50,6 +50,9 @@ KFP_RUN = "pipeline/runid"
 ARGO_NODE = "workflows.argoproj.io/node-name"
 """Argo: where in the workflow a pod belongs, ``<workflow>.root.<task>.executor`` (annotation)."""
 
+ARGO_PHASE = "workflows.argoproj.io/phase"
+"""Argo: ``status.phase`` of a Workflow, as a label of it."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 # Kueue (kueue 0.15: pkg/controller/constants/constants.go)

@@ -8,18 +8,22 @@ whose Workflow was deleted stays RUNNING forever.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, NoReturn
+from datetime import UTC, datetime, timedelta
+from http.server import ThreadingHTTPServer
+from typing import NoReturn
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError, UnknownKind
+from podium.exposition import metric, serve
 from podium.manifests.kinds import TRAINJOB
-from podium.manifests.labels import KFP_RUN, RUN, RUN_NAMESPACE
+from podium.manifests.labels import ARGO_PHASE, KFP_RUN, RUN, RUN_NAMESPACE
 from podium.manifests.resource import Resource
 
 KINDS = ("Experiment", "PyTorchJob", TRAINJOB, "Job")
 """Looked at in this order: an Experiment takes its trials along."""
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""What a list is asked for as, where metadata are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +96,8 @@ def reap(cluster: KubernetesCluster, orphaned: Sequence[Orphan]) -> None:
 class Reaper:
     """Looks for orphans every few seconds and deletes them at once, for good.
 
-    A round costs a list of each kind, and one of Workflows for every run that has something unfinished.
+    A round costs a list of each kind, and one of Workflows for every run that has something unfinished; once a minute
+    the runs are counted, for /metrics.
 
     Args:
         cluster: The namespace.
@@ -108,6 +113,10 @@ class Reaper:
         """When a round last had no error, seconds since 1970; at first the start."""
         self.round = time.monotonic()
         """When a round last ended."""
+        self.runs: dict[str, int] = {}
+        """Runs of the last day by phase, see count_runs; empty while they cannot be counted."""
+        self.counted = 0.0
+        """When they were last counted, by time.monotonic."""
         self._known: dict[str, str] = {}
 
     def run(self) -> NoReturn:
@@ -125,6 +134,7 @@ class Reaper:
                 self._delete(orphan)
             except PodiumError as error:
                 found.errors[f"{orphan.kind} {orphan.name}"] = error
+        self._count(found)
         said = {about: str(error) for about, error in found.errors.items()}
         for about, text in said.items():
             if self._known.get(about) != text:
@@ -135,6 +145,14 @@ class Reaper:
         self.round = time.monotonic()
         if not said:
             self.success = time.time()
+
+    def _count(self, found: Look) -> None:
+        if self.runs and time.monotonic() - self.counted < 60:
+            return
+        try:
+            self.runs, self.counted = count_runs(self.cluster), time.monotonic()
+        except PodiumError as error:
+            self.runs, found.errors["the count of runs"] = {}, error
 
     def _delete(self, orphan: Orphan) -> None:
         self.cluster.api.delete(orphan.kind, orphan.name)
@@ -150,48 +168,51 @@ class Reaper:
 
     @property
     def metrics(self) -> str:
-        """Counters in Prometheus' text format."""
-        known = {
-            "seen gauge": (self.seen, "Unfinished objects that a step launched."),
-            "deleted_total counter": (self.deleted, "Objects deleted since the start."),
-            "errors_total counter": (self.errors, "What could not be read or deleted, counted in every round."),
-            "last_success_timestamp_seconds gauge": (self.success, "End of the last round without an error."),
-        }
-        lines = []
-        for words, (value, told) in known.items():
-            name, kind = f"podium_reaper_{words}".split()
-            lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}", f"{name} {value}"]
-        return "\n".join(lines) + "\n"
+        """What it saw and did, in Prometheus' text format."""
+        seen, deleted = "Unfinished objects that a step launched.", "Objects deleted since the start."
+        errors, success = (
+            "What could not be read or deleted, counted in every round.",
+            "End of the last round without an error.",
+        )
+        pages = [
+            metric("podium_reaper_seen", "gauge", seen, self.seen),
+            metric("podium_reaper_deleted_total", "counter", deleted, self.deleted),
+            metric("podium_reaper_errors_total", "counter", errors, self.errors),
+            metric("podium_reaper_last_success_timestamp_seconds", "gauge", success, self.success),
+        ]
+        if self.runs:
+            told = "Pipeline runs of the namespace that began within a day, by the phase of their Workflow."
+            pages.append(metric("podium_runs", "gauge", told, self.runs, "phase"))
+        return "".join(pages)
 
     def serve(self, port: int) -> ThreadingHTTPServer:
-        """Answer /healthz and /metrics on a port of all addresses, in a thread, until the process ends.
+        """Answer /healthz and /metrics on a port, until the process ends.
 
         Raises:
             PodiumError: The port is taken.
         """
-        reaper = self
+        return serve(port, lambda: self.metrics, lambda: self.alive)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                code, text = (200 if reaper.alive else 503), "ok\n" if reaper.alive else "no round has ended lately\n"
-                if self.path == "/metrics":
-                    code, text = 200, reaper.metrics
-                elif self.path != "/healthz":
-                    code, text = 404, "/healthz, /metrics\n"
-                self.send_response(code)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.end_headers()
-                self.wfile.write(text.encode())
 
-            def log_message(self, *_: Any) -> None:
-                """Log no probe."""
+def count_runs(cluster: KubernetesCluster) -> dict[str, int]:
+    """Count the pipeline runs of the namespace that began within a day, by the phase of their Workflow.
 
-        try:
-            server = ThreadingHTTPServer(("", port), Handler)
-        except OSError as error:
-            raise PodiumError(f"port {port} cannot be listened on: {error.strerror}", "--port takes another") from None
-        Thread(target=server.serve_forever, daemon=True).start()
-        return server
+    Only metadata are asked for, and the phase is read from Argo's label: a Workflow with its steps may be a megabyte.
+    Kubeflow Pipelines keeps the Workflow of a run that is over for a day, unless it was told otherwise.
+    """
+    path = f"/apis/argoproj.io/v1alpha1/namespaces/{cluster.api.namespace}/workflows"
+    answer = cluster.api.call(
+        f"count the runs of namespace {cluster.api.namespace}", cluster.api.client.call_api, path, "GET",
+        query_params=[("labelSelector", KFP_RUN)], header_params={"Accept": METADATA_ONLY}, response_type="object",
+        auth_settings=["BearerToken"], _return_http_data_only=True,
+    )  # fmt: skip
+    since = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    counted = dict.fromkeys(("Pending", "Running", "Succeeded", "Failed", "Error"), 0)
+    for run in map(Resource.parse, answer["items"]):
+        if run.created >= since:
+            phase = run.labels.get(ARGO_PHASE) or "Pending"
+            counted[phase] = counted.get(phase, 0) + 1
+    return counted
 
 
 def _over(cluster: KubernetesCluster, run_id: str, namespace: str) -> str | None:
