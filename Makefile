@@ -48,7 +48,7 @@ lint: $(STAMP) ## ruff and mypy
 
 check: lint test ## lint and fast tests
 
-COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --group build --generate-hashes \
+COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 # Steps train nothing. SciPy is for Sobol sequences of sweeps on one machine, sqlalchemy and alembic for optuna's own
@@ -57,11 +57,12 @@ COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --group bui
 NOT_IN_STEPS = scipy sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
 
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
-	@$(COMPILE) --extra dev pyproject.toml -o requirements-dev.txt
-	@$(COMPILE) -c requirements-dev.txt --extra torch pyproject.toml -o requirements.txt
+	@$(COMPILE) --group build --extra dev pyproject.toml -o requirements-dev.txt
+	@$(COMPILE) -c requirements-dev.txt --group build --extra torch pyproject.toml -o requirements.txt
 	@printf "%s; sys_platform == 'never'\n" $(NOT_IN_STEPS) >$(VENV)/not-in-steps.txt
-	@$(COMPILE) -c requirements.txt --overrides $(VENV)/not-in-steps.txt pyproject.toml \
+	@$(COMPILE) -c requirements.txt --overrides $(VENV)/not-in-steps.txt --group build pyproject.toml \
 	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt
+	@$(COMPILE) --group sbom -o scripts/sbom/requirements-sbom.txt
 
 # Any builder with the options of `docker build`: podman build, buildah bud.
 BUILD ?= docker build
@@ -71,9 +72,22 @@ TAG ?= 0.1.0
 # The commit, for the metadata of models: the images have no checkout.
 CODE_VERSION = $(TAG)+$(shell git describe --always --exclude='*' --abbrev=12 --dirty=.changed)
 
-images: ## build the images podium-steps and podium-trainer (BUILD="podman build", TAG, BUILD_ARGS)
-	$(BUILD) --build-arg CODE_VERSION=$(CODE_VERSION) $(BUILD_ARGS) --target steps -t podium-steps:$(TAG) .
-	$(BUILD) --build-arg CODE_VERSION=$(CODE_VERSION) $(BUILD_ARGS) --target trainer -t podium-trainer:$(TAG) .
+# An index of PyTorch's wheels for processors alone, or for another CUDA: a trainer's image without CUDA is a quarter as large.
+TORCH_INDEX ?=
+# `no` for a builder without --output (Docker's before BuildKit).
+SBOM ?= yes
+
+images: ## build podium-steps and podium-trainer (BUILD="podman build", TAG, TORCH_INDEX, BUILD_ARGS); ids and SBOMs in build/images
+	@mkdir -p build/images
+	$(call image,steps)
+	$(call image,trainer,$(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)))
+	$(if $(filter no,$(SBOM)),,$(call sbom,steps))
+	$(if $(filter no,$(SBOM)),,$(call sbom,trainer))
+
+image = $(BUILD) --build-arg CODE_VERSION=$(CODE_VERSION) $(BUILD_ARGS) $(2) --iidfile=build/images/podium-$(1).id \
+  --target $(1) -t podium-$(1):$(TAG) .
+sbom = $(BUILD) --build-arg IMAGE=podium-$(1):$(TAG) --build-arg NAME=podium-$(1) --build-arg VERSION=$(TAG) \
+  --build-arg ID=$$(cat build/images/podium-$(1).id) --output=build/images -t podium-sbom:$(TAG) scripts/sbom
 
 images-load: ## bring the images into a kind cluster (LOAD="minikube image load")
 	$(LOAD) podium-steps:$(TAG)

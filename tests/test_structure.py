@@ -209,7 +209,11 @@ def test_help_loads_nothing_heavy() -> None:
     assert not loaded & (HEAVY | {"numpy", "rich", "plotly", "jinja2", "yaml"})
 
 
-@pytest.mark.parametrize("file", sorted(ROOT.glob("requirements*.txt")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file",
+    sorted([*ROOT.glob("requirements*.txt"), *ROOT.glob("scripts/*/requirements*.txt")]),
+    ids=lambda file: file.name,
+)
 def test_pins_are_exact_have_hashes_and_name_no_index(file: Path) -> None:
     pins = file.read_text().replace(" \\\n    ", " ").splitlines()
     assert pins

@@ -129,8 +129,9 @@ def test_every_parameter_has_a_default_and_a_description(compiled: tuple[str, st
 
 
 def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
+    trainer = f"host:5000/trainer@sha256:{'0' * 64}"
     text = compile_pipeline(
-        "tune_and_promote", ["max_trials=9"], steps_image="host:5000/steps:2", trainer_image="host:5000/trainer:2"
+        "tune_and_promote", ["max_trials=9"], steps_image="host:5000/steps:2", trainer_image=trainer
     )
     spec = yaml.safe_load(text)
     images = {name: one["container"]["image"] for name, one in spec["deploymentSpec"]["executors"].items()}
@@ -138,7 +139,7 @@ def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
     assert set(images.values()) == {"host:5000/steps:2"}
     assert inputs["trainer_image"]["defaultValue"] == ""
     launching = [tasks_of(text)[name]["inputs"]["parameters"] for name in ("katib-sweep", "train-distributed")]
-    assert [given["podium_image"]["runtimeValue"]["constant"] for given in launching] == ["host:5000/trainer:2"] * 2
+    assert [given["podium_image"]["runtimeValue"]["constant"] for given in launching] == [trainer] * 2
     assert inputs["max_trials"]["defaultValue"] == 9
 
 
