@@ -72,12 +72,12 @@ TAG ?= 0.1.0
 # The commit, for the metadata of models: the images have no checkout.
 CODE_VERSION = $(TAG)+$(shell git describe --always --exclude='*' --abbrev=12 --dirty=.changed)
 
-# An index of PyTorch's wheels for processors alone, or for another CUDA: a trainer's image without CUDA is a quarter as large.
+# An index of PyTorch's wheels without CUDA, which makes a trainer's image of a quarter of the size, or for another CUDA.
 TORCH_INDEX ?=
 # `no` for a builder without --output (Docker's before BuildKit).
 SBOM ?= yes
 
-images: ## build podium-steps and podium-trainer (BUILD="podman build", TAG, TORCH_INDEX, BUILD_ARGS); ids and SBOMs in build/images
+images: ## build the two images; their ids and SBOMs in build/images (BUILD="podman build", TAG, TORCH_INDEX)
 	@mkdir -p build/images
 	$(call image,steps)
 	$(call image,trainer,$(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)))

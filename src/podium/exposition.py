@@ -11,17 +11,17 @@ Value = float | Mapping[str, float]
 """Of a metric; of one with a label a value for each of its values."""
 
 
-def metric(name: str, kind: str, told: str, value: Value, label: str = "") -> str:
+def metric(name: str, told: str, value: Value, label: str = "") -> str:
     """Return the lines of one metric.
 
     Args:
-        name: Its name.
-        kind: gauge or counter.
+        name: Its name; a counter's ends in _total, any other is a gauge.
         told: What it says, for people.
         value: Its value, or values by a label's value.
         label: The name of that label.
     """
     samples = {f'{{{label}="{key}"}}': one for key, one in value.items()} if isinstance(value, Mapping) else {"": value}
+    kind = "counter" if name.endswith("_total") else "gauge"
     lines = [f"# HELP {name} {told}", f"# TYPE {name} {kind}", *(f"{name}{key} {one}" for key, one in samples.items())]
     return "\n".join(lines) + "\n"
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,6 +103,13 @@ def test_counts_that_cannot_be_had_are_an_error(cluster: KubernetesCluster, worl
     assert said["podium_reaper_errors_total"] == {"": 1}
 
 
+def test_a_cluster_without_argo_has_no_runs(cluster: KubernetesCluster, world: World) -> None:
+    world.plurals -= {"workflows"}
+    said = round_of(Reaper(cluster, 10, print))
+    assert "podium_runs" not in said
+    assert said["podium_reaper_errors_total"] == {"": 0}
+
+
 def test_a_champion_is_as_old_as_its_promotion(registry: str) -> None:
     (ages,) = samples(champions(open_registry(registry))).values()
     assert ages.keys() == {'model="mnist"', 'model="never-promoted"'}
@@ -123,6 +131,23 @@ def test_the_command_prints_the_page(typed: Callable[..., Any], registry: str) -
     done = typed("models", "metrics", "--storage", registry)
     assert done[0] == 0
     assert 'podium_champion_since_timestamp_seconds{model="never-promoted"} 0\n' in done[1]
+
+
+def test_the_command_answers_on_a_port(registry: str) -> None:
+    words = [Path(sys.executable).with_name("podium"), "models", "metrics", "--storage", registry, "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().removeprefix("listening on port "))
+        before = samples(read(port, "metrics"))
+        model = open_registry(registry)["never-promoted"]
+        model.promote("run-1", {}, expect=None)
+        after = samples(read(port, "metrics"))
+        process.terminate()
+    (change,) = set(after["podium_champion_since_timestamp_seconds"].items()) - set(
+        before["podium_champion_since_timestamp_seconds"].items()
+    )
+    assert change[0] == 'model="never-promoted"'
+    assert process.returncode == 143
 
 
 def test_a_storage_that_is_away_answers_with_503(registry: str) -> None:

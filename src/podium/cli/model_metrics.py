@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.options import open_registry
-from podium.exposition import metric, serve
 from podium.heartbeat import paused
 from podium.settings import STORAGE
 from podium.terminal import echo
@@ -26,6 +25,8 @@ def metrics(storage: str | None, port: int | None) -> None:
       podium models metrics
       podium models metrics --storage s3://models/podium --port 8080
     """
+    from podium.exposition import serve
+
     registry = open_registry(storage)
     if port is None:
         echo(champions(registry), nl=False)
@@ -38,6 +39,7 @@ def metrics(storage: str | None, port: int | None) -> None:
 
 def champions(registry: "Registry") -> str:
     """Return since when each model of a registry has its champion, 0 where it has none, in Prometheus' text format."""
+    from podium.exposition import metric
     from podium.registry import CHAMPION
     from podium.registry.document import moment
 
@@ -47,4 +49,4 @@ def champions(registry: "Registry") -> str:
         there = held is not None and model.catalog.exists(held.version)
         since[model.name] = moment(held.time).timestamp() if held and there else 0
     told = "When the champion became it, by promotion or rollback; 0 for a model without one."
-    return metric("podium_champion_since_timestamp_seconds", "gauge", told, since, "model")
+    return metric("podium_champion_since_timestamp_seconds", told, since, "model")

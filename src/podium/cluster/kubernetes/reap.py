@@ -13,7 +13,7 @@ from http.server import ThreadingHTTPServer
 from typing import NoReturn
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import PodiumError, UnknownKind
+from podium.errors import NotFound, PodiumError, UnknownKind
 from podium.exposition import metric, serve
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import ARGO_PHASE, KFP_RUN, RUN, RUN_NAMESPACE
@@ -151,6 +151,8 @@ class Reaper:
             return
         try:
             self.runs, self.counted = count_runs(self.cluster), time.monotonic()
+        except NotFound:  # no Argo here, so no runs
+            self.runs = {}
         except PodiumError as error:
             self.runs, found.errors["the count of runs"] = {}, error
 
@@ -169,20 +171,16 @@ class Reaper:
     @property
     def metrics(self) -> str:
         """What it saw and did, in Prometheus' text format."""
-        seen, deleted = "Unfinished objects that a step launched.", "Objects deleted since the start."
-        errors, success = (
-            "What could not be read or deleted, counted in every round.",
-            "End of the last round without an error.",
-        )
-        pages = [
-            metric("podium_reaper_seen", "gauge", seen, self.seen),
-            metric("podium_reaper_deleted_total", "counter", deleted, self.deleted),
-            metric("podium_reaper_errors_total", "counter", errors, self.errors),
-            metric("podium_reaper_last_success_timestamp_seconds", "gauge", success, self.success),
-        ]
+        known = {
+            "seen": (self.seen, "Unfinished objects that a step launched."),
+            "deleted_total": (self.deleted, "Objects deleted since the start."),
+            "errors_total": (self.errors, "What could not be read or deleted, counted in every round."),
+            "last_success_timestamp_seconds": (self.success, "End of the last round without an error."),
+        }
+        pages = [metric(f"podium_reaper_{name}", told, value) for name, (value, told) in known.items()]
         if self.runs:
             told = "Pipeline runs of the namespace that began within a day, by the phase of their Workflow."
-            pages.append(metric("podium_runs", "gauge", told, self.runs, "phase"))
+            pages.append(metric("podium_runs", told, self.runs, "phase"))
         return "".join(pages)
 
     def serve(self, port: int) -> ThreadingHTTPServer:
