@@ -101,10 +101,11 @@ def test_a_late_sigterm_does_not_reach_the_next_process(start) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_few_idle_supervisors_wait_for_more_processes(start) -> None:
+def test_few_idle_supervisors_wait_for_more_processes(start, tmp_path: Path) -> None:
     children = Path(f"/proc/{start.launcher._program.pid}/task/{start.launcher._program.pid}/children")
-    processes = [start("sleep", "0.5") for _ in range(IDLE + 3)]
+    processes = [start("sh", "-c", "until [ -e go ]; do sleep 0.05; done") for _ in range(IDLE + 3)]
     assert len(children.read_text().split()) == IDLE + 3
+    (tmp_path / "go").touch()
     assert [one.wait(20) for one in processes] == [0] * (IDLE + 3)
     assert until(lambda: len(children.read_text().split()) == IDLE)
 
