@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.errors import PodiumError
@@ -9,6 +10,11 @@ from podium.pod import SERVICE_ACCOUNT, pod_namespace
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
+
+
+def has_kubeconfig() -> bool:
+    """Return whether this user has a kubeconfig: KUBECONFIG or ~/.kube/config."""
+    return bool(os.environ.get("KUBECONFIG")) or Path("~/.kube/config").expanduser().is_file()
 
 
 def load_configuration(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from api_server import ApiServer
 from click.testing import CliRunner, Result
 from kfp_server import KfpServer, KfpWorld
 
@@ -111,3 +112,25 @@ def test_a_schedule_of_the_latest_takes_no_project_unasked(server: Server) -> No
     (change,) = schedules.plan(server, [Schedule(name="nightly", pipeline="tune-and-promote", cron="@daily",
                                                  parameters={"model_name": "churn"})])  # fmt: skip
     assert change.action == "create"
+
+
+def test_submit_says_what_a_quota_has_no_room_for(
+    kfp: KfpServer, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = ApiServer()
+    cluster.start()
+    try:
+        cluster.world.plurals.add("resourcequotas")
+        cluster.world.put("resourcequotas", {"metadata": {"name": "gpus"}, "spec": {"hard": {"pods": "1"}}})
+        (project / "kubeconfig").write_text(cluster.kubeconfig())
+        with (project / "podium.yaml").open("a") as file:
+            file.write("pipeline: train_and_promote\nworkers: 1\nserver: {service_account: podium-steps-vision}\n")
+        invoke(kfp, "upload")
+        monkeypatch.setenv("KUBECONFIG", str(project / "kubeconfig"))
+        done = invoke(kfp, "submit")
+        told = "warning: the training asks for 2 of pods, but quota gpus of namespace vision has 1, 0 in use ("
+        assert (done.exit_code, done.stderr.count(told)) == (0, 1)
+    finally:
+        cluster.stop()
+    done = invoke(kfp, "submit")
+    assert (done.exit_code, "warning" in done.stderr) == (0, False)

@@ -12,8 +12,12 @@ from urllib.parse import urlsplit
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
+from podium.kfp.parameters import with_defaults
 from podium.kfp.project import Project, ServerSettings, read_given
+from podium.kfp.values import PipelineSettings
 from podium.kfp.versions import Version
+from podium.kubeconfig import has_kubeconfig
+from podium.pod import STEPS
 from podium.steps.base import FIX
 from podium.steps.kept_logs import KeptLogs
 from podium.text import cut
@@ -32,6 +36,9 @@ DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 
 LINES = 20
 """Of a failed step's error, which quotes the last words of a pod, as many are repeated."""
+
+NAMESPACE = "kubeflow"
+"""Of the steps of a single-user server."""
 
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -84,8 +91,12 @@ def submit(
         version.require_own(given)
     values, code = version.sendable(given)
     tell(_announced(version, given))
-    store_code(code)
     own = project.server if project else ServerSettings()
+    service_account = service_account or own.service_account or None
+    if version.ours:
+        for line in beyond_quotas(with_defaults(given, version.parameters()), service_account, server.namespace):
+            tell(f"warning: {line}")
+    store_code(code)
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
     run = server.call(
         f"run {version.pipeline}",
@@ -95,10 +106,34 @@ def submit(
         parameters=values,
         pipeline_id=version.pipeline_id,
         version_id=version.id,
-        service_account=service_account or own.service_account or None,
+        service_account=service_account,
         pipeline_root=pipeline_root or own.pipeline_root or None,
     )
     return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
+
+
+def beyond_quotas(values: Mapping[str, Any], service_account: str | None, namespace: str | None) -> list[str]:
+    """Say which jobs of a run do not fit the quotas of their namespace now, as far as this machine can read them.
+
+    The kubeconfig's cluster is not known to be the server's, so its context is named and nothing is refused.
+
+    Args:
+        values: Of all parameters.
+        service_account: Of the steps; a team's launches into the team's namespace.
+        namespace: Of the steps; None for KFP's own.
+    """
+    if not has_kubeconfig():
+        return []
+    from podium.cluster.kubernetes.cluster import KubernetesCluster
+    from podium.cluster.kubernetes.quotas import beyond_quotas
+
+    team = (service_account or "").removeprefix(f"{STEPS}-")
+    home = team if team != (service_account or "") else namespace or NAMESPACE
+    said = []
+    with suppress(PodiumError), KubernetesCluster(values.get("cluster") or f"kubernetes://{home}") as cluster:
+        for what, job in PipelineSettings.read(values).jobs():
+            said += [f"{what} {line} ({cluster.api.host})" for line in beyond_quotas(cluster.api, job)]
+    return said
 
 
 def _announced(version: Version, given: Mapping[str, Any]) -> str:

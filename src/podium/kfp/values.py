@@ -1,6 +1,6 @@
 """Rules for the values of the parameters of podium's own pipelines, checked before anything is launched."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,6 +9,7 @@ from podium.errors import InvalidInput, require
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
+    from podium.manifests.workload import Workload
     from podium.registry import PromotionRule
     from podium.steps.prepare_data import DataSettings
     from podium.steps.sweep import SweepSettings
@@ -84,6 +85,22 @@ class PipelineSettings:
             return None
         adapted = self.sweep.adapt(self.target, name="sweep", run=RunIdentity(id="check"))
         return self.target.place(locate(adapted, data="data", root="output"), adapted.template.primary_container)
+
+    def jobs(self) -> "Iterator[tuple[str, Workload | Experiment]]":
+        """Yield what the steps launch, as far as that is known before they run, and what it is called.
+
+        What a sweep's winner is trained by is known if that is podium's trainer.
+        """
+        from podium.identity import RunIdentity
+        from podium.manifests.experiment.adapt import is_podiums
+        from podium.steps.train import plan
+
+        experiment = self.experiment()
+        if experiment:
+            yield "the sweep", experiment
+        if self.train and self.target and (experiment is None or is_podiums(experiment)):
+            run, data = RunIdentity(id="check"), "s3://bucket/data"
+            yield "the training", plan(data, "train", settings=self.train, target=self.target, run=run).job
 
 
 def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:

@@ -69,15 +69,13 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
 
 def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None:
     """Refuse a job that this machine cannot run, as where a script is not there."""
-    from podium.identity import RunIdentity
-    from podium.steps.train import plan
+    from podium.manifests.experiment import Experiment
 
-    if experiment := settings.experiment():
-        values = {one.name: one.choices[0] if one.choices else one.text(one.low) for one in experiment.space}
-        cluster.plan(experiment.render("trial", values).manifest)
-    elif settings.train and settings.target:
-        job = plan("data", "train", settings=settings.train, target=settings.target, run=RunIdentity(id="check"))
-        cluster.plan(job.job.manifest)
+    for _, job in settings.jobs():
+        if isinstance(job, Experiment):
+            values = {one.name: one.choices[0] if one.choices else one.text(one.low) for one in job.space}
+            job = job.render("trial", values)
+        cluster.plan(job.manifest)
 
 
 def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:
