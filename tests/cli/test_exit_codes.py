@@ -28,7 +28,7 @@ FILES = {
 }
 SERVER = {
     "upload", "submit", "runs list", "runs logs", "runs show", "runs stop", "schedule plan", "schedule apply",
-    "schedule list", "schedule pause", "schedule delete",
+    "schedule list", "schedule pause", "schedule delete", "upgrade",
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),
     "schedule": ("schedule", "schedule", "Keep recurring runs on the server as YAML says."),
     "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
+    "upgrade": ("upgrade", "upgrade", "Look whether registry and schedules are those of this podium."),
     "data": ("data", "data", "Prepare and inspect datasets."),
     "job": ("job", "job", "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster."),
     "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),

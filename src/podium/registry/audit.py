@@ -37,12 +37,13 @@ class Repair:
     """In words."""
 
 
-def verify(pointers: Pointers, checked: Callable[[int], None]) -> Iterator[Finding]:
+def verify(pointers: Pointers, checked: Callable[[int], None], *, contents: bool = True) -> Iterator[Finding]:
     """Read everything of a model and yield what is wrong.
 
     Args:
         pointers: The aliases of the pointers, with its versions and its history.
         checked: Called with the size of each file that was read.
+        contents: Whether the files of versions are read, or only what describes them.
     """
     versions: dict[str, Version] = {}
     # A version without metadata.json is not published yet: it is left to gc.
@@ -51,7 +52,7 @@ def verify(pointers: Pointers, checked: Callable[[int], None]) -> Iterator[Findi
             yield _damage(pointers, pointers.catalog.metadata_key(name), metadata)
         elif isinstance(metadata, Version):
             versions[name] = metadata
-    files = [(version, file) for version in versions.values() for file in version.files]
+    files = [(version, file) for version in versions.values() for file in version.files if contents]
     with ThreadPoolExecutor(4) as pool:
         results = pool.map(lambda pair: _check_file(pointers, *pair), files)
         for (version, file), finding in zip(files, results, strict=True):

@@ -352,13 +352,14 @@ class Model:
         expect = (current.points_at if current else None,)
         return self.pointers.move("rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect)
 
-    def verify(self, checked: Callable[[int], None] = lambda size: None) -> Iterator[Finding]:
+    def verify(self, checked: Callable[[int], None] = lambda size: None, *, contents: bool = True) -> Iterator[Finding]:
         """Read everything of the model and yield what is wrong with it.
 
         Args:
             checked: Called with the size of each file that was read.
+            contents: Whether the files of versions are read too, or only what describes them.
         """
-        return audit.verify(self.pointers, checked)
+        return audit.verify(self.pointers, checked, contents=contents)
 
     def repair(self) -> list[Repair]:
         """Restore damaged aliases from the history, and the history from the aliases."""

@@ -1,0 +1,70 @@
+"""`podium upgrade`."""
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from podium import __version__
+from podium.cli.options import ServerOptions, open_registry, registry_options, server_options
+from podium.terminal import echo, echo_json
+from podium.text import counted
+
+if TYPE_CHECKING:
+    from podium.kfp.upgrades import Pinned
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Say so in a script: this command only ever looks.")
+@registry_options
+@server_options
+def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptions) -> None:
+    """Look whether registry and schedules are those of this podium; nothing is changed.
+
+    Of the registry every document is read, though no model's files: one that a newer podium wrote, or that is
+    damaged, is named. Of each schedule on the server (--host) the version that it runs is held beside what this podium
+    would compile. The exit code is 1 if something is to be done.
+
+    \b
+    Examples:
+      podium upgrade --check
+      podium upgrade --check --storage s3://models/podium --host http://127.0.0.1:8888
+    """
+    models = open_registry(storage).select()
+    findings = [finding for model in models for finding in model.verify(contents=False)]
+    schedules: list[Pinned] = []
+    if server.host:
+        from podium.kfp.upgrades import pinned
+
+        schedules = pinned(server.open())
+    if as_json:
+        listed = [asdict(one) | {"advice": one.advice} for one in schedules]
+        echo_json({"podium": __version__, "findings": [asdict(one) for one in findings], "schedules": listed})
+    else:
+        counts = f"{counted(len(models), 'model')}, {counted(len(findings), 'finding') if findings else 'no findings'}"
+        echo(f"podium {__version__}")
+        echo(f"registry   {counts}")
+        for finding in findings:
+            echo(f"  {finding.where}\n    {finding.what}")
+        echo(
+            f"schedules  {counted(len(schedules), 'schedule')}"
+            if server.host
+            else "schedules  not looked at: no --host"
+        )
+        for one in schedules:
+            _show(one)
+    if findings or any(one.advice for one in schedules):
+        sys.exit(1)
+
+
+def _show(one: "Pinned") -> None:
+    if not one.version:
+        echo(f"  {one.schedule}: its version is no longer on the server, so it cannot start")
+    else:
+        steps = "this podium's steps" if one.current else "another podium's steps"
+        newer = f", newest {one.newest}" if one.newest != one.version else ""
+        whose = f"{steps}, in {', '.join(one.images)}" if one.ours else "not podium's pipeline"
+        echo(f"  {one.schedule}: {one.pipeline} {one.version}{newer}: {whose}")
+    if one.advice:
+        echo(f"    to do: {one.advice}")

@@ -1,0 +1,108 @@
+"""What the schedules of a server run, beside what this podium would compile."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podium.kfp.client import Server
+from podium.kfp.definition import load
+from podium.kfp.runs import pipeline_names
+from podium.kfp.schedules import present, settings_of
+from podium.kfp.values import PIPELINES, own_name
+from podium.kfp.versions import Version, pipeline_spec, versions_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinned:
+    """A schedule and the version that it runs."""
+
+    schedule: str
+    pipeline: str
+    version: str
+    """Name of the version; empty if the server has it no more."""
+
+    newest: str
+    """Name of the pipeline's newest version."""
+
+    images: tuple[str, ...]
+    """Images of its steps."""
+
+    ours: bool
+    """Whether it is one of podium's pipelines."""
+
+    current: bool
+    """Whether its steps are those of this podium; of another pipeline nobody knows, and it counts as such."""
+
+    newest_current: bool
+    """Whether those of the newest version are."""
+
+    @property
+    def advice(self) -> str:
+        """What to do; empty for nothing."""
+        if self.version and self.current:
+            return ""
+        again = f"podium upload {self.pipeline}" if self.pipeline in PIPELINES else "podium upload in its project"
+        applied = "podium schedule apply, with version: latest in its file"
+        return applied if self.newest_current else f"{again}, then {applied}"
+
+
+def pinned(server: Server) -> list[Pinned]:
+    """Return each schedule of a server with the version that it runs; nothing is changed.
+
+    Raises:
+        PodiumError: The server does not answer.
+    """
+    names, versions, found = pipeline_names(server), dict[str, list[Version]](), []
+    for run in present(server):
+        reference = run.pipeline_version_reference
+        pipeline = names.get(str(reference.pipeline_id), "") if reference else ""
+        if pipeline and pipeline not in versions:
+            versions[pipeline] = versions_of(server, pipeline)
+        known = versions.get(pipeline, [])
+        version = next((one for one in known if one.id == settings_of(run)["version"]), None)
+        newest = known[0] if known else None
+        found.append(
+            Pinned(
+                schedule=str(run.display_name),
+                pipeline=pipeline,
+                version=version.name if version else "",
+                newest=newest.name if newest else "",
+                images=_images(version.spec) if version else (),
+                ours=bool(version and version.ours),
+                current=bool(version and is_current(version)),
+                newest_current=bool(newest and is_current(newest)),
+            )
+        )
+    return found
+
+
+def is_current(version: Version) -> bool:
+    """Return whether a version's steps are those that this podium compiles, whatever their images and defaults."""
+    spec = pipeline_spec(version.spec)
+    own = own_name(spec)
+    return own is None or _steps(spec) == _steps(load(own).spec)
+
+
+def _steps(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a step is called with and what it runs."""
+    components = {
+        name: {key: one.get("parameterType") for key, one in _parameters(component).items()}
+        for name, component in spec["components"].items()
+    }
+    executors = spec["deploymentSpec"]["executors"]
+    return components | {name: _command(executor) for name, executor in executors.items()}
+
+
+def _parameters(component: Mapping[str, Any]) -> Mapping[str, Any]:
+    given: Mapping[str, Any] = component.get("inputDefinitions", {}).get("parameters", {})
+    return given
+
+
+def _command(executor: Mapping[str, Any]) -> list[str]:
+    container = executor.get("container", {})
+    return [*container.get("command", []), *container.get("args", [])]
+
+
+def _images(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    executors = pipeline_spec(spec).get("deploymentSpec", {}).get("executors", {})
+    return tuple(sorted({one["container"]["image"] for one in executors.values() if "container" in one}))
