@@ -309,10 +309,8 @@ def test_a_run_stopped_during_its_imports_never_begins(home: Path, tmp_path: Pat
     command = [PODIUM, "run", f"source={tmp_path / 'nowhere'}"]
     process = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        known = "podium.run.child"
-        assert within(60, lambda: any(known in command for command in processes_of(home)))
+        (child,) = child_of(home)
         if moment == "while it imports":
-            (child,) = (pid for pid, command in of_home(home).items() if known in command)
             assert within(60, lambda: "/google/" in Path(f"/proc/{child}/maps").read_text())  # protobuf, of kfp
         process.send_signal(number)
         process.wait(timeout=60)
@@ -321,6 +319,18 @@ def test_a_run_stopped_during_its_imports_never_begins(home: Path, tmp_path: Pat
     finally:
         process.kill()
         process.wait()
+
+
+def child_of(home: Path) -> list[int]:
+    """Return the process of a run's pipeline as soon as it is to be seen, and from then on."""
+    found: list[int] = []
+
+    def look() -> bool:
+        found.extend(pid for pid, command in of_home(home).items() if "podium.run.child" in command)
+        return bool(found)
+
+    assert within(60, look)
+    return found
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
