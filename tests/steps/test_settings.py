@@ -14,7 +14,7 @@ from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import locate
 from podium.manifests.experiment.checks import check
 from podium.steps.prepare_data import DataSettings
-from podium.steps.sweep import SweepSettings, time_left
+from podium.steps.sweep import SweepSettings, first_failure, time_left
 from podium.steps.target import LaunchTarget, storage_url
 from podium.steps.train import TrainSettings
 
@@ -135,7 +135,7 @@ def trial(number: int, *, phase: str, seconds: float) -> Trial:
     start = datetime.now(UTC) - timedelta(seconds=seconds)
     conditions = [{"type": phase, "status": "True", "lastTransitionTime": datetime.now(UTC).isoformat()}]
     status = {"conditions": conditions, "startTime": start.isoformat()}
-    if phase == "Succeeded":
+    if phase != "Running":
         status["completionTime"] = datetime.now(UTC).isoformat()
     return Trial(manifest={"kind": "Trial", "metadata": {"name": f"t-{number}"}, "status": status})
 
@@ -150,3 +150,10 @@ def test_what_is_left_follows_from_the_trials_that_ended() -> None:
     assert time_left(experiment, [trial(n, phase="Succeeded", seconds=2) for n in range(2)]) == "", "a few seconds"
     other = adapted(sweep(experiment="hyperband", max_trials=9))
     assert time_left(other, [*ended, *running]) == ""
+
+
+def test_a_sweep_fails_by_the_trial_that_failed_first() -> None:
+    first, second = trial(1, phase="Failed", seconds=9), trial(2, phase="MetricsUnavailable", seconds=9)
+    good = trial(3, phase="Succeeded", seconds=9)
+    assert first_failure([good, second, first]) is first
+    assert first_failure([good]) is None

@@ -272,7 +272,7 @@ def brief(value: str) -> str:
 
 def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> Trial:
     if not experiment.state.succeeded:
-        failed = next((trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")), None)
+        failed = first_failure(trials)
         raise _failure(cluster, experiment, failed) if failed else cluster.failure("Experiment", experiment.name)
     best = best_trial(trials)
     if best is None:
@@ -280,6 +280,12 @@ def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
             f"no trial of Experiment {experiment.name} reported {experiment.objective.metric}", "see the trials' logs"
         )
     return best
+
+
+def first_failure(trials: Sequence[Trial]) -> Trial | None:
+    """Return the trial that failed first; what failed later may have been ended with the Experiment."""
+    failed = [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
+    return min(failed, key=lambda trial: trial.ended, default=None)
 
 
 def _failure(cluster: Cluster, experiment: Experiment, trial: Trial) -> Failed:
