@@ -53,6 +53,9 @@ def test_katibs_own_namespace_is_a_dangerous_place_for_trials() -> None:
     (katib,) = controllers = [Controller(name="katib-controller", namespace="team", ready=1)]
     assert levels(labels={INJECTION: "enabled"}, controllers=controllers)["guards-itself"] == "warn"
     assert "guards-itself" not in levels(labels={}, controllers=controllers)
+    found = apply(NAMESPACE_RULES, Seen(namespace="team", labels={}, controllers=controllers))
+    (missing,) = (one for one in found if one.rule == "injection-label")
+    assert "kubectl label namespace team" not in str(missing.hint)
     elsewhere = [replace(katib, namespace="kubeflow")]
     assert "guards-itself" not in levels(labels={INJECTION: "enabled"}, controllers=elsewhere)
 

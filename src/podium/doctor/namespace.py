@@ -50,9 +50,12 @@ def namespace_exists(seen: Seen) -> Iterator[Hit]:
 @rule("fail", "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.")
 def injection_label(seen: Seen) -> Iterator[Hit]:
     where = f"namespace {seen.namespace}"
-    hint = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}=enabled"
     if seen.exists is False:
         return
+    if seen.namespace in _homes_of_katib(seen):  # where the label would have it wait for itself, see guards_itself
+        hint = f"let trials run in a namespace of their own, deploy/teams, and label that: {METRICS_INJECTION}=enabled"
+    else:
+        hint = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}=enabled"
     if seen.labels is None:
         yield Hit(what="the namespace's labels may not be read", where=where, hint=f"make sure: {hint}", level="warn")
     elif seen.labels.get(METRICS_INJECTION) == "enabled":
@@ -65,12 +68,15 @@ def injection_label(seen: Seen) -> Iterator[Hit]:
 
 @rule("warn", "Katib's webhook is asked about every pod of a namespace with its label.")
 def guards_itself(seen: Seen) -> Iterator[Hit]:
-    where = {one.namespace for one in seen.controllers or () if one.name == "katib-controller"}
-    if seen.namespace in where and (seen.labels or {}).get(METRICS_INJECTION) == "enabled":
+    if seen.namespace in _homes_of_katib(seen) and (seen.labels or {}).get(METRICS_INJECTION) == "enabled":
         what = f"while Katib's controller is away no pod can be created in {seen.namespace}, its own included"
         unlock = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}-"
         hint = f"launch into a namespace of its own (deploy/team); to let the controller start again: {unlock}"
         yield Hit(what=what, where=f"namespace {seen.namespace}", hint=hint)
+
+
+def _homes_of_katib(seen: Seen) -> set[str]:
+    return {one.namespace for one in seen.controllers or () if one.name == "katib-controller"}
 
 
 @rule("fail", "The API server takes only kinds that it knows.")
