@@ -154,7 +154,6 @@ def parse(kind: type[T], value: Any, name: str) -> T:
     members are ignored.
 
     Args:
-        kind: The type.
         value: Result of load_json or load_yaml.
         name: Name of the file, for errors.
 

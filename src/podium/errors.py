@@ -88,7 +88,6 @@ def require(holds: bool, rule: str, /, hint: str | None = None, **given: Any) ->
     """Raise InvalidInput unless a rule holds.
 
     Args:
-        holds: Whether it does.
         rule: The rule as an expression, for example ``workers >= 1``.
         hint: What to do if it does not hold.
         **given: The values it is about, by name.

@@ -32,7 +32,6 @@ def serve(port: int, metrics: Callable[[], str], alive: Callable[[], bool] = lam
     Args:
         port: 0 takes a free one.
         metrics: Makes the page; where it raises PodiumError, the answer is 503 with its words.
-        alive: Whether /healthz is well.
 
     Raises:
         PodiumError: The port is taken.

@@ -107,7 +107,6 @@ def object_name(slug: str, run: str, task: str) -> str:
 
     Args:
         slug: A readable prefix such as ``sweep``; shortened if needed.
-        run: The run id.
         task: Identifies the step within its run and is equal on retry: the URI of one of its outputs.
 
     Returns:

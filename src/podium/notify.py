@@ -206,8 +206,6 @@ def notified(targets: Sequence[Target], notice: Notice, warn: Callable[[str], No
     """Send a notice when the context ends: of a failure if an error leaves it, else as the context filled it in.
 
     Args:
-        targets: Who is told.
-        notice: Names what is run.
         warn: Called with a line for each target that did not take it.
     """
     try:

@@ -18,7 +18,6 @@ def summary(dataset: dict[str, Any], part: str) -> str:
     """Draw what `podium.data.look.statistics` measured.
 
     Args:
-        dataset: Its result.
         part: Whose columns and distributions are shown.
     """
     sections = [_head(dataset), _parts(dataset)]

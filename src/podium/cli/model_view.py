@@ -201,7 +201,6 @@ def difference(
     """Draw what changes from one model to another.
 
     Args:
-        change: The comparison.
         versions: Names of the first and the second.
         most: How many kinds of flips, or items, to list each way.
         pictures: The pictures of the test part, uint8 [n, rows, columns] or [n, rows, columns, 3].

@@ -62,7 +62,6 @@ def pairs_option(*names: str, metavar: str, example: str, help: str, empty: bool
 
     Args:
         names: As click takes them.
-        metavar: Form of one.
         example: One of them, for the hint.
         help: As click takes it.
         empty: Whether a value may be empty.
@@ -240,7 +239,6 @@ class Notifier:
 
         Args:
             what: ``run``, ``Experiment``, ``job``.
-            known: Fields of the notice.
         """
         from podium.notify import Notice, notified
 

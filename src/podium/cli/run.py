@@ -86,8 +86,6 @@ def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> 
     """Show a run's progress and then its outcome.
 
     Args:
-        begin: Begins it.
-        notifier: Tells how it ended.
         as_json: Whether the outcome is printed as JSON.
     """
     from podium.run.outcome import show

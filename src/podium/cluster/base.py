@@ -89,7 +89,6 @@ class Cluster(ABC):
 
         Args:
             kind: One of KINDS.
-            name: The object's name.
             timeout: Seconds; None waits as long as it takes.
 
         Raises:
@@ -103,7 +102,6 @@ class Cluster(ABC):
 
         Args:
             kind: A kind of job, or Trial (of a trial: its job's).
-            name: The object's name.
             replica: ``master-0``, ``worker-1``, ``node-0`` …; the one that reports metrics if None.
             follow: Go on until the replica has ended.
 
@@ -114,10 +112,6 @@ class Cluster(ABC):
     @abstractmethod
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         """Return the replicas that a job has had so far, the newest try of each; those that are gone are left out.
-
-        Args:
-            kind: A kind of job.
-            name: The job's name.
 
         Raises:
             NotFound: There is none.
@@ -147,7 +141,6 @@ class Cluster(ABC):
 
         Args:
             kind: A kind of job, or Experiment.
-            name: The object's name.
             changes: Of an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount; with a higher
                 maxTrialCount a finished one may go on too, as Katib allows it.
 
@@ -168,7 +161,6 @@ class Cluster(ABC):
         """Return whether it runs jobs of a kind: a namespace may lack an operator, or refuse the pods.
 
         Args:
-            kind: A kind of job.
             workers: Pods beside the first one.
         """
         return kind in KINDS
@@ -230,7 +222,6 @@ class Cluster(ABC):
 
         Args:
             kind: One of KINDS.
-            name: The object's name.
         """
         condition = self.resource(kind, name).condition("Failed")
         why = (condition.message or condition.reason) if condition else ""

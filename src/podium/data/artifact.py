@@ -153,15 +153,12 @@ def write(
         target: A directory that is absent, empty, or holds an older dataset (which is replaced); or an ``s3://`` or
             ``minio://`` prefix (where nothing is replaced).
         parts: ``train``, ``validation`` and ``test``, all with the same inputs; the arrays may be larger than memory.
-        name: Name of the dataset.
         kind: ``classification`` or ``regression``.
-        classes: Name of each class.
         inputs: What each input means, in the order that ``dataset.json`` lists them.
         target_name: Name of the target, for people.
         preprocessing: How raw data becomes inputs; empty if unknown.
         source: Where the data came from.
         split: How it was divided.
-        seed: Seed of the split.
         limit: What train and validation were limited to.
         test: As target, for the test part; `test_uri` of the target if None.
         extras: What else is kept of the items.

@@ -50,7 +50,6 @@ def read_items(
     """Turn items into inputs exactly as the data was that the model was trained on.
 
     Args:
-        preprocessing: Stored with the model.
         items: Pictures and folders of them; table files; text files with a sentence a line, table files with a column
             of sentences, or sentences.
         scratch: Directory for copies of remote files.

@@ -37,9 +37,6 @@ class Numbers:
 def statistics(uri: str | Path) -> dict[str, Any]:
     """Read every part of a dataset, verify it, and measure it.
 
-    Args:
-        uri: The dataset.
-
     Returns:
         ``dataset.json`` without its files, and in ``parts`` for each part ``count``, ``bytes``, ``class_counts``,
         ``inputs`` by name and ``target``. An input has lists ``min``, ``max``, ``mean`` and ``std``: a number for each

@@ -155,7 +155,6 @@ class DataOptions:
         """Check and convert what a user wrote.
 
         Args:
-            target: Name of the target.
             options: By name, as in JSON.
 
         Raises:
@@ -206,7 +205,6 @@ def written(option: str, value: Any) -> str:
     """Return an option as it is typed in a shell: ``drop=[id]``, or of a pipeline ``data_options='{"drop": ["id"]}'``.
 
     Args:
-        option: Its name.
         value: Its value; of an option that lists names, one more name.
     """
     if _PARAMETERS.get() is not None:

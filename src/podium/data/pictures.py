@@ -86,7 +86,6 @@ def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
     """Read a picture file completely, turned the way the camera was held; raises like open_picture.
 
     Args:
-        path: The file.
         size: Width and height needed; a larger photo may be decoded at a fraction of its size, not below twice this.
     """
     with _opened(path) as picture:

@@ -266,7 +266,6 @@ class DatasetInfo:
         """Read what ``to_json`` wrote.
 
         Args:
-            value: Content of the file.
             name: Of the file, for the error.
 
         Raises:

@@ -68,8 +68,6 @@ def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Divis
     validation.
 
     Args:
-        raw: The items.
-        options: Method, shares and seed.
         limit: How many items train and validation may have together; parts that the source has stay whole.
 
     Raises:
@@ -190,8 +188,6 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
     Args:
         keys: Of each item [n], a hash of the item or of its group.
         labels: Of each item [n], its class; a unit counts as of the first of its classes. None divides at random.
-        how: In words.
-        seed: Of the order.
     """
     units, codes = np.unique(mix(keys, seed), return_inverse=True)
     classes = np.zeros(len(units), np.int64)

@@ -51,7 +51,6 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
     Args:
         rows: Some of the training part, [n, columns].
         target: Class indices or floats, [n] or [n, k].
-        columns: What each column is.
     """
     if target.ndim > 1 or len(rows) < 20:
         return []
@@ -152,7 +151,6 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
     Args:
         train: Rows [n, columns].
         test: Rows [m, columns].
-        columns: What each column is.
     """
     hashed = [_hash_column(train[:, at], test[:, at], column, at) for at, column in enumerate(columns)]
     known, new = (np.stack(side) for side in zip(*hashed, strict=True))

@@ -34,7 +34,6 @@ def to_text(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Arr
     Whole numbers are written without a decimal point, truth values as ``true`` and ``false``.
 
     Args:
-        values: Of any plain type.
         missing: Texts that mean that a value is missing.
 
     Raises:

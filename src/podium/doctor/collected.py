@@ -55,9 +55,7 @@ def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
     """Examine a log; say if it is not what Katib would read.
 
     Args:
-        lines: Of the log.
         reader: What to look for, and how Katib collects.
-        subject: Path of the log.
     """
     report = examine_log(lines, reader, subject)
     findings = apply(GIVEN_RULES, Given(reader, subject))
@@ -71,8 +69,6 @@ def examine_events(path: Path, reader: Reader, subject: str) -> Report:
 
     Args:
         path: A directory, or one event file.
-        reader: What to look for.
-        subject: What to call it.
 
     Raises:
         Failed: The package tensorboard is not installed.

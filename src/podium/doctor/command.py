@@ -124,7 +124,6 @@ def examine_command(
         words: The program and its arguments.
         choose: Makes a reader of the lines printed.
         seconds: After which the command is stopped.
-        subject: What to call it.
         collector: What Katib reads. Its path, where a word names it, is replaced by a temporary one.
 
     Raises:

@@ -24,7 +24,6 @@ def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
 
     Args:
         lines: With or without line ends.
-        reader: What to look for.
         subject: What to call the log.
     """
     log = scan(lines, reader)

@@ -61,7 +61,6 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     """Examine one object.
 
     Args:
-        manifest: As parsed.
         origin: The file it comes from.
     """
     kind = str(manifest.get("kind"))
@@ -86,7 +85,6 @@ def not_examined(what: str, where: str) -> Finding:
 
     Args:
         what: A kind, or a description.
-        where: The field.
     """
     why = f"The doctor has rules for {', '.join(KINDS)} only."
     return Finding(rule="not-examined", level="note", what=f"{what} was not examined", where=where, why=why)

@@ -264,7 +264,6 @@ def examine_namespace(
     """Look at a namespace of a live cluster; nothing is changed.
 
     Args:
-        namespace: The namespace.
         context: Of the kubeconfig; its current one if None.
         account: A service account whose rights to ask for; one's own if None.
         images: Images that pods will need.

@@ -75,7 +75,6 @@ def offer_pods(
 
     Args:
         api: The API server, and the namespace.
-        labels: Of the namespace.
         controllers: Deployments of the training operator and Katib, as far as they are known.
         manifests: Of which the pods are; if there are none, of each kind that podium launches.
         unknown_kinds: Kinds that the server does not know.

@@ -282,7 +282,6 @@ def see(
     Args:
         api: The API server, and the namespace.
         account: Whose rights to ask for, a service account; one's own if None.
-        images: To look for.
         manifests: To try as a dry run: the webhooks answer, nothing is made.
 
     Raises:

@@ -174,8 +174,6 @@ def guess_reader(lines: Iterable[str], objective: str | None = None, kind: str |
     """Choose what the user has not said: a metric the log mentions, and whether small values are good ones.
 
     Args:
-        lines: Of the log.
-        objective: The metric, if known.
         kind: ``minimize`` or ``maximize``, if known.
     """
     if objective is None:

@@ -41,7 +41,6 @@ def wrap(
     """Return what Katib runs instead of command and args.
 
     Args:
-        words: Command and args.
         file: Where the collector reads; its folder gets the marker of a good end.
         stdout: Whether the collector is StdOut; others get no redirection.
         early_stopping: Whether a stopping rule is in force.

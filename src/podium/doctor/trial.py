@@ -18,8 +18,6 @@ def why_unavailable(experiment: Experiment, lines: Sequence[str], objective: str
     """Explain why a trial that ended well has no metrics.
 
     Args:
-        experiment: The trial's.
-        lines: What the trial printed.
         objective: How another objective is chosen, with NAME for its name.
 
     Returns:

@@ -120,7 +120,6 @@ def reaching(spec: Mapping[str, Any], field: str) -> set[str]:
     """Return the pipeline's parameters that reach an input of podium's launching components.
 
     Args:
-        spec: A compiled pipeline.
         field: Name of the input of katib_sweep or train_distributed.
     """
     return {str(source["componentInputParameter"]) for source in _sources(spec, spec.get("root", {}), field)

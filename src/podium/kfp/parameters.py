@@ -42,7 +42,6 @@ class Parameter:
         """Return a value that was not written as text, as in a YAML file; a whole number is a number too.
 
         Args:
-            value: The value.
             shown: What an error shows; the value itself if None.
 
         Raises:
@@ -141,7 +140,6 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
 
     Args:
         words: Arguments of the command line.
-        known: Parameters of the pipeline.
 
     Returns:
         The given values by name.

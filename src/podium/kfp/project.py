@@ -130,7 +130,6 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
 
     Args:
         first: First word of the command line; may be empty.
-        rest: Its other words.
 
     Returns:
         The pipeline, the words of the parameters, and the project if there is one and no other pipeline was named.

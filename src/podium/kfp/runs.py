@@ -71,8 +71,6 @@ def submit(
     """Start a run of a version.
 
     Args:
-        server: The server.
-        version: What to run.
         words: Parameters as ``name=value``, checked against the version's own; an Experiment's file is sent as text.
         group: KFP experiment that the run is listed under.
         name: Display name; the pipeline's name and the time if None.
@@ -118,7 +116,6 @@ def beyond_quotas(values: Mapping[str, Any], service_account: str | None, namesp
     The kubeconfig's cluster is not known to be the server's, so its context is named and nothing is refused.
 
     Args:
-        values: Of all parameters.
         service_account: Of the steps; a team's launches into the team's namespace.
         namespace: Of the steps; None for KFP's own.
     """
@@ -167,7 +164,6 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
 
     Args:
         server: The server; it may be unavailable for two minutes.
-        run_id: The run.
         report: Called with a task's name and its state.
         timeout: Seconds; None waits without a limit.
 

@@ -163,8 +163,6 @@ def require_idle(server: Server, name: str, running: Sequence[str], again: Seque
     A server deletes the workflow with what started it, and lists the run as running for ever (observed).
 
     Args:
-        server: The server.
-        name: The schedule's.
         running: The runs in flight, see in_flight.
         again: Words of the command that ends them.
 

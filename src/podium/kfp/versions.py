@@ -215,7 +215,6 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
     """Upload compiled YAML as a version, unless the newest version has the same content.
 
     Args:
-        server: The server.
         text: The compiled pipeline, one or two YAML documents.
         name: Name of the pipeline; the compiled one's if None.
         description: Shown in the UI with a new version.

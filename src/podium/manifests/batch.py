@@ -21,10 +21,7 @@ def job_manifest(
 
     Args:
         name: metadata.name.
-        image: Of its container.
-        command: Of its container.
         labels: Of the job and its pod.
-        owner: An ownerReference.
         active_deadline_seconds: Seconds from the start after which it fails.
         ttl_seconds_after_finished: Seconds from the end after which it is deleted.
     """

@@ -86,9 +86,7 @@ def set_condition(status: dict[str, Any], kind: str, reason: str, message: str, 
 
     Args:
         status: The object's status, altered in place.
-        kind: The condition's type.
         reason: One CamelCase word.
-        message: One sentence.
         now: The time as Kubernetes writes it.
     """
     conditions = status.setdefault("conditions", [])

@@ -38,7 +38,6 @@ def check_choice(job_kind: str, workers: int = 0) -> None:
     """Refuse what the parameter job_kind cannot be.
 
     Args:
-        job_kind: The parameter.
         workers: Pods beside the first one that are asked for; negative leaves their number open.
 
     Raises:
@@ -58,9 +57,7 @@ def choose_kind(own: str, job_kind: str, workers: int, admits: Admits) -> str:
 
     Args:
         own: Kind of the job as written.
-        job_kind: The parameter.
         workers: Pods beside the first one.
-        admits: What the cluster runs.
 
     Raises:
         InvalidInput: A Job is asked for, and workers; or the cluster admits no kind with workers, and one without.
@@ -83,7 +80,6 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
     Args:
         job: A Job, PyTorchJob or TrainJob; another kind only as itself.
         container: Name of the container that trains.
-        kind: Of the result.
 
     Raises:
         InvalidInput: Its pods cannot be those of the other kind.
@@ -131,8 +127,6 @@ def trials_as(experiment: Experiment, kind: str, workers: int) -> Experiment:
     Conditions and labels of the trials' job are Katib's defaults for the new kind.
 
     Args:
-        experiment: Stays as it is.
-        kind: Of the trials' job.
         workers: Its pods beside the first one.
 
     Raises:

@@ -78,12 +78,7 @@ def lost_patches(resource: Resource) -> bool:
 
 
 def unexplained(job: Workload, hint: str) -> Condition:
-    """Return why a job waits where Kueue's record of it cannot be read: what the job's own condition says.
-
-    Args:
-        job: The job.
-        hint: What to add.
-    """
+    """Return why a job waits where Kueue's record of it cannot be read: what the job's own condition says."""
     own = job.condition("Suspended")
     message = f"{own.message} ({hint})" if own and own.message else hint
     return _condition(WAITING, own.reason if own else "", message, own)

@@ -126,7 +126,6 @@ def _job(job: Workload, runtime: str, name: str = "", *, keep_command: bool = Fa
     """Return the TrainJob and the notes.
 
     Args:
-        job: What it was.
         runtime: Of the TrainJob.
         name: Container that trains; the operator's, or the first, if empty.
         keep_command: Whether the command stays as it is.

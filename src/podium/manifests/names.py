@@ -26,7 +26,6 @@ def broken_name(name: str, longest: str) -> Iterator[Hit]:
     """Yield why a distributed job, and each of its pods, cannot be called so.
 
     Args:
-        name: Of the job.
         longest: The longest of what its pods' names have after it.
     """
     if not is_dns_1035(name):

@@ -55,12 +55,7 @@ def broken_containers(pod: Pod) -> Iterator[Hit]:
 
 
 def broken_variables(path: str, env: Any) -> Iterator[Hit]:
-    """Yield what is wrong with the entries of an environment.
-
-    Args:
-        path: Of the environment.
-        env: As written.
-    """
+    """Yield what is wrong with the entries of an environment."""
     for where, variable in numbered(path, env):
         if not variable.get("name"):
             yield broken(f"{where}.name", "must be given", variable.get("name"))

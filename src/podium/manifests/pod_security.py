@@ -80,12 +80,7 @@ def _secure_container(container: dict[str, Any]) -> None:
 
 
 def asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Tell whether a container's manifest wants root, privileges or capabilities.
-
-    Args:
-        container: Its manifest.
-        pod: securityContext of its pod.
-    """
+    """Tell whether a container's manifest wants root, privileges or capabilities."""
     own = mapping(container.get("securityContext"))
     context = {**pod, **own}
     added = strings(mapping(own.get("capabilities")).get("add"))

@@ -23,7 +23,6 @@ def build(
     Args:
         image: Container image; a local cluster maps it to an environment.
         command: Program of every replica; never left to the image, Katib would have to ask its registry.
-        args: Its arguments.
         name: metadata.name; None in a trial template, where Katib gives the name.
         workers: Worker replicas beside the Master.
     """

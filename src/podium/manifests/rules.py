@@ -113,7 +113,6 @@ def rule(level: str, why: str, name: str = "") -> Callable[[Callable[[T], Iterab
 
     Args:
         level: One of LEVELS.
-        why: The fact behind it.
         name: The function's own name, with dashes, if not given.
     """
 
@@ -157,10 +156,7 @@ def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Hit:
     """Return the hit of a rule that a value breaks.
 
     Args:
-        where: Path of the field.
         rule: What must hold: an expression such as ``min <= max``, or a predicate that begins with "must".
-        given: The value.
-        hint: What to do.
     """
     must = rule if rule.startswith("must ") else f"`{rule}` must hold"
     return Hit(what=f"{must}, but got {shorten(given)}", where=where, hint=hint)
@@ -176,10 +172,8 @@ def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> H
     """Return the hit of what podium does not run and a cluster may.
 
     Args:
-        where: Path of the field.
         runs: What podium runs instead, a sentence: ``podium collects from StdOut, …``.
         given: What follows ", not" in the sentence.
-        hint: What to write instead.
     """
     instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
     return Hit(what=f"{runs}, not {given}", where=where, hint=hint or instead)

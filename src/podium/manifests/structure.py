@@ -27,8 +27,6 @@ def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Hit]:
 
     Args:
         value: Parsed YAML; None stands for an absent field and passes.
-        schema: What is expected.
-        path: Path of the value.
     """
     if value is None:
         return

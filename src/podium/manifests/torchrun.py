@@ -44,9 +44,6 @@ def with_torchrun(words: Sequence[str]) -> tuple[str, ...] | None:
     ``python train.py`` becomes ``torchrun train.py``, ``python -m x`` becomes ``torchrun -m x``. A Python with other
     options is started by ``torchrun --no-python``; one with a path or a version keeps it, as torchrun may be another's.
 
-    Args:
-        words: Command and args.
-
     Returns:
         The words; None if they start no Python, several, or already a launcher.
     """

@@ -147,10 +147,8 @@ def read_as(kind: Any, value: Any, where: str, field: str = "", *, error: type[P
     """Convert plain values to a dataclass or another type, see podium.documents.parse_member.
 
     Args:
-        kind: The type.
         value: The parsed document, or a member of it.
         where: Key or URL, for errors.
-        field: Name of the member.
         error: What is raised if it does not fit.
     """
     try:

@@ -71,7 +71,6 @@ def retire(pointers: Pointers, *, keep: int, grace: timedelta, delete: bool) -> 
     Args:
         pointers: The aliases of the pointers, with its versions and its history.
         keep: How many of the newest stay.
-        grace: The grace period.
         delete: Delete them as well, with a record in the history.
     """
     require(keep >= 1, "keep >= 1", keep=keep)

@@ -263,7 +263,6 @@ class Journal:
         """Record that a challenger failed the promotion rule; recording the same again changes nothing.
 
         Args:
-            version: The challenger.
             champion: The version it was compared with.
             evidence: The decision and its figures.
         """

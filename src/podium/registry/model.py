@@ -328,7 +328,6 @@ class Model:
 
         Args:
             to: The version; None for the previous champion. Rolling back twice goes back two steps.
-            reason: For the history.
 
         Raises:
             NotFound: There is no champion, no previous one, or it was deleted.

@@ -143,9 +143,6 @@ class Pointers:
 
         Args:
             event: promotion, rollback or alias.
-            alias: Its name.
-            version: The target.
-            evidence: Why.
             expect: The version it must point at now, None for no version; an empty tuple allows any.
 
         Returns:

@@ -161,7 +161,6 @@ def decide(
     """Compare two models on the same items.
 
     Args:
-        rule: The rule.
         metric: What is compared; the rule's own has been chosen by the caller.
         target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
         challenger: Predictions of the same items in the same order: probabilities ``[n, classes]`` or class indices

@@ -106,7 +106,6 @@ class Upload:
         """Write one file; an equal leftover of an upload that died is replaced.
 
         Args:
-            file: Its name.
             progress: Called with the size of every chunk.
             over_leftovers: Existing files belong to a deleted version.
         """

@@ -54,7 +54,6 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
     """Check the Experiment, and the flags of podium's trainer: on this machine every image is this Python.
 
     Args:
-        settings: Of the pipeline.
         info: What the data hold, where that is known.
     """
     from podium.manifests.experiment import check

@@ -28,7 +28,6 @@ def printed(run: Run, what: str | None = None) -> Iterator[Printed]:
     """Yield what a run on this machine has printed.
 
     Args:
-        run: The run.
         what: A step, a trial or a job; None for all steps.
 
     Raises:
@@ -68,7 +67,6 @@ def of_kept(kept: KeptLogs, what: str | None) -> Iterator[Printed]:
     """Yield what a run on a cluster has printed, as its storage keeps it.
 
     Args:
-        kept: Its logs.
         what: A step, a trial or ``train``; None for all steps.
 
     Raises:

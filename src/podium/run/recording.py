@@ -54,7 +54,6 @@ def record_end(run: Run, code: int, *, stopped: bool) -> None:
     """Record how a run ended.
 
     Args:
-        run: The run.
         code: Exit code of its child.
         stopped: Whether it was stopped on purpose.
 

@@ -295,7 +295,6 @@ def choose_old(
     """Return the runs that are old, the oldest first.
 
     Args:
-        runs: All of them.
         moment: Returns the time that decides how old a run is.
         keep: How many of the newest are not among them.
         older_than: Days since that moment, at least.

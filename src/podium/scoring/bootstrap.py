@@ -51,9 +51,7 @@ def paired_bootstrap(
     The same input gives the same result.
 
     Args:
-        metric: Any metric.
         target: As in Metric.value, ``n`` items.
-        first: Predictions of one model.
         second: Predictions of the other, for the same items.
         groups: Number of each item's group [n], from 0; None if every item is on its own.
         resamples: Number of draws.

@@ -107,7 +107,6 @@ def compare(
     """Compare two models by a metric.
 
     Args:
-        metric: Any metric.
         target: As in Metric.value, ``n`` items.
         first: Predictions of the first model.
         second: Predictions of the second, for the same items.
@@ -196,10 +195,7 @@ def figure_interval(
     """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items, else by bootstrap.
 
     Args:
-        metric: Any metric.
         target: As in Metric.value, ``n`` items.
-        predictions: Of the model.
-        groups: As in compare.
 
     Returns:
         None with fewer than LEAST_UNITS items or groups, and where the bootstrap shows no spread.
@@ -238,7 +234,6 @@ def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
     """Say what a test part cannot show; empty if it is large enough.
 
     Args:
-        count: Its items.
         class_counts: Items of each class; empty for regression.
         kind: classification or regression.
     """
@@ -262,7 +257,6 @@ def changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
     Args:
         gained: Items that only the first model has right.
         lost: Items that only the second model has right.
-        items: All items.
     """
     gain, loss = (gained + 1) / (items + 2), (lost + 1) / (items + 2)
     half = 1.959964 * math.sqrt((gain + loss - (gain - loss) ** 2) / (items + 2))
@@ -294,7 +288,6 @@ def by_class(target: Array, first: Array, second: Array, names: Sequence[str] = 
     Args:
         target: Class indices ``[n]``.
         first: Probabilities ``[n, classes]`` or class indices ``[n]``, of the challenger.
-        second: Of the champion.
         names: Of the classes; their indices if empty.
 
     Returns:
@@ -345,8 +338,6 @@ def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) ->
     Args:
         target: Class indices ``[n]``.
         before: Predictions of the first model.
-        after: Predictions of the second.
-        classes: Names of the classes.
     """
     old, new = class_indices(before), class_indices(after)
     gained, lost = only_right(target, new, old)
@@ -366,7 +357,6 @@ def moved_errors(target: Array, before: Array, after: Array) -> Changes:
     Args:
         target: Floats ``[n]`` or ``[n, k]``; with several numbers their mean error counts.
         before: Predictions of the first model.
-        after: Predictions of the second.
     """
     before, after = before.reshape(target.shape), after.reshape(target.shape)  # one number may be a column or not
     errors = [np.abs(target - array).reshape(len(target), -1).mean(1) for array in (before, after)]
@@ -392,7 +382,6 @@ def confused_pairs(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -
 
     Args:
         confusion: [classes, classes]: rows are the true class, columns the predicted one.
-        classes: Their names.
     """
     pairs: list[dict[str, Any]] = [
         {"label": classes[row], "taken_for": classes[column], "items": count, "share": count / sum(counts)}

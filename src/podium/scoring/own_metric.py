@@ -33,7 +33,6 @@ def try_out(metric: FunctionMetric, kind: str | None = None) -> None:
     A function that raises is only warned about: it may need what the made-up items lack.
 
     Args:
-        metric: The function.
         kind: classification or regression; None for a dataset that was not read yet.
 
     Raises:

@@ -59,9 +59,7 @@ def paired_permutation(
     """Return the two-sided p value of the difference of a metric; the same input gives the same result.
 
     Args:
-        metric: Any metric.
         target: As in Metric.value, ``n`` items.
-        first: Predictions of one model.
         second: Predictions of the other, for the same items.
         groups: Number of each item's group [n], from 0; None if every item is on its own.
         limit: What p is compared with; there are as many draws as that takes, up to 1 / least_p.

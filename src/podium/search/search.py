@@ -85,11 +85,7 @@ class Search:
             self._study.sampler = self._points or _sampler(algorithm, settings, self._random.getrandbits(31), warm)
 
     def ask(self, trial: str) -> dict[str, str] | None:
-        """Return values for a new trial, as text; None if the algorithm has no more, or none now.
-
-        Args:
-            trial: The trial's name.
-        """
+        """Return values for a new trial, as text; None if the algorithm has no more, or none now."""
         if self._plan and self._points:
             point = self._plan.next(trial)
             if point is None:
@@ -119,7 +115,6 @@ class Search:
         """Report the end of a trial.
 
         Args:
-            trial: Its name.
             value: The objective; None if it failed or reported no number.
         """
         import optuna

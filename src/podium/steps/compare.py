@@ -162,8 +162,6 @@ def predictions(
     """Get the predictions of versions for one test part.
 
     Args:
-        model: Whose versions they are.
-        versions: The versions.
         data: URI of a dataset, or of its test part, to run them on; None to use the predictions stored with them.
         jobs: Where a predict command runs; None runs it on this machine.
 
@@ -329,7 +327,6 @@ def judge(
     """Return what decides between a challenger and a champion, or about a first champion.
 
     Args:
-        model: Whose versions they are.
         data: As in predictions.
         rule: What the challenger must achieve.
         metric: What both are compared by; None for the rule's, else what the challenger was chosen by.
@@ -364,7 +361,6 @@ def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
 
     Args:
         text: In the notation of find_metric; empty for none.
-        version: The version.
         kind: classification or regression.
 
     Raises:
@@ -386,11 +382,9 @@ def contest(model: Model, version: str, rule: str, data: str | None, evidence: M
     """Let a version challenge the champion, with stored predictions or on given data.
 
     Args:
-        model: Whose champion it is.
         version: The challenger, a version or an alias.
         rule: In the notation of PromotionRule.parse; without a metric, that of the challenger counts.
         data: URI of a dataset; None to use stored predictions.
-        evidence: For the history.
     """
     from podium.data.artifact import describe
 
@@ -423,7 +417,6 @@ def run_version(
     """Run a version on test items.
 
     Args:
-        model: Whose version it is.
         version: The version: a model.onnx, or a predict command.
         taken: The items as the version takes them.
         classes: Its classes; empty for regression.
@@ -488,7 +481,6 @@ def difference(seen: Predictions, metric: "Metric") -> Difference:
     """Compare the second of two versions with the first.
 
     Args:
-        seen: Predictions of the two.
         metric: What is tested; every other metric of the kind is computed too.
 
     Raises:

@@ -247,12 +247,8 @@ def _score(
     """Score a model on a part: its model.onnx here, or its predict command in a job.
 
     Args:
-        origin: The model.
-        part: Its items.
-        info: Of the dataset.
         metric: What it is chosen by.
         jobs: Where a predict command runs.
-        part_name: Of the part.
         target: File to write the predictions of all items to.
         fresh: [n], which items count; None for all.
     """
@@ -337,7 +333,6 @@ def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[dict[s
 
     Args:
         confusion: [classes, classes]: rows are the true class, columns the predicted one; empty for regression.
-        classes: Their names.
     """
     rows = []
     for at, name in enumerate(classes if confusion else ()):

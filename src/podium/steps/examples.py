@@ -25,7 +25,6 @@ def worst_examples(
     """Describe the items that a model is most wrong about, the worst first.
 
     Args:
-        info: Of the dataset.
         part: The part that was scored.
         scores: On some of its items.
         items: Positions of these in the part, [m].
@@ -138,7 +137,6 @@ def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[dict[st
     """Return true and predicted numbers of some items for a plot, for each number of the target.
 
     Args:
-        scores: Of a regression.
         most: How many items; more are thinned out evenly.
     """
     import numpy as np

@@ -61,7 +61,6 @@ def fingerprint_data(
     """Return two digests, of a source and of everything that decides what the prepared data are.
 
     Args:
-        settings: Which dataset.
         listing: JSON file to write what was found to: by location and name, what stands for the content.
         storage: URL of the storage that keeps the run's models; it also knows what was prepared last.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.

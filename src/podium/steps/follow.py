@@ -19,8 +19,6 @@ def follow(
 
     Args:
         cluster: Runs the job.
-        kind: Of the job.
-        name: Of the job.
         metrics: Whose lines are shown as progress.
         formats: metricsFormat of the lines; none stands for Katib's default.
 
@@ -65,8 +63,6 @@ def show_log(
 
     Args:
         cluster: Runs the job.
-        kind: Of the job.
-        name: Of the job.
         metrics: To look for, the objective first.
         formats: metricsFormat of the lines; none stands for Katib's default.
         epochs: Gets the metrics of each line that has some.

@@ -73,7 +73,6 @@ def import_model(source: Source, model: Model, version: str = "") -> Version:
 
     Args:
         source: The directory. A predict command in it runs on this machine, in a temporary copy, if there is data.
-        model: Of the registry.
         version: Its id; a name that follows from the content if empty.
 
     Raises:

@@ -150,10 +150,6 @@ def keep_replicas(cluster: Cluster, kind: str, name: str, kept: KeptLogs, folder
     """Keep the logs of all replicas of a job that ended; a log that cannot be read is a warning.
 
     Args:
-        cluster: Ran the job.
-        kind: Of the job.
-        name: Of the job.
-        kept: Where to.
         folder: ``trials/<trial>`` or ``train/<step>``.
     """
     with only_warned(f"the log of {kind} {name}"):

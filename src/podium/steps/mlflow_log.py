@@ -57,7 +57,6 @@ def log_to_mlflow(uri: str, measured: "Evaluation", result: Mapping[str, Any], s
 
     Args:
         uri: Address of MLflow, see check_tracking; empty logs nothing.
-        measured: What evaluate wrote.
         result: The decision, as promote writes it.
         source: URL of the version's files.
     """
@@ -75,8 +74,6 @@ def champion_in_mlflow(model: "Model", moved: "Record", tracking: str = "") -> s
     """Move the alias champion in MLflow's registry after the champion was moved by hand.
 
     Args:
-        model: Whose champion moved.
-        moved: The move.
         tracking: Address of MLflow; that which the version was logged to if empty.
 
     Returns:

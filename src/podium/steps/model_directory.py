@@ -18,9 +18,6 @@ MODELS = ("model.onnx", "model.json")
 def model_files(url: str) -> tuple[str, ...]:
     """List the files of a model directory in order, without checkpoints.
 
-    Args:
-        url: Of the directory.
-
     Raises:
         NotFound: There is none.
     """
@@ -46,8 +43,6 @@ def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, str]:
     """Download files of a model directory.
 
     Args:
-        url: Of the directory.
-        names: Of the files.
         target: Directory to write them to.
 
     Returns:
@@ -66,7 +61,6 @@ def fetch_evaluated(url: str, evaluated: dict[str, str], target: Path) -> dict[s
     """Download the files that were evaluated, and make sure that they are still the same.
 
     Args:
-        url: Of the model directory.
         evaluated: sha256 of each file, by name.
         target: Directory to write them to.
 

@@ -152,7 +152,6 @@ def load_version(model: "Model", version: str, data: str = "") -> Predictor:
     """Load a version of a model in a registry.
 
     Args:
-        model: The model.
         version: Alias or id.
         data: URI of the dataset it was trained on, for a version that does not say how its inputs are made.
 

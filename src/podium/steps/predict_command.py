@@ -143,10 +143,6 @@ def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path, *,
     """Run a predict command in its model directory, in this process's environment; nothing that it starts outlives it.
 
     Args:
-        command: Its words.
-        model: The directory.
-        inputs: Folder of inputs.
-        output: File that it writes.
         stdout: File descriptor for what it prints; None for this process's own stdout.
 
     Raises:

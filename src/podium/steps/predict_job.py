@@ -48,7 +48,6 @@ class PredictJobs:
         """Return a model's predictions; see read_predictions for what they are.
 
         Args:
-            uri: Of the model directory.
             runtime: What it was trained in.
             inputs: Of the dataset, each ``[n, ...]``.
             part: Of the dataset; tells the job from others of this model.

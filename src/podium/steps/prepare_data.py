@@ -151,7 +151,6 @@ def prepare_data(
     kept whole, so that results stay comparable.
 
     Args:
-        settings: Which dataset.
         target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
         test: As target, for the test part; beside the target, see podium.data.artifact, if None.
         cache: Directory of verified downloads; the machine's own if None.
@@ -186,9 +185,6 @@ def check_data(settings: DataSettings, *, metric: str, model_name: str, storage:
     """Refuse before a run what `prepare_data` would refuse, as far as that takes seconds at most.
 
     Args:
-        settings: Which dataset.
-        metric: As for prepare_data.
-        model_name: As for prepare_data.
         storage: URL of the registry's storage; one that is elsewhere is not asked.
 
     Returns:

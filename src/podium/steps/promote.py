@@ -56,8 +56,6 @@ def promote(
         evaluation: The file written by evaluate.
         decision: JSON file to write the decision to.
         report: HTML file to write the report to.
-        version: The challenger.
-        model_name: Name in the registry.
         rule: In the notation of PromotionRule.parse.
         jobs: Where a champion that is a command predicts; its storage holds the registry.
         tracking: Address of an MLflow server that gets the run and the version, see check_tracking; empty for none.

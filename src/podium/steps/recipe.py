@@ -67,7 +67,6 @@ class Recipe:
 
         Args:
             experiment: As adapted, before its data and outputs were located.
-            trial: Its trial.
         """
         assignments = dict(trial.assignments)
         given = flags_of(experiment, trial.name, assignments) if is_podiums(experiment) else assignments
@@ -123,7 +122,6 @@ class Recipe:
             values: What stands for the placeholders.
             run: The run it belongs to.
             job_kind: What it is launched as, see podium.manifests.job_kinds.
-            admits: What the cluster runs.
 
         Raises:
             InvalidInput: The job cannot be of the kind that is asked for.

@@ -51,8 +51,6 @@ def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
     Trials that run, or will run again when a stopped Experiment goes on, are left alone: their checkpoints are needed.
 
     Args:
-        cluster: Holds the Experiment.
-        name: Of the Experiment.
         best: How many to keep.
 
     Raises:

@@ -118,9 +118,7 @@ class SweepSettings:
 
         Args:
             target: Where and with what it runs.
-            name: Name of the Experiment.
             run: The run it belongs to.
-            admits: What the cluster runs.
 
         Raises:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
@@ -157,7 +155,6 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         data: URI of the dataset artifact.
         trials: File for the table of trials, JSON.
         task: Tells this step from the run's others; equal on retry.
-        settings: What to run.
         target: Where and with what to run it.
 
     Raises:
@@ -318,7 +315,6 @@ def table_of(
     """Describe all trials, best first, each with the metrics of its epochs.
 
     Args:
-        experiment: The Experiment.
         trials: Its trials, oldest first.
         model_of: Returns the URI of a trial's model directory; empty for none.
         best: Name of the best trial; empty if there is none.

@@ -102,7 +102,6 @@ class LaunchTarget:
 
         Args:
             data: URI of the dataset artifact, which decides where no storage is given.
-            run: The run.
             name: Name of the job; trials write below ``trials/<name of the trial>``.
         """
         return f"{storage_url(self.storage, data)}/runs/{run.id}/{name}"

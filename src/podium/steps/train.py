@@ -128,7 +128,6 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
     Args:
         data: URI of the dataset artifact.
         task: Tells this step from the run's others; equal on retry.
-        settings: What to run.
         target: Where and with what to run it.
 
     Raises:
@@ -198,11 +197,8 @@ def plan(
 
     Args:
         data: URI of the dataset artifact.
-        name: Of the job.
-        settings: What to run.
         target: Where and with what to run it.
         run: The run it belongs to.
-        admits: What the cluster runs.
 
     Raises:
         InvalidInput: A setting breaks a rule.

@@ -65,7 +65,6 @@ def trial_logs(cluster: Cluster, storage: str, run: str, experiment: Experiment)
     Args:
         cluster: Runs the Experiment.
         storage: URL of the storage that keeps the run's models.
-        run: The run's id.
         experiment: As its author wrote it; the jobs of one that retains them are not deleted.
     """
     logs: TrialLogs | None = None

@@ -35,7 +35,6 @@ def upload_model(
         predictions: The directory written by evaluate; its files become part of the version.
         evaluation: The file written by evaluate.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
-        model_name: Name in the registry.
         storage: URL of the storage.
 
     Returns:

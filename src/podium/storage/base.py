@@ -50,7 +50,6 @@ class Storage(ABC):
         """Write an object atomically.
 
         Args:
-            key: The object's key.
             source: The bytes, or a file to stream.
             if_absent: Write only if the key does not exist.
             if_match: Write only if the object's etag is still this one.
@@ -69,7 +68,6 @@ class Storage(ABC):
         """Read an object together with the etag of exactly these bytes, for a later ``if_match``.
 
         Args:
-            key: The object's key.
             limit: Read at most this many bytes; the entry has the size of the whole object.
 
         Raises:
@@ -102,7 +100,6 @@ class Storage(ABC):
         """Remove an object; a missing one is not an error.
 
         Args:
-            key: The object's key.
             if_match: Remove it only if its etag is still this one.
 
         Raises:
@@ -118,7 +115,6 @@ class Storage(ABC):
         """Yield what killed writers left below prefix: unfinished writes, never objects.
 
         Args:
-            prefix: Where to look.
             before: Skip what is younger.
             delete: Remove them as well.
         """

@@ -22,7 +22,6 @@ def put(
 
     Args:
         source: A file, or a directory, whose content goes directly below the storage's URL.
-        storage: Where to.
         name: The copy's name if the source is a file; its own if None.
         overwrite: Replace objects that are there; else they are refused before anything is copied.
         progress: Called for every chunk.

@@ -17,7 +17,6 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
     """Return an Experiment with other counts, by the rules of Katib's webhook.
 
     Args:
-        experiment: As stored.
         changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount.
 
     Raises:
@@ -46,8 +45,6 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
     """Resume a stored Experiment in this process: one whose engine was stopped, or a finished one with more trials.
 
     Args:
-        cluster: Holds it.
-        name: Of the Experiment.
         changes: New maxTrialCount, parallelTrialCount, maxFailedTrialCount.
 
     Raises:

@@ -176,10 +176,7 @@ class Api:
         Args:
             doing: What is tried, for the error.
             function: Method of a kubernetes client.
-            *args: Its arguments.
-            kind: The kind concerned.
             patience: Seconds to repeat; that of this object if None.
-            **options: Its keyword arguments.
 
         Raises:
             PodiumError: As by error; Unavailable if it did not pass.

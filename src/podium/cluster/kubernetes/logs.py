@@ -116,7 +116,6 @@ def logs(
     Args:
         api: The API server.
         kind: PyTorchJob, Job or Trial.
-        name: The object's name.
         replica: ``master-0`` …, or None for the one that reports metrics.
         follow: Go on until the replica has ended for good.
         is_over: Tells whether the object has reached its last state or is gone.

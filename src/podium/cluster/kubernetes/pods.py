@@ -296,7 +296,6 @@ def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, li
     Args:
         api: The API server.
         resource: A PyTorchJob, Job, Trial or Experiment.
-        pods: All pods of it.
     """
     want = pods_of(job_of(resource))
     if resource.kind != "Experiment":
@@ -317,8 +316,6 @@ def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed
 
     Args:
         api: The API server.
-        kind: The kind.
-        name: The object's name.
         resource: The object as last seen; its own condition is quoted.
     """
     state = resource.state if resource else None

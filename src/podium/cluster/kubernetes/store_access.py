@@ -53,7 +53,6 @@ class Access:
         """Let this process use the store: the storage reads the Secret by its name when it is opened.
 
         Args:
-            environ: Of this process.
             namespace: Of the Secret; None for this pod's own.
         """
         secret = f"{namespace}/{self.secret}" if namespace else self.secret
@@ -161,7 +160,6 @@ def grant_access(resource: T, access: Access | AccessByReference | None) -> T:
     """Return a job or Experiment with the store's environment in every container that has none of its own.
 
     Args:
-        resource: Stays as it is.
         access: The store; None changes nothing.
     """
     if access is None:

@@ -24,8 +24,6 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
 
     Args:
         api: The API server.
-        kind: The kind.
-        name: The object's name.
         remaining: Seconds left to the caller; a window is never longer.
 
     Raises:
@@ -77,8 +75,6 @@ def watch(
 
     Args:
         api: The API server.
-        kind: The kind.
-        name: The object's name.
         timeout: Seconds, None for as long as it takes.
         look: Called with the object after each change and each quiet window; may raise.
         explain: Adds to the object why it waits for its queue; called with it as often.

@@ -127,10 +127,8 @@ class Controller(ABC):
         """Make a pod of a role and start it.
 
         Args:
-            replica: The role.
             name: master-0, worker-1, pod-0 …
             labels: What the pod reads as its labels.
-            environment: What the controller sets.
             annotations: What the pod reads as its annotations; those of the template if None.
             delay: Seconds to wait before the start.
         """

@@ -78,8 +78,6 @@ def container_environment(
     in its order with $(VAR) expanded, the controller's.
 
     Args:
-        plan: The container.
-        pod: Values for fieldRef.
         forced: Set by the controller; wins.
         threads: OMP_NUM_THREADS unless the manifest says otherwise.
         translate: Replaces mount paths by local ones.

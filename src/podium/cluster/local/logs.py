@@ -19,9 +19,7 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
     """Yield the lines of a replica's log, without line ends.
 
     Args:
-        store: The objects.
         kind: A kind of job, or Trial.
-        name: The object's name.
         replica: None is the one that reports metrics: that of the role which decides about
             the job, such as master-0; of a Job the last pod.
         follow: Go on until the replica has ended.
@@ -47,9 +45,6 @@ def read_last_run(store: Store, kind: str, name: str, replicas: Sequence[str] = 
     Katib's collector sees no others: the shell around the command begins its file anew.
 
     Args:
-        store: The objects.
-        kind: Of the job.
-        name: Of the job.
         replicas: The one that reports metrics if empty.
     """
     directory = store.path(kind, name)

@@ -60,10 +60,6 @@ class PodPlan:
 def plan_pod(pod: Pod, images: Images) -> PodPlan:
     """Return how the pods of a template run here.
 
-    Args:
-        pod: Admitted.
-        images: What stands for images.
-
     Raises:
         InvalidInput: A field would change the result and cannot be honored here.
     """

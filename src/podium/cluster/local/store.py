@@ -167,8 +167,6 @@ class Store:
         """Apply a change to an object, write it and wake everyone who watches.
 
         Args:
-            kind: The object's kind.
-            name: The object's name.
             change: Alters the manifest in place. Nothing is written if it alters nothing.
 
         Raises:
@@ -233,8 +231,6 @@ class Store:
         """Wait until an object differs from what was seen, and return the new token.
 
         Args:
-            kind: The object's kind.
-            name: The object's name.
             seen: The token of the state already seen; None for "not there".
             timeout: Seconds at most; the same token comes back then.
         """

@@ -27,7 +27,6 @@ def read(value: Any, name: str) -> Preprocessing | None:
     """Read a ``preprocessing.json``, or the ``preprocessing`` of a ``dataset.json``.
 
     Args:
-        value: Content of the file.
         name: Of the file, for the error.
 
     Returns:

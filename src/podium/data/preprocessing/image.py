@@ -62,7 +62,6 @@ class ImagePreprocessing(Fitted):
         """Turn picture files into the input; what cannot be read is left out and reported.
 
         Args:
-            pictures: Files.
             names: Of the pictures, for errors; the paths if empty.
         """
         kept, images, problems = [], [], []

@@ -119,11 +119,9 @@ class TablePreprocessing(Fitted):
         """Find medians and categories.
 
         Args:
-            fields: Columns of the input.
             rows: Of the training part, and no other.
             missing: What to do with missing values.
             missing_values: Texts that mean that a value is missing.
-            max_categories: Of a column.
             decimal: Of the file, if it was said or is a comma.
             thousands: Of the file, if it was said.
 

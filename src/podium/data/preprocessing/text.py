@@ -64,7 +64,6 @@ class TextPreprocessing(Fitted):
             texts: Of the training part, and no other.
             column: Where they are in the table.
             length: Words of a sentence; if 0, of the longest one, at most 128.
-            max_words: Size of the vocabulary.
 
         Raises:
             InvalidInput: There is no word.

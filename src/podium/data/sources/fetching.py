@@ -21,7 +21,6 @@ def fetch_file(location: str, scratch: Path) -> Path:
 
     Args:
         location: Path, ``file://``, ``s3://`` or ``minio://``.
-        scratch: Directory for the copy.
 
     Raises:
         NotFound: There is no such file.
@@ -42,7 +41,6 @@ def fetch_folder(location: str, scratch: Path) -> Path:
 
     Args:
         location: Path, ``file://``, ``s3://`` or ``minio://``.
-        scratch: Directory for the copy.
 
     Raises:
         NotFound: There is no such folder, or no object under the prefix.

@@ -58,7 +58,6 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         location: Path or URI of a folder with a folder of pictures for each class; or with folders ``train``, ``test``
             and perhaps ``validation``, each with one for each class.
         options: ``resize`` and ``channels``.
-        scratch: Directory for the arrays.
 
     Raises:
         InvalidInput: There are no classes, a picture cannot be read, or sizes differ and ``resize`` is not given. The
@@ -201,7 +200,6 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
     """Choose size and channels from the headers of all pictures.
 
     Args:
-        files: All pictures.
         root: What errors name files relative to.
         resize: Height and width; empty if all pictures have the same size.
         channels: 1 or 3; 0 takes 1 if all pictures are gray.

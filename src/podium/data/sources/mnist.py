@@ -69,7 +69,6 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     """Get the files of a dataset from the first source that has them.
 
     Args:
-        known: Which dataset.
         cache: Directory for verified files; filled on the way. A damaged file in it is fetched again.
         source: A directory, ``http(s)://``, ``file://``, ``s3://`` or ``minio://`` that holds the idx files, gzipped or
             not. If given, no other source is tried.
@@ -151,8 +150,6 @@ def read_idx(data: bytes, name: str, dimensions: int) -> NDArray[np.uint8]:
     """Read an uncompressed idx file of unsigned bytes.
 
     Args:
-        data: The whole file.
-        name: What errors call it.
         dimensions: How many sizes it must have: 3 for images, 1 for labels.
 
     Raises:

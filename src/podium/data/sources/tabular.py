@@ -123,8 +123,6 @@ class Survey:
         Args:
             raw: The rows by number.
             preprocessing: Fitted on the training rows.
-            descriptions: What each input means.
-            scratch: Directory for the arrays.
             hint: What to do about a row that cannot be read.
 
         Raises:
@@ -146,7 +144,6 @@ class Survey:
         """Read the target.
 
         Args:
-            name: Its column.
             kind: ``classification``, ``regression``, or empty to follow from the values.
 
         Raises:

@@ -49,7 +49,6 @@ def adapt(
     """Make an Experiment part of a run, with placeholders for data and output that ``locate`` replaces.
 
     Args:
-        experiment: Stays as it is.
         fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment searches under such
             a name is no longer searched. Empty text and 0 leave a flag alone. Another trainer gets none of them.
         image: Returns the image that takes the place of one in the Experiment.
@@ -97,7 +96,6 @@ def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
     """Let the trials of an adapted Experiment read the data, and let each write its model under its own name.
 
     Args:
-        experiment: Stays as it is.
         data: URI or path of the dataset artifact.
         root: URI or path below which each trial writes to a directory of its own.
     """
@@ -121,11 +119,6 @@ def give_gpus(draft: Draft, container: str, gpus: int) -> None:
 
 def flags_of(experiment: Experiment, trial: str, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return every flag a trial was given but for data and output: what it takes to train the same way again.
-
-    Args:
-        experiment: As adapted.
-        trial: Name of the trial.
-        parameters: Its search parameters.
 
     Returns:
         Values by flag, without dashes; True for a flag without a value.

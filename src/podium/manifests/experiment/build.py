@@ -38,7 +38,6 @@ def customize(
     """Return an Experiment with some things changed; what is None stays.
 
     Args:
-        experiment: Stays as it is.
         name: metadata.name.
         namespace: metadata.namespace.
         image: Of the primary container in every replica.
@@ -56,7 +55,6 @@ def customize(
         env: Entries as in a pod spec, added to the primary container of every replica; equal names are replaced.
         labels: Added to the Experiment's and to each trial's job.
         annotations: Added to the Experiment's.
-        owner: An ownerReference.
 
     Raises:
         InvalidInput: A value makes no sense here, or a field of the manifest is of another type than it must be.
@@ -122,7 +120,6 @@ def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, 
     """Return an Experiment in which a function has altered each replica's primary container.
 
     Args:
-        experiment: Stays as it is.
         change: Gets the container, and whether Katib hands its command to a shell.
     """
     wrapped = {replica.role for replica, _ in experiment.wrapped_containers()}

@@ -23,7 +23,6 @@ def with_template(experiment: Manifest, config_maps: Sequence[Manifest], origin:
     would let YAML make a number of it.
 
     Args:
-        experiment: As written.
         config_maps: Those at hand; one without a namespace fits any.
         origin: Where the Experiment comes from, for messages.
 

@@ -105,7 +105,6 @@ class Objective(Part):
         """Return a trial's sort key: best first, of equals the one that ended first, then by name; no number last.
 
         Args:
-            name: Of the trial.
             value: Its objective; trials with None keep their order.
             ended: When it ended, in seconds since the epoch.
         """
@@ -343,7 +342,6 @@ class Experiment(Resource):
 
         Args:
             trial: Name of the trial, and of its job.
-            assignments: Value by search parameter.
 
         Raises:
             InvalidInput: The values break the template, or a reference leads nowhere.

@@ -113,7 +113,6 @@ def broken_settings(algorithm: Any, path: str) -> Iterator[Hit]:
 
     Args:
         algorithm: ``spec.algorithm`` or ``spec.earlyStopping``.
-        path: Of the algorithm.
     """
     name = text(mapping(algorithm).get("algorithmName"))
     for where, given, value, setting in _given(mapping(algorithm), path) if name in _KNOWN else ():
@@ -131,7 +130,6 @@ def unsupported_settings(algorithm: Any, path: str) -> Iterator[Hit]:
 
     Args:
         algorithm: ``spec.algorithm`` or ``spec.earlyStopping``.
-        path: Of the algorithm.
     """
     name = text(mapping(algorithm).get("algorithmName"))
     if algorithm and name not in _KNOWN:

@@ -103,7 +103,6 @@ def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ())
     Args:
         text: The objects; a trial template that one of its ConfigMaps holds is put into the Experiment.
         origin: Where the text comes from, for messages.
-        config_maps: More of them.
 
     Raises:
         InvalidInput: Not YAML, not one object beside ConfigMaps, or it holds what JSON cannot say.

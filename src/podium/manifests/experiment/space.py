@@ -38,7 +38,6 @@ def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
 
     Args:
         given: The parameter, its fields of the right types.
-        path: Of the parameter.
     """
     kind, feasible, path = given.get("parameterType"), mapping(given.get("feasibleSpace")), f"{path}.feasibleSpace"
     if kind not in NUMERIC:
@@ -65,12 +64,7 @@ def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
 
 
 def repeated_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
-    """Yield a list that holds a value twice, which Katib searches and podium does not.
-
-    Args:
-        given: The parameter.
-        path: Of the parameter.
-    """
+    """Yield a list that holds a value twice, which Katib searches and podium does not."""
     choices = items(mapping(given.get("feasibleSpace")).get("list"))
     twice = sorted({value for value in choices if choices.count(value) > 1})
     if twice and given.get("parameterType") not in NUMERIC:

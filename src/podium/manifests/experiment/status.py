@@ -116,9 +116,6 @@ def new_trial(
     Args:
         experiment: Checked, as stored.
         name: Of the trial and of its job.
-        assignments: Value by search parameter.
-        job: Its job.
-        rules: Early-stopping rules in force.
         labels: Added to those of the Experiment.
     """
     template = experiment.template
@@ -177,8 +174,6 @@ def verdict(
 
     Args:
         experiment: With its limits and its goal.
-        status: Summarized.
-        trials: All of them.
         exhausted: Whether nothing runs and the algorithm gives no more points.
     """
     count, limits = status.get, experiment.limits

@@ -55,7 +55,6 @@ def connect_trainer(container: dict[str, Any], searched: Iterable[str] = (), *, 
     shell takes none, and podium's trainer gets its own.
 
     Args:
-        container: Of a pod template.
         searched: Names of trialParameters that stand for hyperparameters: a flag ``--data`` or ``--output`` with one
             of them is a hyperparameter and stays.
         quoted: Whether Katib hands the command to a shell.
@@ -98,7 +97,6 @@ def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quo
     """Replace flags of a container's command, or add them at its end; None removes one. Alters the container.
 
     Args:
-        container: Of a pod template.
         flags: Values by flag (``--data``).
         quoted: Whether Katib hands the command to a shell: other than plain values are quoted then.
     """

@@ -39,7 +39,6 @@ def probe(pool: Pool, write: Write, delete: Callable[[str], None]) -> Conditions
     """Try conditions, first one writer after another, then many at once.
 
     Args:
-        pool: Sends the requests.
         write: Writes an object and returns its etag.
         delete: Removes an object.
 
