@@ -12,7 +12,7 @@ import argparse
 
 import numpy as np
 
-from podium.registry.rule import PromotionRule, decide
+from podium.models.rule import PromotionRule, decide
 from podium.scoring import METRICS
 
 NIGHTS, TRUE, BETTER, SPREAD = 200, 0.90, 0.92, 0.01

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from minio import Minio
 
-from podium.registry import open_registry
-from podium.registry.document import seal
-from podium.registry.version import FileRecord, Version, check_metadata
+from podium.models import open_registry
+from podium.models.document import seal
+from podium.models.version import FileRecord, Version, check_metadata
 from podium.storage import Storage, connect
 from podium.storage.s3.storage import S3Storage
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from podium.registry import Decision, PromotionRule, Version, decide
+from podium.models import Decision, PromotionRule, Version, decide
 from podium.scoring import METRICS
 
 Judge = Callable[[Version, Version | None, int], Decision]

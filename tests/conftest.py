@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Processes of the tests are forked from one that has imported what they need.
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["numpy", "pytest", "minio", "torch", "podium.registry", "podium.storage.s3.storage", "podium.trainer.loop"]
+    ["numpy", "pytest", "minio", "torch", "podium.models", "podium.storage.s3.storage", "podium.trainer.loop"]
 )
 
 

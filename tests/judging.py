@@ -12,7 +12,7 @@ from skl2onnx import to_onnx
 from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
 
 from podium.data import artifact
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps.evaluate import Evaluated, evaluate
 from podium.steps.origin import Origin
 from podium.steps.predict import load_version

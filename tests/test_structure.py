@@ -16,7 +16,6 @@ FOLDERS = {"components": "components", "experiments": "experiments", "pipelines"
 HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optuna", "onnx", "onnxruntime", "scipy"}
 
 BASE = {
-    "callable_package",
     "errors",
     "exposition",
     "heartbeat",
@@ -37,21 +36,21 @@ BASE = {
 
 ALLOWED: dict[str, set[str]] = {
     "cli": {
-        "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "registry", "run",
+        "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "runner",
         "steps", "storage", "sweeps", "scoring",
     },
     "api": {
-        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "registry", "report", "run", "scoring",
+        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "report", "runner", "scoring",
         "search", "steps", "storage", "sweeps",
     },
-    "run": {"cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
+    "runner": {"cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
     "kfp": {
-        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "registry", "scoring", "steps", "storage",
+        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "steps", "storage",
     },
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {
-        "cluster", "code", "data", "doctor", "identity", "manifests", "metrics", "registry", "report", "scoring", "storage",
+        "cluster", "code", "data", "doctor", "identity", "manifests", "metrics", "models", "report", "scoring", "storage",
         "sweeps",
     },
     "code": {"manifests", "metrics", "storage"},
@@ -62,8 +61,8 @@ ALLOWED: dict[str, set[str]] = {
     "manifests": {"metrics", "search"},
     "notify": set(),
     "search": set(),
-    "registry": {"storage", "scoring"},
-    "projects": {"registry"},
+    "models": {"storage", "scoring"},
+    "projects": {"models"},
     "report": set(),
     "trainer": {"data", "metrics", "storage"},
     "data": {"storage"},

@@ -42,21 +42,11 @@ _MODULES = {
 }  # fmt: skip
 """Module of podium.api by name: loaded on first use, so that ``import podium`` costs nothing."""
 
-_PACKAGES = ("registry", "run")
-"""Names that are packages as well; calling the package calls the function."""
-
-
-def function(name: str) -> Any:
-    """Return a function or class of the API."""
-    return getattr(import_module(f"podium.api.{_MODULES[name]}"), name)
-
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"podium.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, function(name))
+    return globals().setdefault(name, getattr(import_module(f"podium.api.{_MODULES[name]}"), name))
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """SIGTERM and SIGHUP end a command or a step as Ctrl-C does: an exception unwinds the stack, and cleanup runs once.
 
 Two modules handle SIGTERM differently, because they finish something first: the trainer its training step, and
-``podium.run.child`` the pipeline step that got the signal too.
+``podium.runner.child`` the pipeline step that got the signal too.
 """
 
 import signal

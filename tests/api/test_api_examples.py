@@ -9,13 +9,13 @@ import pytest
 from handmade import shapes_model
 
 import podium
-from podium.registry import open_registry
+from podium.models import open_registry
 
 
 def example_of(name: str, names: dict[str, Any]) -> list[doctest.DocTest]:
     """Return the example in a docstring, as if it were typed into a notebook."""
     finder = doctest.DocTestFinder(recurse=False)
-    found = finder.find(podium.function(name), name, globs={"__name__": "__main__", **names})
+    found = finder.find(getattr(podium, name), name, globs={"__name__": "__main__", **names})
     return [test for test in found if test.examples]
 
 
@@ -47,5 +47,5 @@ def test_the_example_of_a_function_runs(name: str, names: dict[str, Any]) -> Non
 
 
 def test_every_function_has_an_example() -> None:
-    functions = [name for name in podium.__all__ if callable(podium.function(name)) and name[0].islower()]
+    functions = [name for name in podium.__all__ if callable(getattr(podium, name)) and name[0].islower()]
     assert [name for name in functions if not example_of(name, {})] == []

@@ -12,7 +12,7 @@ from PIL import Image
 
 import podium
 from podium.errors import Failed, InvalidInput, NotFound
-from podium.registry import open_registry
+from podium.models import open_registry
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_packages_are_called_like_their_functions() -> None:
     assert list(inspect.signature(podium.run).parameters) == ["pipeline", "wait", "parameters"]
     assert list(inspect.signature(podium.registry).parameters) == ["url"]
     code = (
-        "import podium.run.run, podium.registry.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"
+        "import podium.runner.run, podium.models.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout == "0 0\n", done.stderr

@@ -99,7 +99,7 @@ def test_a_path_with_blanks_and_percent_signs_is_used_unchanged(
 
 
 def test_a_finished_run_names_the_model_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from podium.run.outcome import show
+    from podium.runner.outcome import show
 
     monkeypatch.chdir(tmp_path)
     store = f"file://{quote(str(tmp_path / 'my work' / 'store'))}"

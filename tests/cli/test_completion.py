@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.run.runs import Run
+from podium.runner.runs import Run
 
 SCRIPT = """
 eval "$(_PODIUM_COMPLETE=bash_source podium)"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from podium.cli import model_view as view
-from podium.registry import Model, Registry, open_registry
+from podium.models import Model, Registry, open_registry
 from podium.scoring import METRICS
 from podium.steps.compare import Predictions, difference
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from podium.data import artifact
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps import predict
 from podium.steps.predict import Outcome, load_directory
 from podium.steps.prepare_data import DataSettings, prepare_data

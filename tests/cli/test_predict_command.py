@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 import podium
 from podium.data.row_files import BATCH
 from podium.data.rows import Problem
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps.predict import load_directory
 from podium.storage import connect
 

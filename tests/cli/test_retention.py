@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps.kept_logs import KeptLogs
 
 CRONJOB = Path(__file__).parents[2] / "deploy/retention/cronjob.yaml"

@@ -16,8 +16,8 @@ from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.manifests.experiment import load
-from podium.run.recording import record_end
-from podium.run.runs import Run, Runs, StepRecord, locked
+from podium.runner.recording import record_end
+from podium.runner.runs import Run, Runs, StepRecord, locked
 from podium.settings import Settings
 
 EVIL = "\x1b]0;owned\x07\x1b[2J"

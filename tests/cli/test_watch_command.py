@@ -15,7 +15,7 @@ from terminals import PODIUM
 
 from podium.cli import app
 from podium.errors import Conflict, Failed, InvalidInput, PodiumError
-from podium.run.trigger import CHANGED, Trigger, WatchedData
+from podium.runner.trigger import CHANGED, Trigger, WatchedData
 from podium.storage import connect
 
 COMMAND = ("run",)

@@ -9,7 +9,7 @@ from terminals import on_terminal
 
 from podium.cluster.local.store import Store
 from podium.manifests.experiment import load
-from podium.run.runs import Run, StepRecord
+from podium.runner.runs import Run, StepRecord
 from podium.tables import Row, table
 
 NAME = "sweep-0449dbba0d-a-long-name"

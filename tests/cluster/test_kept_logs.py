@@ -23,7 +23,7 @@ from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial, load
 from podium.manifests.experiment.adapt import with_pods_retained
 from podium.manifests.workload import Workload
-from podium.run.runs import Run
+from podium.runner.runs import Run
 from podium.steps import kept_logs, recorder
 from podium.steps.base import say
 from podium.steps.kept_logs import Excerpt, KeptLogs, hide, keep_replicas, known_secrets

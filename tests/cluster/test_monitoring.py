@@ -20,7 +20,7 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.reap import Reaper
 from podium.errors import InvalidInput
 from podium.exposition import serve
-from podium.registry import open_registry
+from podium.models import open_registry
 
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
 SAMPLE = re.compile(r"^(podium_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)

@@ -8,7 +8,7 @@ import pytest
 from s3servers import sleep_into_the_next_second
 
 from podium.errors import Conflict
-from podium.registry import Model, Registry
+from podium.models import Model, Registry
 from podium.storage import Entry, Storage
 
 NOW = timedelta(0)

@@ -9,8 +9,8 @@ import pytest
 from challenges import judging
 
 from podium.errors import Conflict, Damaged, NotFound
-from podium.registry import Model, Registry
-from podium.registry.document import seal
+from podium.models import Model, Registry
+from podium.models.document import seal
 from podium.storage import Storage
 
 CHAMPION = "models/mnist/aliases/champion.json"

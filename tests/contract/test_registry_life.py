@@ -12,7 +12,7 @@ import pytest
 from s3servers import sleep_into_the_next_second
 
 from podium.errors import NotFound
-from podium.registry import Registry, open_registry
+from podium.models import Registry, open_registry
 from podium.storage import Storage
 from podium.storage.check import check
 from podium.storage.s3 import lock as s3lock

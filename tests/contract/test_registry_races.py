@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from challenges import judging
 
-from podium.registry import Model, Registry, open_registry
+from podium.models import Model, Registry, open_registry
 from podium.storage import Storage
 
 LABELS = np.arange(500) % 10

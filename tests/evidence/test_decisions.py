@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from podium.cli import app
 from podium.errors import InvalidInput
-from podium.registry import PromotionRule, decide, open_registry
+from podium.models import PromotionRule, decide, open_registry
 from podium.scoring import METRICS, find_metric
 
 TARGET = np.zeros(400, np.int64)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from podium.registry.rule import PromotionRule, decide
+from podium.models.rule import PromotionRule, decide
 from podium.scoring import METRICS, find_metric, paired_permutation
 from podium.scoring.comparison import mcnemar
 from podium.scoring.families import Array, Metric

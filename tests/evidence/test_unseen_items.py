@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from podium.data import artifact
 from podium.errors import InvalidInput
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 BY_HEART = KNeighborsClassifier(1)

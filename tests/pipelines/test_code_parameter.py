@@ -14,7 +14,7 @@ from podium.errors import InvalidInput
 from podium.identity import RunIdentity
 from podium.kfp.compiling import compile_pipeline
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps.recipe import Recipe
 from podium.steps.sweep import SweepSettings
 from podium.steps.target import LaunchTarget

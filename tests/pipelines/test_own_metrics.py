@@ -10,7 +10,7 @@ from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import parameters_of
 from podium.pipelines import load
-from podium.run.checks import check_here
+from podium.runner.checks import check_here
 from podium.scoring import FunctionMetric
 from podium.scoring.own_metric import try_out
 

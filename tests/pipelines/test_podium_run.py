@@ -15,8 +15,8 @@ from kit_trainer import TRAIN
 
 from podium.cluster.local.store import Store
 from podium.manifests.conditions import status_of
-from podium.registry import open_registry
-from podium.run.child import from_here
+from podium.models import open_registry
+from podium.runner.child import from_here
 from podium.steps.promote import LaunchTarget, PredictJobs, promote
 
 LINUX = sys.platform == "linux"
@@ -326,7 +326,7 @@ def child_of(home: Path) -> list[int]:
     found: list[int] = []
 
     def look() -> bool:
-        found.extend(pid for pid, command in of_home(home).items() if "podium.run.child" in command)
+        found.extend(pid for pid, command in of_home(home).items() if "podium.runner.child" in command)
         return bool(found)
 
     assert within(60, look)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from podium import heartbeat
-from podium.run.progress import View, progress
-from podium.run.runs import Run, StepRecord
+from podium.runner.progress import View, progress
+from podium.runner.runs import Run, StepRecord
 from podium.steps.base import SAID
 from podium.terminal import console
 

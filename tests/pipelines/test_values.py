@@ -14,7 +14,7 @@ from podium.errors import PodiumError
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import parameters_of, read_parameters
 from podium.pipelines import load
-from podium.run.checks import check_here
+from podium.runner.checks import check_here
 from podium.steps import prepare_data
 
 LATER = [

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from podium.errors import InvalidInput
-from podium.registry import PromotionRule, decide
+from podium.models import PromotionRule, decide
 from podium.scoring import METRICS, compare, find_metric, paired_permutation
 from podium.scoring.comparison import figure_interval, moved_errors, small_test_part
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.scoring import OnnxModel, score
 from podium.scoring.model import softmax
 

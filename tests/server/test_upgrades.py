@@ -14,8 +14,8 @@ from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.schedule_files import Schedule
 from podium.kfp.versions import Version, upload
-from podium.registry import open_registry
-from podium.registry.document import seal, unseal
+from podium.models import open_registry
+from podium.models.document import seal, unseal
 
 
 @pytest.fixture

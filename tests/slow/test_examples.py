@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from podium.registry import open_registry
+from podium.models import open_registry
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 

@@ -15,7 +15,7 @@ SIZE = 2 << 30
 SCRIPT = """if True:
     import json, sys
     from pathlib import Path
-    from podium.registry import open_registry
+    from podium.models import open_registry
     from podium.storage import connect
 
     url, source, target = sys.argv[1:]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from podium.code.reference import Code
+from podium.models import open_registry
 from podium.projects.create import TEMPLATES
-from podium.registry import open_registry
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 BIN = Path(sys.executable).parent

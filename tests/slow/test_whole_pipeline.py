@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from podium.data import artifact
-from podium.registry import Version, open_registry
+from podium.models import Version, open_registry
 from podium.scoring import score
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]

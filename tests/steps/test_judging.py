@@ -13,7 +13,7 @@ import pytest
 from podium.data import artifact
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
-from podium.registry import Version, open_registry
+from podium.models import Version, open_registry
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate, per_class
 from podium.steps.predict import PREPROCESSING

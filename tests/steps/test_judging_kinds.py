@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score, root_mean_squared_error
 from podium.data import artifact
 from podium.data.schema import Column
 from podium.errors import InvalidInput
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps.evaluate import PREDICTIONS, TARGET
 from podium.steps.prepare_data import DataSettings, prepare_data
 

@@ -16,7 +16,7 @@ import pytest
 from podium.code.bundle import pack, store
 from podium.data import artifact
 from podium.errors import Failed, InvalidInput
-from podium.registry import open_registry
+from podium.models import open_registry
 from podium.steps.compare import predictions
 from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate
 from podium.steps.origin import Origin

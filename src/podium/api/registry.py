@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from podium.api.frames import data_frame
 from podium.api.notebook import table
 from podium.errors import Failed
-from podium.registry import Decision, Model, Record, open_registry
-from podium.registry.catalog import Summary
-from podium.registry.pointers import CHAMPION
-from podium.registry.version import Version
+from podium.models import Decision, Model, Record, open_registry
+from podium.models.catalog import Summary
+from podium.models.pointers import CHAMPION
+from podium.models.version import Version
 from podium.settings import STORAGE, Settings
 from podium.steps.mlflow_log import champion_in_mlflow, check_tracking
 from podium.terminal import echo

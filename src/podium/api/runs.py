@@ -13,12 +13,12 @@ from podium.api.frames import data_frame
 from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.resource import Resource
-from podium.run.printed import printed
-from podium.run.progress import progress
-from podium.run.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, start_run
-from podium.run.runs import Run as RunRecord
-from podium.run.runs import Runs as RunRecords
-from podium.run.runs import bytes_of, choose_old, read_run
+from podium.runner.printed import printed
+from podium.runner.progress import progress
+from podium.runner.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, start_run
+from podium.runner.runs import Run as RunRecord
+from podium.runner.runs import Runs as RunRecords
+from podium.runner.runs import bytes_of, choose_old, read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
 from podium.text import duration, figure, one_line
@@ -116,7 +116,7 @@ class Run:
             raise PodiumError(
                 f"run {self.id} has no result: it is {self.state}", f"podium.runs()[{self.id!r}].resume()"
             )
-        from podium.run.outcome import outcome_of  # which loads numpy: only for a run that has a result
+        from podium.runner.outcome import outcome_of  # which loads numpy: only for a run that has a result
 
         return outcome_of(self.record)
 
@@ -244,7 +244,7 @@ class Run:
         steps = _steps_table(self.record, {})
         if self.state != "succeeded":
             return steps
-        from podium.run.outcome import show
+        from podium.runner.outcome import show
 
         return f"{steps}{Log(show(self.outcome))._repr_html_()}"
 

@@ -11,7 +11,7 @@ from podium.settings import STORAGE
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.registry import Registry
+    from podium.models import Registry
 
 
 @click.command()
@@ -40,8 +40,8 @@ def metrics(storage: str | None, port: int | None) -> None:
 def champions(registry: "Registry") -> str:
     """Return since when each model of a registry has its champion, 0 where it has none, in Prometheus' text format."""
     from podium.exposition import metric
-    from podium.registry import CHAMPION
-    from podium.registry.document import moment
+    from podium.models import CHAMPION
+    from podium.models.document import moment
 
     since = {}
     for model in registry.select():

@@ -15,7 +15,7 @@ from podium.terminal import echo, echo_json, output, progress_bar
 from podium.text import counted, figure, size, when
 
 if TYPE_CHECKING:
-    from podium.registry import Record
+    from podium.models import Record
 
 
 tracking_option = click.option(

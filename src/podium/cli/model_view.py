@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
-    from podium.registry import Overview, Record, Summary, Version
+    from podium.models import Overview, Record, Summary, Version
     from podium.scoring.comparison import Change
     from podium.steps.compare import Difference
 

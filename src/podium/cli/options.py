@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from podium.api.place import Place
     from podium.cluster.base import Cluster
     from podium.kfp.client import Server
+    from podium.models import Registry
     from podium.notify import Notice, Target
-    from podium.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -184,7 +184,7 @@ def registry_options(command: F) -> F:
 
 def open_registry(storage: str | None) -> "Registry":
     """Open the registry at --storage."""
-    from podium.registry import open_registry as open_
+    from podium.models import open_registry as open_
 
     return open_(storage or Settings.from_environment().storage)
 

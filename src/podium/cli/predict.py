@@ -19,7 +19,7 @@ from podium.terminal import echo
 if TYPE_CHECKING:
     from podium.api.registry import ModelVersion
     from podium.data.rows import Problem
-    from podium.registry import Registry
+    from podium.models import Registry
     from podium.steps.predict import Outcome
 
 

@@ -88,7 +88,7 @@ def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> 
     Args:
         as_json: Whether the outcome is printed as JSON.
     """
-    from podium.run.outcome import show
+    from podium.runner.outcome import show
 
     with notifier.about("run") as notice:
         run = begin()

@@ -22,7 +22,7 @@ from podium.text import cut, duration, size, when
 if TYPE_CHECKING:
     from podium.api.runs import Run, Runs
     from podium.kfp.runs import ServerRun
-    from podium.run.stored_runs import StoredRun, StoredRuns
+    from podium.runner.stored_runs import StoredRun, StoredRuns
 
 
 stored_option = click.option("--storage", help="Storage with what runs on a cluster left; else runs on this machine.")
@@ -94,8 +94,8 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
       podium runs show 8c1d29f0 --host http://127.0.0.1:8888
     """
     from podium.kfp.runs import ServerRun
-    from podium.run.outcome import outcome_of
-    from podium.run.outcome import show as show_outcome
+    from podium.runner.outcome import outcome_of
+    from podium.runner.outcome import show as show_outcome
 
     run = _here_or_on(server, name)
     if isinstance(run, ServerRun):
@@ -213,8 +213,8 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
       podium runs logs latest sweep-285315287b-w8cqfcdq
       podium runs logs 8c1d29f0 train --storage s3://models/podium
     """
-    from podium.run.printed import of_kept, printed
-    from podium.run.stored_runs import StoredRuns
+    from podium.runner.printed import of_kept, printed
+    from podium.runner.stored_runs import StoredRuns
 
     try:
         run = podium.runs()[name] if storage is None else None
@@ -295,7 +295,7 @@ def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str 
 
 def _known(storage: str | None) -> "Runs | StoredRuns":
     """Return the runs on this machine, or what runs left in a storage."""
-    from podium.run.stored_runs import StoredRuns
+    from podium.runner.stored_runs import StoredRuns
 
     return StoredRuns(storage) if storage else podium.runs()
 

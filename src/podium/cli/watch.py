@@ -44,7 +44,7 @@ def watch(uri: str, words: tuple[str, ...], every: str, now: bool, once: bool, n
       podium watch s3://raw/photos --every 5m -- run dataset=images:s3://raw/photos
       podium watch incoming/ --once --notify https://hooks.example/T0/B0 -- run
     """
-    from podium.run.trigger import Trigger, WatchedData
+    from podium.runner.trigger import Trigger, WatchedData
     from podium.settings import Settings
 
     seconds = _seconds(every)

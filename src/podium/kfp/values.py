@@ -10,7 +10,7 @@ from podium.errors import InvalidInput, require
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
     from podium.manifests.workload import Workload
-    from podium.registry import PromotionRule
+    from podium.models import PromotionRule
     from podium.steps.prepare_data import DataSettings
     from podium.steps.sweep import SweepSettings
     from podium.steps.target import LaunchTarget
@@ -120,8 +120,8 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     Raises:
         InvalidInput: A value breaks its rule, or there is no such Experiment.
     """
-    from podium.registry import PromotionRule
-    from podium.registry.document import check_name
+    from podium.models import PromotionRule
+    from podium.models.document import check_name
     from podium.steps.mlflow_log import check_tracking
 
     settings = PipelineSettings.read(values)

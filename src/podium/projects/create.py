@@ -5,7 +5,7 @@ from importlib import resources
 from pathlib import Path
 
 from podium.errors import InvalidInput, PodiumError, suggestion
-from podium.registry.document import check_name
+from podium.models.document import check_name
 
 TEMPLATES = ("table", "images", "text", "blank")
 SUFFIX = ".tmpl"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput, require
-from podium.registry import Contest, Decision, Model, PromotionRule, Version
-from podium.registry.rule import decide
+from podium.models import Contest, Decision, Model, PromotionRule, Version
+from podium.models.rule import decide
 from podium.steps.evaluate import PREDICTIONS, TARGET
 from podium.steps.predict import PREPROCESSING, open_version
 from podium.steps.predict_command import CommandModel
@@ -464,7 +464,7 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values; ``value`` is the second version's, ``champion_value`` the first's."""
-        from podium.registry.rule import figures
+        from podium.models.rule import figures
 
         return {
             "metric": self.comparison.metric.to_json(), "items": self.items, "value": self.comparison.first,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from podium.documents import load_json
 from podium.errors import Conflict, InvalidInput, NotFound
-from podium.registry import Model, Version
-from podium.registry.document import check_name
-from podium.registry.version import METADATA
+from podium.models import Model, Version
+from podium.models.document import check_name
+from podium.models.version import METADATA
 from podium.steps.compare import by_name
 from podium.steps.evaluate import PREDICTIONS, TARGET, check_data, describe_dataset, per_class
 from podium.steps.model_directory import fetch_model, model_files, require_model

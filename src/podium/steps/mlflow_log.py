@@ -20,7 +20,7 @@ from podium.storage import path_of
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from podium.registry import Model, Record
+    from podium.models import Model, Record
     from podium.steps.handover import Evaluation
 
 CHAMPION = "champion"

@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from podium.errors import Conflict, NotFound
-from podium.registry.document import sha256_of
+from podium.models.document import sha256_of
 from podium.storage import connect
 
 CHECKPOINT = "checkpoint*"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podium.data.preprocessing import Preprocessing
     from podium.data.rows import Problem
     from podium.data.schema import DatasetInfo
-    from podium.registry import Model, Version
+    from podium.models import Model, Version
     from podium.scoring import OnnxModel
 
 PREPROCESSING = "preprocessing.json"

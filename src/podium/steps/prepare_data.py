@@ -218,7 +218,7 @@ def check_data(settings: DataSettings, *, metric: str, model_name: str, storage:
 
 
 def _check_model(name: str, storage: str, test: str) -> None:
-    from podium.registry import open_registry
+    from podium.models import open_registry
     from podium.steps.compare import check_comparable
 
     check_comparable(open_registry(storage)[name], test)

@@ -17,7 +17,7 @@ from podium.steps.target import LaunchTarget, storage_url
 __all__ = ["LaunchTarget", "PredictJobs", "promote"]
 
 if TYPE_CHECKING:
-    from podium.registry import Contest, Model
+    from podium.models import Contest, Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def promote(
         Damaged: A file of the challenger or the champion is.
     """
     from podium.data.artifact import describe
-    from podium.registry import PromotionRule, open_registry
+    from podium.models import PromotionRule, open_registry
     from podium.report import render
     from podium.scoring import find_metric
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from podium.documents import load_json
 from podium.errors import InvalidInput
-from podium.registry import Model, Version
+from podium.models import Model, Version
 from podium.steps.predict import PREPROCESSING
 
 if TYPE_CHECKING:

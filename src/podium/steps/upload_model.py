@@ -44,7 +44,7 @@ def upload_model(
         InvalidInput: The model of this name is for another task.
         Conflict: The model changed after the evaluation, or the run has uploaded another one under this name.
     """
-    from podium.registry import open_registry
+    from podium.models import open_registry
 
     measured = Evaluation.read(Path(evaluation))
     registered = open_registry(storage_url(storage, beside))[model_name]

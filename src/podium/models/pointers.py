@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from podium.errors import Conflict, Damaged, NotFound
-from podium.registry.catalog import Catalog
-from podium.registry.document import MAX_BYTES, is_name, just_after, warn_once
-from podium.registry.journal import Journal, Record
+from podium.models.catalog import Catalog
+from podium.models.document import MAX_BYTES, is_name, just_after, warn_once
+from podium.models.journal import Journal, Record
 
 CHAMPION = "champion"
 

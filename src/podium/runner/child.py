@@ -1,8 +1,8 @@
 """The child process of `podium run`: runs a pipeline with kfp.local and reports events.
 
 kfp.local keeps its configuration in the process, writes to the root logger and prints its steps' output, so it gets a
-process of its own: ``python -m podium.run.child``. The child reads an Order from the first line of stdin, ends when
-stdin is closed, and writes Events to stdout (podium.run.messages).
+process of its own: ``python -m podium.runner.child``. The child reads an Order from the first line of stdin, ends when
+stdin is closed, and writes Events to stdout (podium.runner.messages).
 
 Every line of a step also goes to ``logs/<step>.log``, everything else to ``logs/kfp.log``.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from podium.errors import InvalidInput, PodiumError
-from podium.run.messages import Event, Order
+from podium.runner.messages import Event, Order
 from podium.settings import CLUSTER, SAFE_PATH, STORAGE
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def _run(order: Order, reporter: Reporter) -> None:
     from podium.kfp.code import store_code
     from podium.kfp.definition import load
     from podium.kfp.parameters import with_defaults
-    from podium.run.checks import check_here
-    from podium.run.runs import locked
+    from podium.runner.checks import check_here
+    from podium.runner.runs import locked
 
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
         os.environ.setdefault(variable, order.defaults[name])  # for components that no parameter reaches

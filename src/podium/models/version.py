@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from podium.errors import Damaged, InvalidInput, PodiumError, require
-from podium.registry.document import is_count, plain, read_as, seal, unseal, without_nulls
-from podium.registry.journal import Record
+from podium.models.document import is_count, plain, read_as, seal, unseal, without_nulls
+from podium.models.journal import Record
 
 FORMAT = "podium.model/1"
 TOMBSTONE = "podium.tombstone/1"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from podium.documents import load_json, parse
 from podium.errors import Damaged, InvalidInput, NotFound, PodiumError, require
-from podium.registry.document import MAX_BYTES, is_count, is_name, sha256_of, warn_once
-from podium.registry.version import METADATA, Tombstone, Version, parse_metadata
+from podium.models.document import MAX_BYTES, is_count, is_name, sha256_of, warn_once
+from podium.models.version import METADATA, Tombstone, Version, parse_metadata
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
 

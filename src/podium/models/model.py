@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from podium.errors import Conflict, InvalidInput, NotFound
-from podium.registry import audit, garbage
-from podium.registry.audit import Finding, Repair
-from podium.registry.catalog import Catalog, Summary, names_below
-from podium.registry.document import check_name, warn_once
-from podium.registry.garbage import GRACE, Garbage
-from podium.registry.journal import Journal, Record
-from podium.registry.pointers import CHAMPION, AliasLost, Pointers
-from podium.registry.rule import Decision
-from podium.registry.upload import Upload
-from podium.registry.version import METADATA, Version
+from podium.models import audit, garbage
+from podium.models.audit import Finding, Repair
+from podium.models.catalog import Catalog, Summary, names_below
+from podium.models.document import check_name, warn_once
+from podium.models.garbage import GRACE, Garbage
+from podium.models.journal import Journal, Record
+from podium.models.pointers import CHAMPION, AliasLost, Pointers
+from podium.models.rule import Decision
+from podium.models.upload import Upload
+from podium.models.version import METADATA, Version
 from podium.storage import Storage
 from podium.storage.base import Progress
 from podium.text import figure

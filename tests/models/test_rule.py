@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from podium.errors import InvalidInput
-from podium.registry import PromotionRule, decide
+from podium.models import PromotionRule, decide
 from podium.scoring import METRICS
 from podium.scoring.comparison import mcnemar
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from podium.heartbeat import doing
-from podium.run.run import Watcher
-from podium.run.runs import Run, StepRecord, last_like
+from podium.runner.run import Watcher
+from podium.runner.runs import Run, StepRecord, last_like
 from podium.steps.base import SAID
 from podium.tables import Row, table
 from podium.terminal import Styled, echo, live, styled

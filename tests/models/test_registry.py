@@ -9,7 +9,7 @@ import pytest
 from challenges import judging
 
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
-from podium.registry import Model, PromotionRule, Registry, journal, open_registry
+from podium.models import Model, PromotionRule, Registry, journal, open_registry
 from podium.storage import Entry, Storage
 
 FILES: dict[str, Path | bytes] = {"model.onnx": b"graph", "report/per_class.json": b"{}"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from podium.errors import Conflict, Damaged, InvalidInput, PodiumError
-from podium.registry.document import (
+from podium.models.document import (
     MAX_BYTES,
     is_count,
     is_name,

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from podium.errors import Conflict, Damaged, PodiumError
-from podium.registry.catalog import Summary
-from podium.registry.document import MAX_BYTES
-from podium.registry.journal import Entries, Record
-from podium.registry.pointers import Pointers
-from podium.registry.version import METADATA, Version
+from podium.models.catalog import Summary
+from podium.models.document import MAX_BYTES
+from podium.models.journal import Entries, Record
+from podium.models.pointers import Pointers
+from podium.models.version import METADATA, Version
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from podium.errors import Conflict, Damaged, InvalidInput
+from podium.models.catalog import Catalog
+from podium.models.document import check_name, seal, sha256_of
+from podium.models.journal import Journal
+from podium.models.pointers import CHAMPION
+from podium.models.version import METADATA, FileRecord, Tombstone, Version, check_metadata
 from podium.onnx_files import read_model
-from podium.registry.catalog import Catalog
-from podium.registry.document import check_name, seal, sha256_of
-from podium.registry.journal import Journal
-from podium.registry.pointers import CHAMPION
-from podium.registry.version import METADATA, FileRecord, Tombstone, Version, check_metadata
 from podium.storage import Entry, Storage, check_key
 from podium.storage.base import Progress
 

@@ -10,9 +10,9 @@ import pytest
 from podium import tables
 from podium.cli import model_view
 from podium.errors import Damaged, InvalidInput
-from podium.registry import Model, Record, Registry, open_registry
-from podium.registry import version as versions
-from podium.registry.document import MAX_BYTES, seal
+from podium.models import Model, Record, Registry, open_registry
+from podium.models import version as versions
+from podium.models.document import MAX_BYTES, seal
 from podium.scoring.comparison import confused_pairs
 
 NONSENSE: list[Any] = [5, -1, 1e308, 10**400, True, "x", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", [],

@@ -1,6 +1,6 @@
 """`podium run`: a pipeline on this machine, start to end, in one directory.
 
-The pipeline itself runs in a child process in its own session (``podium.run.child``), so that one signal to its
+The pipeline itself runs in a child process in its own session (``podium.runner.child``), so that one signal to its
 process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``::
 
     run.json        parameters, and the state and time of each step
@@ -27,9 +27,9 @@ from podium.errors import Conflict, Failed, InvalidInput
 from podium.heartbeat import doing
 from podium.identity import RUN_ID, new_run_id
 from podium.interrupts import Background, signals_interrupt
-from podium.run.messages import Event, Order
-from podium.run.recording import record_end, record_event
-from podium.run.runs import Run, StepRecord, read_run
+from podium.runner.messages import Event, Order
+from podium.runner.recording import record_end, record_event
+from podium.runner.runs import Run, StepRecord, read_run
 from podium.settings import Settings
 from podium.steps.base import SAID
 
@@ -224,7 +224,7 @@ def follow_elsewhere(run: Run, watcher: Watcher) -> Run:
 
 def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "podium.run.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-P", "-m", "podium.runner.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
         start_new_session=True, encoding="utf-8", errors="surrogateescape",
     )  # fmt: skip

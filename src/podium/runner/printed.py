@@ -9,7 +9,7 @@ from podium.cluster import connect
 from podium.errors import NotFound, suggestion
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
-from podium.run.runs import Run
+from podium.runner.runs import Run
 from podium.steps.kept_logs import KeptLogs
 
 

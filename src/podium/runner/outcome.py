@@ -8,7 +8,7 @@ from typing import Any
 
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
-from podium.run.runs import Run
+from podium.runner.runs import Run
 from podium.steps.handover import Evaluation
 from podium.steps.sweep import brief
 from podium.storage import path_of

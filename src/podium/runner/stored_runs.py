@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from podium.errors import NotFound
-from podium.run.runs import choose_old, run_called
+from podium.runner.runs import choose_old, run_called
 from podium.steps.kept_logs import KeptLogs
 from podium.storage import Entry, Storage, connect
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from podium.errors import Conflict, Damaged, NotFound, require
-from podium.registry.document import stamp, warn_once
-from podium.registry.journal import Record
-from podium.registry.pointers import Pointers
-from podium.registry.version import Tombstone, Version
+from podium.models.document import stamp, warn_once
+from podium.models.journal import Record
+from podium.models.pointers import Pointers
+from podium.models.version import Tombstone, Version
 from podium.storage import Entry
 
 GRACE = timedelta(hours=24)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from podium.errors import Conflict, NotFound
-from podium.registry import Model, Registry, open_registry
+from podium.models import Model, Registry, open_registry
 from podium.storage import Storage
 
 NOW = timedelta(0)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from podium.errors import Failed, InvalidInput, PodiumError
-from podium.run.messages import Event
-from podium.run.runs import Run, StepRecord
+from podium.runner.messages import Event
+from podium.runner.runs import Run, StepRecord
 from podium.steps.base import FIX
 
 PREPARING = ("fingerprint-data", "prepare-data")

@@ -1,0 +1,1 @@
+"""``podium run``: a pipeline on this machine."""
