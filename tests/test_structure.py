@@ -20,6 +20,7 @@ BASE = {
     "exposition",
     "heartbeat",
     "documents",
+    "drafts",
     "yaml_loader",
     "settings",
     "tables",

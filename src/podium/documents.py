@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from podium.drafts import appearing
 from podium.errors import InvalidInput, PodiumError
 
 MAX_YAML = 3 * 2**20
@@ -58,22 +59,13 @@ def write_file(path: Path, content: str | bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:
-            _replace(Path(os.path.realpath(path)), data)
+            path = Path(os.path.realpath(path))
+            with suppress(FileExistsError):  # a file in the directory's place is named by the next line
+                path.parent.mkdir(parents=True)
+            with appearing(path) as draft:
+                draft.write_bytes(data)
     except OSError as error:
         raise PodiumError(f"{path} cannot be written: {error.strerror}", "name another file") from None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with suppress(FileExistsError):  # a file in the directory's place is named by the next line
-            path.parent.mkdir(parents=True)
-        draft.write_bytes(data)
-        draft.replace(path)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink()
-        raise
 
 
 def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 import podium
 from podium.cli.options import open_registry, registry_options
+from podium.drafts import appearing
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.heartbeat import doing
 from podium.terminal import echo
@@ -157,19 +157,15 @@ def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Probl
 
 def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> None:
     """Write a row for each outcome into a file that appears complete or not at all."""
-    draft = output.with_name(f".{output.name}.{uuid.uuid4().hex[:8]}")
     try:
-        with draft.open("w", newline="", encoding="utf-8") as stream:
+        with appearing(output) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream)
             for at, row in enumerate(map(_cells, outcomes)):
                 if at == 0:
                     writer.writerow(row)
                 writer.writerow(row.values())
-        draft.replace(output)
     except OSError as error:
         raise PodiumError(f"{output} cannot be written: {error.strerror or error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _cells(outcome: "Outcome") -> dict[str, str | int | float]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from podium.data.artifact_files import Extras, appearing, check_parts, check_target, write_directory, write_info
+from podium.data.artifact_files import Extras, check_parts, check_target, dataset_directory, write_directory, write_info
 from podium.data.blocks import Selection
 from podium.data.cache import ObjectCache, matches
 from podium.data.schema import (
@@ -315,7 +315,7 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
 
 
 def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> Path:
-    with appearing(target) as draft:
+    with dataset_directory(target) as draft:
         for name, path in files.items():
             shutil.copyfile(path, draft / name)
         write_info(draft, info)

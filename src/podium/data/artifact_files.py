@@ -3,8 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +25,7 @@ from podium.data.schema import (
     check_shape,
     digest_of,
 )
+from podium.drafts import appearing
 from podium.errors import InvalidInput, PodiumError, require
 
 if TYPE_CHECKING:
@@ -36,18 +35,15 @@ INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
 
 @contextmanager
-def appearing(target: Path) -> Iterator[Path]:
+def dataset_directory(target: Path) -> Iterator[Path]:
     """Yield a directory beside target that becomes target in the end, or is removed."""
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        draft.mkdir(parents=True)
-        yield draft
-        _replace(draft, target)
+        with appearing(target) as draft:
+            draft.mkdir(parents=True)
+            yield draft
     except OSError as error:
         hint = "free some space, or choose another directory"
         raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_info(directory: Path, info: DatasetInfo) -> None:
@@ -80,7 +76,7 @@ def write_directory(
     """Write the test part to a directory of its own, and all else to the target."""
     check_target(target)
     check_target(test)
-    with appearing(target) as draft, appearing(test) as held_out:  # the test part appears first
+    with dataset_directory(target) as draft, dataset_directory(test) as held_out:  # the test part appears first
         infos = {
             part: _write_part(held_out if part == "test" else draft, part, parts[part], len(facts["classes"]))
             for part in PARTS
@@ -224,13 +220,3 @@ def check_target(target: Path) -> None:
         raise InvalidInput(f"{target} is not a dataset and was left alone", "name another directory")
     if target.exists() and not target.is_dir():
         raise InvalidInput(f"{target} is a file; a dataset is a directory", "name another directory")
-
-
-def _replace(draft: Path, target: Path) -> None:
-    if not target.exists() or not any(target.iterdir()):
-        draft.replace(target)
-        return
-    old = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    target.replace(old)
-    draft.replace(target)
-    shutil.rmtree(old, ignore_errors=True)

@@ -1,13 +1,12 @@
 """Models in a storage: versions, the champion, and how it became champion."""
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.models import audit, garbage
 from podium.models.audit import Finding, Repair
@@ -215,14 +214,12 @@ class Model:
         for file in files or ():
             _require_file(version, file)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".podium-", dir=target.parent) as scratch:
-            whole = Path(scratch) / "version"
-            whole.mkdir()
+        with appearing(target) as draft:
+            draft.mkdir()
             for file in version.files if files is None else files:
-                self.catalog.fetch(version, file, whole / file, progress)
+                self.catalog.fetch(version, file, draft / file, progress)
             if files is None:
-                self.storage.fetch(f"{version.prefix}/{METADATA}", whole / METADATA)
-            os.replace(whole, target)
+                self.storage.fetch(f"{version.prefix}/{METADATA}", draft / METADATA)
         return version
 
     def promote(self, version: str, evidence: Mapping[str, Any], expect: str | None) -> Record:

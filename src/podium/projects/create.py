@@ -1,9 +1,9 @@
 """Write a project from a template."""
 
-import shutil
 from importlib import resources
 from pathlib import Path
 
+from podium.drafts import appearing
 from podium.errors import InvalidInput, PodiumError, suggestion
 from podium.models.document import check_name
 
@@ -32,15 +32,13 @@ def create(target: Path, template: str) -> list[Path]:
     check_name("project name", target.name)
     if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
         raise InvalidInput(f"{target} is not empty, and nothing in it is overwritten", "choose another name")
-    draft = target.with_name(f".{target.name}.draft")
     try:
-        draft.mkdir(parents=True)
-        for entry in (resources.files("podium.projects") / "templates" / template).iterdir():
-            text = entry.read_text(encoding="utf-8").replace(NAME, target.name)
-            (draft / entry.name.removesuffix(SUFFIX)).write_text(text, encoding="utf-8")
-        draft.replace(target)
+        with appearing(target) as draft:
+            draft.mkdir(parents=True)
+            for entry in (resources.files("podium.projects") / "templates" / template).iterdir():
+                text = entry.read_text(encoding="utf-8").replace(NAME, target.name)
+                (draft / entry.name.removesuffix(SUFFIX)).write_text(text, encoding="utf-8")
     except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
         raise PodiumError(f"{target} cannot be written: {error.strerror}") from None
     return sorted(target.iterdir())
 

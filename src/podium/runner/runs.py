@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from podium.documents import parse, parse_member, read_json
+from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
 from podium.identity import ATTEMPT
 from podium.kfp.parameters import pairs
@@ -125,9 +126,8 @@ class Run:
 
     def save(self) -> None:
         """Write run.json, whole or not at all."""
-        draft = self.directory / ".run.json"
-        draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
-        draft.replace(self.directory / "run.json")
+        with appearing(self.directory / "run.json") as draft:
+            draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
 
     @property
     def seconds(self) -> float:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from podium.documents import parse, read_json
+from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, PodiumError
 from podium.storage import Entry, Storage, connect, is_slip, path_of
 
@@ -174,6 +175,5 @@ class Trigger:
 
     def _write(self, state: _State) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.file.with_suffix(".draft")
-        draft.write_text(json.dumps({"uri": self.data.uri, **asdict(state)}) + "\n")
-        draft.replace(self.file)
+        with appearing(self.file) as draft:
+            draft.write_text(json.dumps({"uri": self.data.uri, **asdict(state)}) + "\n")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from podium.drafts import appearing
 from podium.errors import Conflict, Damaged, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
 from podium.storage.folders import LINK_HINT, locked, open_folder, open_folders, open_regular, refuse_special, sync
@@ -70,10 +71,8 @@ class FileStorage(Storage):
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
         with self._open(key) as file, _translated(f"fetch {key} to {target}", self.url):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with scratch(target) as temporary:
-                with temporary.open("wb") as sink:
-                    _copy(file, sink, progress)
-                os.replace(temporary, target)
+            with appearing(target) as draft, draft.open("wb") as sink:
+                _copy(file, sink, progress)
             return _describe(key, os.fstat(file.fileno()))
 
     def head(self, key: str) -> Entry | None:
@@ -170,16 +169,6 @@ class FileStorage(Storage):
             raise _from_os(f"read {key}", self.url, error) from error
         with file, _translated(f"read {key}", self.url):
             yield file
-
-
-@contextmanager
-def scratch(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside target, to be renamed over it; removed at the end if it still exists."""
-    temporary = target.with_name(f".podium-{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write(

@@ -1,11 +1,11 @@
 """JSON files that any process may read at any time."""
 
 import json
-import secrets
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from podium.cluster.base import KINDS
+from podium.drafts import appearing
 from podium.errors import Damaged
 
 T = TypeVar("T")
@@ -61,13 +61,8 @@ def _refuse(path: Path) -> NoReturn:
 
 def write_json(path: Path, value: object) -> None:
     """Replace a file atomically with JSON whose outer levels are indented."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        beside.write_text(_indented(value, 2, "\n ") + "\n")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)  # a full disk needs the room
-        raise
+    with appearing(path) as draft:
+        draft.write_text(_indented(value, 2, "\n ") + "\n")
 
 
 def _indented(value: object, levels: int, separator: str) -> str:

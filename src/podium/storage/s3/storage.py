@@ -7,7 +7,6 @@ uploads left.
 import hashlib
 import io
 import json
-import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +19,9 @@ from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from podium.documents import load_json, parse
+from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
-from podium.storage.files import scratch
 from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
 from podium.storage.s3.errors import Interrupted, no_s3, retried
@@ -280,10 +279,8 @@ class S3Storage(Storage):
         entry = self.bucket.stat(key)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with scratch(target) as temporary:
-                with temporary.open("wb") as sink:
-                    self._download(entry, sink, progress)
-                os.replace(temporary, target)
+            with appearing(target) as draft, draft.open("wb") as sink:
+                self._download(entry, sink, progress)
         except OSError as error:
             raise PodiumError(f"cannot write {target}: {error.strerror or error}", "is the disk full?") from error
         return entry
