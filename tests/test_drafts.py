@@ -21,10 +21,15 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "directory"
     target.mkdir()
     (target / "old").touch()
-    with pytest.raises(ValueError, match="half way"), appearing(target) as draft:
-        draft.mkdir()
-        (draft / "new").touch()
-        raise ValueError("half way")
+
+    def fill() -> None:
+        with appearing(target) as draft:
+            draft.mkdir()
+            (draft / "new").touch()
+            raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half way"):
+        fill()
     assert [path.name for path in tmp_path.rglob("*")] == ["directory", "old"]
 
 
