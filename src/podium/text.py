@@ -3,6 +3,7 @@
 import os
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 # Escape sequences: operating system commands and other strings up to their end, control sequences, two-character ones.
 _SEQUENCE = re.compile(
@@ -41,6 +42,14 @@ def cut(text: str, width: int) -> str:
 def figure(value: float) -> str:
     """Format a metric's value: four decimals, or four digits if it is large or tiny."""
     return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
+
+
+def brief(value: Any) -> str:
+    """Shorten a number, also one in a text, to four digits; return other text unchanged."""
+    try:
+        return f"{float(value):.4g}"
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def p_words(p_value: float) -> str:

@@ -45,56 +45,24 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
 
 
 def background_light(pixels: Floats) -> tuple[Floats, float]:
-    """Fit a smooth surface to the background, so that uneven light does not count as ink.
+    """Return the background [h, w, 3], a smooth surface through the frame of the picture, and its noise in levels.
 
-    The frame of the picture is background for the most part: it decides which pixels count first. A quadratic surface
-    follows a lamp at one side or the dark corners of a lens, and cannot follow a stroke.
-
-    Returns:
-        The surface [h, w, 3], and the noise around it in levels.
+    Half of the frame is background, whatever the digit touches: the surface is fitted again without the other half.
+    It follows a lamp at one side or the dark corners of a lens, and cannot follow a stroke.
     """
     height, width = pixels.shape[:2]
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
-    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y]).reshape(6, -1)
-    values = np.ascontiguousarray(pixels.reshape(-1, 3).T)  # a row a channel: numpy is fast along rows
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=-1)
     rim = max(1, round(0.05 * min(height, width)))
     frame = np.ones((height, width), bool)
     frame[rim:-rim, rim:-rim] = False
-    outer = np.flatnonzero(frame)
-    distance = _distance((values[:, outer] - _commonest(values[:, outer].T)[:, None]).T)
-    spread = max(1.5, 2.3 * float(np.quantile(distance, 1 / 3)))
-    factors, spread = _fit(terms[:, outer], values[:, outer], distance, spread)
-    factors, spread = _fit(terms, values, _distance((values - factors @ terms).T), spread)
-    return (factors @ terms).T.reshape(pixels.shape), spread
-
-
-def _fit(terms: Floats, values: Floats, distance: Floats, spread: float) -> tuple[Floats, float]:
-    """Fit a surface to pixels in six rounds, each with less weight on those that were far from it.
-
-    Args:
-        terms: Of the surface at each pixel, [6, n].
-        values: Colors, [3, n].
-        distance: Of each pixel from the surface to begin with, [n].
-        spread: Of the background around that surface, in levels.
-
-    Returns:
-        The factors of the terms, [3, 6], and the spread around the new surface.
-    """
-    for _ in range(6):
-        weight = np.square(np.clip(1 - np.square(distance / (5 * spread)), 0, None))  # Tukey's biweight
-        scaled = terms * weight
-        factors = np.linalg.lstsq(scaled @ terms.T, scaled @ values.T, rcond=1e-6)[0].T
-        distance = _distance((values - factors @ terms).T)
-        spread = max(1.5, 1.5 * float(np.median(distance[weight > 0])))
-    return factors, spread
-
-
-def _commonest(colors: Floats) -> Floats:
-    """Return the mean of the third that is most alike in brightness: ink may reach most of the frame of a tight cut."""
-    order = np.argsort(colors.mean(1))
-    gray, third = colors.mean(1)[order], max(1, len(order) // 3)
-    start = int(np.argmin(gray[third - 1 :] - gray[: len(gray) - third + 1]))
-    return np.asarray(colors[order[start : start + third]].mean(0))
+    colors = pixels[frame]
+    distance = _distance(colors - np.median(colors, axis=0))
+    for _ in range(4):
+        near = distance <= np.median(distance)
+        factors = np.linalg.lstsq(terms[frame][near], colors[near], rcond=1e-6)[0]
+        distance = _distance(colors - terms[frame] @ factors)
+    return terms @ factors, max(1.5, 1.5 * float(np.median(distance)))
 
 
 def _distance(difference: Floats) -> Floats:

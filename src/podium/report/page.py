@@ -13,7 +13,7 @@ from typing import Any
 
 from podium import __version__
 from podium.report import plots
-from podium.text import figure
+from podium.text import brief, figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def _page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
         loader=PackageLoader("podium.report", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"share": share, "number": number, "figure": figure}
+    environment.filters |= {"share": share, "number": brief, "figure": figure}
     return environment.get_template(template).render(
         **shown, figures=_embedded(figures), plotly=_plotly(),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
@@ -126,14 +126,6 @@ def _measured(evaluation: Mapping[str, Any]) -> list[str]:
 def share(value: float | None) -> str:
     """Format a share as a percentage: 0.98765 is 98.77 %."""
     return "–" if value is None else f"{value * 100:.2f} %"
-
-
-def number(value: Any) -> str:
-    """Format a number with four digits, anything else unchanged."""
-    try:
-        return f"{float(value):.4g}"
-    except (TypeError, ValueError):
-        return str(value)
 
 
 def _embedded(figures: Mapping[str, str]) -> str:

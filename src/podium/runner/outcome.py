@@ -10,11 +10,10 @@ from podium.documents import parse, read_json
 from podium.errors import PodiumError
 from podium.runner.runs import Run
 from podium.steps.handover import Evaluation
-from podium.steps.sweep import brief
 from podium.storage import path_of
 from podium.tables import screen_width, table
 from podium.terminal import Styled
-from podium.text import figure, harmless, relative
+from podium.text import brief, figure, harmless, relative
 
 _log = logging.getLogger("podium")
 

@@ -30,7 +30,7 @@ from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.steps.trained import TrainedMetrics
 from podium.steps.trial_logs import TrialLogs, trial_logs
 from podium.sweeps import connect
-from podium.text import duration
+from podium.text import brief, duration
 
 WORTH = 10.0
 """Seconds below which it is not said what is left."""
@@ -257,14 +257,6 @@ def describe(trial: Trial, phase: str) -> str:
     result = f"{trial.value:.4f}" if trial.value is not None else trial.message
     seconds = f" in {trial.seconds:.1f} s" if trial.seconds is not None else ""
     return f"trial {trial.name} {phase.lower()}{seconds}: {result} ({parameters})"
-
-
-def brief(value: str) -> str:
-    """Shorten a number to four digits; return other text unchanged."""
-    try:
-        return f"{float(value):.4g}"
-    except ValueError:
-        return value
 
 
 def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> Trial:
