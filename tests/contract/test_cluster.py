@@ -64,7 +64,7 @@ def with_trainer(cluster: Cluster) -> Cluster:
 
 def is_quick(cluster: Cluster) -> bool:
     """Tell whether pods start at once: no node, no operator that looks every few seconds."""
-    return not cluster.remote or cluster.url == "kubernetes://team"
+    return cluster.traits.shares_files or cluster.url == "kubernetes://team"
 
 
 def name() -> str:
@@ -264,7 +264,7 @@ def test_the_replicas_of_a_running_job_are_named_and_dated(cluster: Cluster) -> 
     assert [one.name for one in replicas] == ["master-0", "worker-0"]
     assert [(one.restarts, one.exit_code) for one in replicas] == [(0, None), (0, None)]
     assert all(one.started >= cluster.resource(*where).created for one in replicas)
-    assert all(bool(one.node) == cluster.remote and (one.pid is None) == cluster.remote for one in replicas)
+    assert all(bool(one.node) == (one.pid is None) == cluster.traits.outlives_client for one in replicas)
 
 
 def test_a_replica_that_ended_has_its_exit_code(cluster: Cluster) -> None:
@@ -282,7 +282,9 @@ def test_a_stopped_job_stays_without_processes(cluster: Cluster, write: Callable
     wait_for(lambda: "Running" in phases(cluster, where))
     cluster.stop(*where)
     wait_for(lambda: not {"Running", "Pending"} & set(phases(cluster, where)))
-    wait_for(lambda: cluster.resource(*where).state.phase == ("Suspended" if cluster.remote else "Failed"))
+    wait_for(
+        lambda: cluster.resource(*where).state.phase == ("Suspended" if cluster.traits.outlives_client else "Failed")
+    )
 
 
 def test_a_stopped_job_goes_on_or_says_that_it_cannot(cluster: Cluster) -> None:
@@ -290,7 +292,7 @@ def test_a_stopped_job_goes_on_or_says_that_it_cannot(cluster: Cluster) -> None:
     wait_for(lambda: phases(cluster, where) == ["Running"])
     cluster.stop(*where)
     wait_for(lambda: "Running" not in phases(cluster, where))
-    if cluster.remote:
+    if cluster.traits.outlives_client:
         cluster.resume(*where)
         wait_for(lambda: phases(cluster, where) == ["Running"])
     else:
@@ -372,9 +374,9 @@ def test_a_stopped_trainjob_stays_and_goes_on(with_trainer: Cluster) -> None:
     wait_for(lambda: "Running" in phases(with_trainer, where))
     with_trainer.stop(*where)
     wait_for(lambda: not {"Running", "Pending"} & set(phases(with_trainer, where)))
-    ended = "Suspended" if with_trainer.remote else "Failed"
+    ended = "Suspended" if with_trainer.traits.outlives_client else "Failed"
     wait_for(lambda: with_trainer.resource(*where).state.phase == ended)
-    if with_trainer.remote:
+    if with_trainer.traits.outlives_client:
         with_trainer.resume(*where)
         wait_for(lambda: phases(with_trainer, where) == ["Running", "Running"])
     else:

@@ -140,7 +140,7 @@ def ready(
     """
     from podium.doctor.manifest import check_for_katib
 
-    if cluster.remote:
+    if not cluster.traits.shares_files:
         return with_store(check_for_katib(experiment), cluster.url, say)
     if data:
         check_here(data)

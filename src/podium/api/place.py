@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from podium.cluster import check_url
+from podium.cluster import traits_of
 from podium.cluster.base import Cluster
 from podium.interrupts import Background
 from podium.settings import Settings
@@ -24,7 +24,7 @@ class Place:
     fork_server: bool = True
 
     def __post_init__(self) -> None:
-        check_url(self.url)
+        traits_of(self.url)
 
     @classmethod
     def of(cls, cluster: "str | Path | Place | None", **processes: Any) -> "Place":
@@ -68,7 +68,7 @@ class Session:
     def keep_open(self, kind: str, name: str) -> None:
         """Let an object run in the background; what runs on this machine is stopped when Python exits."""
         cluster = self.cluster
-        if cluster.remote:
+        if cluster.traits.outlives_client:
             return
 
         def release() -> None:

@@ -222,7 +222,7 @@ class Sweep:
                     with doing(news.state):
                         follow(self.cluster, [("Experiment", self.name)], lambda: _print(news))
         except KeyboardInterrupt:
-            if not self.cluster.remote:
+            if not self.cluster.traits.outlives_client:
                 with suppress(PodiumError):
                     self.stop()
                 say(f"sweep {self.name} is stopped; go on with: podium.open_sweep({self.name!r}).resume()")

@@ -56,8 +56,8 @@ class Training:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it runs on Kubernetes."""
-        return self._session.cluster.remote
+        """Whether it runs elsewhere than on this machine."""
+        return not self._session.cluster.traits.shares_files
 
     @property
     def status(self) -> str:
@@ -115,7 +115,7 @@ class Training:
                 shown = _Shown(cell, self)
                 follow(self._session.cluster, [(self.job.kind, self.name)], shown.update)
         except KeyboardInterrupt:
-            if not self._session.cluster.remote:
+            if not self._session.cluster.traits.outlives_client:
                 with suppress(PodiumError):
                     self.stop()
             raise

@@ -11,6 +11,7 @@ from podium.api.place import Place
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
 from podium.api.sweep import Sweep, begin
+from podium.cluster import traits_of
 from podium.code.wrap import with_code
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Experiment, check
@@ -275,7 +276,7 @@ def plan(
     searched, fixed = split(space)
     program = program_of(train, searched, fixed, settings.goal.metric)
     home = Settings.from_environment().home
-    if place.url.startswith("local:"):
+    if traits_of(place.url).shares_files:
         program, root = program.here(home), absolute(storage) if storage else str(home)
     else:
         root = _remote(storage)

@@ -80,7 +80,7 @@ def run(
     with notifier.about("job", run=known), place.open() as cluster:
         for job in jobs:
             _check_suspended(job, cluster)
-        if cluster.remote:
+        if not cluster.traits.shares_files:
             jobs = [with_store(job, cluster.url, lambda line: echo(line, err=True)) for job in jobs]
         started = [job.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
         for job in started:
@@ -230,7 +230,7 @@ def _check_document(document: Any, number: int, file: str) -> "Workload":
 
 def _check_suspended(job: "Workload", cluster: "Cluster") -> None:
     """Refuse a job that nobody would start; Kueue starts those in its queues."""
-    if job.suspended and not (cluster.remote and job.queue):
+    if job.suspended and not (cluster.traits.outlives_client and job.queue):
         raise InvalidInput(f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true")
 
 
@@ -256,10 +256,10 @@ def _naming_what_stays(cluster: "Cluster", names: "Sequence[ObjectKey]") -> "Ite
     try:
         yield
     except PodiumError as error:
-        staying = [name for _, name in names] if cluster.remote else []
+        staying = [name for _, name in names if cluster.traits.outlives_client]
         with suppress(PodiumError):
             staying = [
-                name for kind, name in names if cluster.remote and not cluster.resource(kind, name).state.finished
+                name for kind, name in names if name in staying and not cluster.resource(kind, name).state.finished
             ]
         if staying:
             commands = "; ".join(next_command(f"job delete {name}", cluster) for name in staying)

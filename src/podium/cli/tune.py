@@ -170,10 +170,11 @@ def _read(
 def _save(planned: "Plan", file: Path) -> None:
     """Write an Experiment as it is created on its cluster."""
     from podium.api.experiments import with_store
+    from podium.cluster import traits_of
     from podium.yaml_loader import dump
 
     experiment, url = planned.experiment, planned.place.url
-    if not url.startswith("local:"):
+    if not traits_of(url).shares_files:
         experiment = with_store(experiment, url, lambda line: echo(line, err=True))
     write_file(file, dump(experiment.manifest))
     echo(f"wrote {file}", err=True)

@@ -1,6 +1,7 @@
 """Where jobs and experiments run: a Kubernetes namespace or this machine, behind one interface."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,18 +11,47 @@ if TYPE_CHECKING:  # the launcher of processes is in this package, and starts wi
     from podium.cluster.base import Cluster
 
 
-SCHEMES = ("kubernetes", "local")
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What callers may rely on, and need not ask which kind of cluster they hold."""
+
+    shares_files: bool
+    """Its jobs see the files of this machine, and its Python stands for images."""
+
+    outlives_client: bool
+    """Objects go on after close(), and without the process that made them."""
+
+    keeps_logs: bool
+    """Logs stay when a job has ended, and when its pods are gone."""
+
+    collects_garbage: bool
+    """An object goes with its owner."""
+
+    runs_experiments: bool
+    """It runs Experiments by itself; else podium.sweeps does."""
 
 
-def check_url(url: str) -> None:
-    """Refuse a URL that cannot be a cluster's, without looking for the cluster.
+TRAITS = {
+    "kubernetes": Traits(
+        shares_files=False, outlives_client=True, keeps_logs=False, collects_garbage=True, runs_experiments=True
+    ),
+    "local": Traits(
+        shares_files=True, outlives_client=False, keeps_logs=True, collects_garbage=False, runs_experiments=False
+    ),
+}
+"""By scheme of the URL."""
+
+
+def traits_of(url: str) -> Traits:
+    """Return the traits of the cluster at a URL, without looking for it.
 
     Raises:
-        InvalidInput: The scheme is unknown.
+        InvalidInput: No cluster has the URL's scheme.
     """
     scheme, colon, _ = url.partition("://")
-    if not colon or scheme not in SCHEMES:
+    if not colon or scheme not in TRAITS:
         raise InvalidInput(f"no cluster has the scheme {scheme!r}: {url}", "use kubernetes://namespace or local:///dir")
+    return TRAITS[scheme]
 
 
 def connect(
@@ -37,10 +67,9 @@ def connect(
         entrypoints: Entrypoints of images on this machine, for containers without a command.
 
     Raises:
-        InvalidInput: The scheme is unknown, or a Kubernetes cluster, which pulls its images, is given any of them.
+        InvalidInput: No cluster has the scheme, or a Kubernetes cluster, which pulls its images, is given any of them.
     """
-    check_url(url)
-    if url.startswith("kubernetes:"):
+    if not traits_of(url).shares_files:
         given = [*(images or {}), *(entrypoints or {})]
         if given:
             message = f"{url} pulls its images: no directory and no entrypoint can stand for {given[0]}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from podium.cluster import Traits, traits_of
 from podium.errors import Failed
 from podium.manifests.conditions import Manifest
 from podium.manifests.experiment.experiment import Experiment
@@ -56,8 +57,10 @@ class Cluster(ABC):
 
     url: str
 
-    remote: bool = False
-    """Whether objects live on after close(), and do not see the files of this machine."""
+    @property
+    def traits(self) -> Traits:
+        """What callers may rely on."""
+        return traits_of(self.url)
 
     @abstractmethod
     def create(self, manifest: Manifest) -> Manifest:

@@ -64,7 +64,7 @@ def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Exp
     deletes what it owned (Kubernetes' documentation, "Owners and Dependents").
     """
     home = pod_namespace()
-    if not cluster.remote or home is None or not resource.owners:
+    if not cluster.traits.collects_garbage or home is None or not resource.owners:
         return resource
     noted = resource.with_metadata({**resource.metadata, "annotations": {**resource.annotations, RUN_NAMESPACE: home}})
     return noted if cluster.url == f"kubernetes://{home}" else noted.without_owners()
@@ -75,7 +75,7 @@ def _access(cluster: Cluster, resource: Workload | Experiment) -> Access | None:
 
     A Service has another name from elsewhere, and a pod may read the Secrets of its own namespace only.
     """
-    asked = cluster.remote and (pod_namespace() or opens_store(resource))
+    asked = not cluster.traits.shares_files and (pod_namespace() or opens_store(resource))
     there = find_access(cluster.url) if asked else None
     return there or find_access()
 

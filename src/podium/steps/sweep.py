@@ -174,7 +174,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         )
         say_kind(settings.load().template.workload, adapted.template.workload)
         with (
-            launched(cluster, with_pods_retained(located) if cluster.remote else located),
+            launched(cluster, located if cluster.traits.keeps_logs else with_pods_retained(located)),
             trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
         ):
             say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")

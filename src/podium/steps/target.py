@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from podium.cluster import check_url
+from podium.cluster import traits_of
 from podium.cluster.base import Cluster
 from podium.code.reference import Code
 from podium.code.wrap import with_code
@@ -77,7 +77,7 @@ class LaunchTarget:
         require(bool(self.code) or not self.install_requirements, "install_requirements goes with code",
                 "name the directory with requirements.txt: code=.", install_requirements=True, code="")  # fmt: skip
         if self.cluster:
-            check_url(self.cluster)
+            traits_of(self.cluster)
         Pods.read(self.pods)
 
     def image(self, own: str) -> str:
@@ -117,7 +117,7 @@ class LaunchTarget:
         Raises:
             PodiumError: The dataset and the storage are on this machine, and the jobs are not.
         """
-        if not cluster.remote or path_here(data) is None:
+        if cluster.traits.shares_files or path_here(data) is None:
             return data
         root = storage_url(self.storage, data)
         if path_here(root) is not None:

@@ -216,7 +216,7 @@ def plan(
 @contextmanager
 def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) -> Iterator[None]:
     """Keep the logs of a job's replicas when it has ended, well or not, unless there is no time or cluster to."""
-    reachable = cluster.remote  # on this machine they stay anyway
+    reachable = not cluster.traits.keeps_logs
     try:
         yield
     except (Terminated, Unavailable, Denied):

@@ -68,7 +68,7 @@ def trial_logs(cluster: Cluster, storage: str, run: str, experiment: Experiment)
         experiment: As its author wrote it; the jobs of one that retains them are not deleted.
     """
     logs: TrialLogs | None = None
-    if cluster.remote:
+    if not cluster.traits.keeps_logs:
         with only_warned("what the trials print"):
             logs = TrialLogs(cluster, KeptLogs(storage, run), delete_jobs=not experiment.template.retain)
     try:

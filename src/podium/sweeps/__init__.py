@@ -24,7 +24,7 @@ def connect(
     Raises:
         InvalidInput: As for ``podium.cluster.connect``.
     """
-    if not url.startswith("local:"):
+    if cluster.traits_of(url).runs_experiments:
         return cluster.connect(url, images, entrypoints)
     from podium.cluster.local.cluster import directory_of
     from podium.sweeps.local import LocalSweeps

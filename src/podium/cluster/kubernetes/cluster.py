@@ -44,8 +44,6 @@ class KubernetesCluster(Cluster):
         PodiumError: There is no cluster configured.
     """
 
-    remote = True
-
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         query = parse_qs(parts.query, keep_blank_values=True)
