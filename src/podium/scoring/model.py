@@ -17,7 +17,7 @@ from podium.scoring.families import Array
 
 CONTRACT = (
     "a model.onnx takes inputs named, typed and shaped as the dataset's, the first axis free, and returns probabilities"
-    " or logits [n, classes], or values [n] or [n, k]; see docs/architecture.md"
+    " or logits [n, classes], or values [n] or [n, k]; see docs/formats.md"
 )
 SECONDS = "PODIUM_MODEL_SECONDS"
 """Variable with how many seconds a model may take for a batch of rows."""
