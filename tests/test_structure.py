@@ -18,6 +18,7 @@ HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optu
 BASE = {
     "errors",
     "exposition",
+    "frames",
     "heartbeat",
     "documents",
     "drafts",
@@ -27,6 +28,7 @@ BASE = {
     "interrupts",
     "kubeconfig",
     "machine",
+    "notebook",
     "onnx_files",
     "pod",
     "terminal",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.api.notebook import table
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Trial
+from podium.notebook import table
 
 if TYPE_CHECKING:
     from podium.api.predictions import Predictions

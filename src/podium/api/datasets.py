@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.api.experiments import absolute
-from podium.api.frames import data_frame
-from podium.api.notebook import shown, table
 from podium.data import artifact
 from podium.data.artifact import PARTS, DatasetInfo
 from podium.data.artifact import Part as Arrays
 from podium.data.draw import histogram_sheet, image_input, picture_grid
 from podium.errors import InvalidInput
+from podium.frames import data_frame
 from podium.heartbeat import doing
+from podium.notebook import shown, table
 from podium.settings import Settings
 from podium.steps import prepare_data as step
 from podium.steps.prepare_data import DataSettings

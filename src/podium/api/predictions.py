@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.api.frames import data_frame
-from podium.api.notebook import table
 from podium.data.artifact import Part
 from podium.data.rows import Problem
 from podium.errors import InvalidInput
+from podium.frames import data_frame
+from podium.notebook import table
 from podium.scoring import OnnxModel
 from podium.steps.predict import Outcome, Predictor, Predicts
 from podium.text import one_line

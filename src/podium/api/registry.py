@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.api.frames import data_frame
-from podium.api.notebook import table
 from podium.errors import Failed
+from podium.frames import data_frame
 from podium.models import Decision, Model, Record, open_registry
 from podium.models.catalog import Summary
 from podium.models.pointers import CHAMPION
 from podium.models.version import Version
+from podium.notebook import table
 from podium.settings import STORAGE, Settings
 from podium.steps.mlflow_log import champion_in_mlflow, check_tracking
 from podium.terminal import echo

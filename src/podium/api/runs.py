@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from podium.api.frames import data_frame
-from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.frames import data_frame
 from podium.manifests.resource import Resource
+from podium.notebook import LiveCell, Log, in_notebook, say, table
 from podium.runner.printed import printed
 from podium.runner.progress import progress
 from podium.runner.run import RunningPipeline, Watcher, follow_elsewhere, resume_run, start_run

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.api import experiments
 from podium.api.best import Best, model_of
-from podium.api.frames import data_frame, number
-from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.place import Place, Session
 from podium.api.plots import Plots
 from podium.api.trials import TrialNews, cells, failed, failure, finished, heads, measured, parameters, trials_of
 from podium.api.watching import follow
 from podium.cluster.base import Cluster
 from podium.errors import NotFound, PodiumError, suggestion
+from podium.frames import data_frame, number
 from podium.heartbeat import doing
 from podium.interrupts import signals_interrupt
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
 from podium.manifests.names import named
+from podium.notebook import LiveCell, Log, in_notebook, say, table
 from podium.settings import Settings
 
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.api.experiments import absolute, check_here
-from podium.api.frames import data_frame
-from podium.api.notebook import LiveCell, Log, in_notebook, say, table
 from podium.api.place import Place, Session
 from podium.api.watching import follow
 from podium.documents import load_yaml, read_text
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.frames import data_frame
 from podium.heartbeat import doing
 from podium.identity import RunIdentity, new_run_id, object_name
 from podium.interrupts import signals_interrupt
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
 from podium.metrics import PACE
+from podium.notebook import LiveCell, Log, in_notebook, say, table
 from podium.settings import Settings
 from podium.steps.follow import read_metrics
 from podium.steps.launch import launch

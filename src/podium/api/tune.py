@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from podium.api.experiments import absolute
-from podium.api.notebook import say
 from podium.api.place import Place
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
@@ -21,6 +20,7 @@ from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT
+from podium.notebook import say
 from podium.settings import Settings
 from podium.steps.target import TRAINER_IMAGE
 
