@@ -36,7 +36,7 @@ class World:
         self.oldest = 0
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.history: list[tuple[int, str, str, dict[str, Any]]] = []
-        self.plurals = {"pytorchjobs", "trainjobs", "jobs", "experiments", "trials", "pods", "workflows", "events"}
+        self.plurals = {"pytorchjobs", "trainjobs", "jobs", "experiments", "trials", "pods", "workflows", "events", "leases"}
         self.logs: dict[str, list[str]] = {}
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
@@ -212,6 +212,21 @@ class Handler(BaseHTTPRequestHandler):
             item = self.world.objects.get((match["plural"], match["name"]))
             changed = self.world.put(match["plural"], merged(item, body)) if item else None
         self.answer(200, changed) if changed else self.refuse(404, f'"{match["name"]}" not found')
+
+    def do_PUT(self) -> None:
+        match, _, body = self.begin()
+        if self.turned_away(match):
+            return
+        assert match
+        with self.world.changed:
+            item = self.world.objects.get((match["plural"], match["name"]))
+            given = body["metadata"].get("resourceVersion")
+            stale = item and given not in (None, item["metadata"]["resourceVersion"])
+            changed = self.world.put(match["plural"], body) if item and not stale else None
+        if stale:
+            self.refuse(409, f'Operation cannot be fulfilled on "{match["name"]}": the object has been modified', "Conflict")
+        else:
+            self.answer(200, changed) if changed else self.refuse(404, f'"{match["name"]}" not found')
 
     def do_DELETE(self) -> None:
         match, _, _ = self.begin()

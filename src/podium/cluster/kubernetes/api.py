@@ -154,6 +154,7 @@ class Api:
         self.client = client.ApiClient(configuration)
         self.custom = client.CustomObjectsApi(self.client)
         self.core = client.CoreV1Api(self.client)
+        self.coordination = client.CoordinationV1Api(self.client)
         self.answered = pod_namespace() is not None  # a pod was given the right address
         self.patience: float | None = None  # seconds that call() repeats a request; PATIENCE if None
         self.budget = float("inf")  # seconds that all calls together may spend on repeating

@@ -1,0 +1,147 @@
+"""Leadership by a Lease (coordination.k8s.io/v1): one process at a time runs what only one may run.
+
+The rules are those of Kubernetes' own controllers (client-go, tools/leaderelection): a Lease that has not changed for
+its duration, by the observer's own clock, is free; it is taken with the resourceVersion that was read, so that of two
+who try only one succeeds; who cannot renew it in time stops before anybody else may begin.
+"""
+
+import math
+import threading
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from podium.cluster.kubernetes.api import Api
+from podium.errors import Conflict, NotFound, PodiumError
+
+DURATION_SECONDS = 15
+"""A Lease that was not renewed for so long is free."""
+
+RENEW_SECONDS = 2.0
+"""Between two renewals, and between two looks at a Lease that somebody else holds."""
+
+STOP_SECONDS = 10.0
+"""Who has not renewed for so long counts its leadership as lost: well before others may take it."""
+
+
+class Leadership:
+    """The leadership that a Lease stands for; renewed in a thread while it is held.
+
+    Args:
+        api: The namespace of the Lease.
+        name: Name of the Lease.
+        holder: Name of this process, different from every other's.
+        seconds: After how long without renewal others may take it; renewals and giving up scale with it.
+    """
+
+    def __init__(self, api: Api, name: str, holder: str, seconds: float = DURATION_SECONDS) -> None:
+        self._api, self._name, self.holder, self._seconds = api, name, holder, seconds
+        self.lost = threading.Event()
+        self._closed = threading.Event()
+        self._renewed = 0.0  # time.monotonic() before the last request that renewed it
+        self._seen: tuple[str, float] = ("", 0.0)  # resourceVersion and when it was first read
+        self._thread: threading.Thread | None = None
+
+    def acquire(self, timeout: float = float("inf")) -> bool:
+        """Wait until this process leads; return False if it does not within some seconds.
+
+        Raises:
+            Denied: The account may not read or write Leases.
+        """
+        end = time.monotonic() + timeout
+        while not self._take():
+            if time.monotonic() >= end or self._closed.wait(min(self._pause, max(0.0, end - time.monotonic()))):
+                return False
+        self._thread = threading.Thread(target=self._keep, name=f"podium-lease-{self._name}", daemon=True)
+        self._thread.start()
+        return True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process leads, for certain."""
+        fresh = time.monotonic() - self._renewed < self._seconds * STOP_SECONDS / DURATION_SECONDS
+        return fresh and not self.lost.is_set()
+
+    def release(self) -> None:
+        """Give the leadership up, so that the next one need not wait."""
+        self._closed.set()
+        if self._thread:
+            self._thread.join()
+        if self.is_held:
+            with suppress(PodiumError):
+                self._write(self._read(), holder="")
+        self.lost.set()
+
+    @property
+    def _pause(self) -> float:
+        return self._seconds * RENEW_SECONDS / DURATION_SECONDS
+
+    def _keep(self) -> None:
+        while not self._closed.wait(self._pause):
+            with suppress(PodiumError):
+                if not self._take():
+                    break
+            if not self.is_held:
+                break
+        if not self._closed.is_set():
+            self.lost.set()
+
+    def _take(self) -> bool:
+        """Renew the Lease, or take it if it is free; return whether this process holds it now."""
+        started = time.monotonic()
+        try:
+            lease = self._read()
+            if not self._is_free(lease):
+                return False
+            self._write(lease, holder=self.holder)
+        except Conflict:  # somebody else was faster
+            return False
+        except NotFound:
+            return False if self._renewed else self._create(started)
+        self._renewed = started
+        return True
+
+    def _create(self, started: float) -> bool:
+        now = _micro_time(datetime.now(UTC))
+        spec = {"holderIdentity": self.holder, "leaseDurationSeconds": self._whole_seconds, "acquireTime": now,
+                "renewTime": now, "leaseTransitions": 0}  # fmt: skip
+        body = {"metadata": {"name": self._name}, "spec": spec}
+        create = self._api.coordination.create_namespaced_lease
+        try:
+            self._api.call(f"create Lease {self._name}", create, self._api.namespace, body, patience=self._seconds)
+        except Conflict:
+            return False
+        self._renewed = started
+        return True
+
+    def _is_free(self, lease: Any) -> bool:
+        version, holder = lease.metadata.resource_version, lease.spec.holder_identity
+        if version != self._seen[0]:
+            self._seen = version, time.monotonic()
+        patience = float(lease.spec.lease_duration_seconds or DURATION_SECONDS)
+        return holder in (None, "", self.holder) or time.monotonic() - self._seen[1] > patience
+
+    def _read(self) -> Any:
+        read = self._api.coordination.read_namespaced_lease
+        return self._api.call(f"read Lease {self._name}", read, self._name, self._api.namespace, patience=self._pause)
+
+    def _write(self, lease: Any, holder: str) -> None:
+        spec, now = lease.spec, _micro_time(datetime.now(UTC))
+        if spec.holder_identity != holder:
+            spec.acquire_time, spec.lease_transitions = now, (spec.lease_transitions or 0) + 1
+        elif spec.acquire_time:
+            spec.acquire_time = _micro_time(spec.acquire_time)
+        spec.holder_identity, spec.renew_time, spec.lease_duration_seconds = holder, now, self._whole_seconds
+        write = self._api.coordination.replace_namespaced_lease
+        doing = f"write Lease {self._name}"
+        self._api.call(doing, write, self._name, self._api.namespace, lease, patience=self._pause)
+
+    @property
+    def _whole_seconds(self) -> int:
+        return max(1, math.ceil(self._seconds))
+
+
+def _micro_time(moment: datetime) -> str:
+    """Write a time as the API server takes it in a Lease: always with microseconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

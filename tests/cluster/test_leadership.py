@@ -1,0 +1,89 @@
+"""Leadership by a Lease: one leader at a time, also while two race, the server is away or a leader dies."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from api_server import ApiServer, World
+
+from podium.cluster.kubernetes.api import Api
+from podium.cluster.kubernetes.leadership import Leadership
+from podium.errors import Denied
+from podium.kubeconfig import load_configuration
+
+SECONDS = 1.5
+
+
+@pytest.fixture
+def candidate(server: ApiServer) -> Iterator[Callable[[str], Leadership]]:
+    """Makes candidates for one Lease, each with a connection of its own."""
+    made: list[Leadership] = []
+
+    def make(holder: str) -> Leadership:
+        configuration, namespace = load_configuration()
+        made.append(Leadership(Api(configuration, namespace), "engine", holder, SECONDS))
+        return made[-1]
+
+    yield make
+    for leadership in made:
+        leadership.release()
+
+
+def test_one_of_many_that_race_leads(candidate: Callable[[str], Leadership]) -> None:
+    everybody = [candidate(f"pod-{number}") for number in range(8)]
+    won: list[bool] = []
+    threads = [threading.Thread(target=lambda one=one: won.append(one.acquire(timeout=0.5))) for one in everybody]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(won) == 1
+    assert sum(one.is_held for one in everybody) == 1
+
+
+def test_a_leader_that_releases_is_followed_at_once(candidate: Callable[[str], Leadership], world: World) -> None:
+    first, second = candidate("pod-a"), candidate("pod-b")
+    assert first.acquire(0)
+    first.release()
+    assert second.acquire(timeout=0.5)
+    spec = world.objects["leases", "engine"]["spec"]
+    assert spec["holderIdentity"] == "pod-b"
+    assert spec["leaseTransitions"] == 2
+    assert spec["acquireTime"].endswith("Z")
+
+
+def test_a_leader_stays_while_it_renews(candidate: Callable[[str], Leadership]) -> None:
+    first, second = candidate("pod-a"), candidate("pod-b")
+    assert first.acquire(0)
+    assert not second.acquire(timeout=2 * SECONDS)
+    assert first.is_held
+
+
+def test_a_leader_that_died_is_followed_after_its_lease(
+    candidate: Callable[[str], Leadership], server: ApiServer
+) -> None:
+    first, second = candidate("pod-a"), candidate("pod-b")
+    assert first.acquire(0)
+    first._closed.set()  # as a process that is killed: it neither renews nor releases
+    began = time.monotonic()
+    assert second.acquire(timeout=5 * SECONDS)
+    assert time.monotonic() - began > SECONDS / 2
+
+
+def test_a_leader_cut_off_stops_before_others_begin(
+    candidate: Callable[[str], Leadership], server: ApiServer
+) -> None:
+    first = candidate("pod-a")
+    assert first.acquire(0)
+    server.stop()
+    assert first.lost.wait(timeout=SECONDS)
+    assert not first.is_held
+    server.start()
+    assert not candidate("pod-b").acquire(0)
+
+
+def test_an_account_without_rights_is_told_so(candidate: Callable[[str], Leadership], world: World) -> None:
+    world.forbidden.add("leases")
+    with pytest.raises(Denied, match="leases is forbidden"):
+        candidate("pod-a").acquire(0)
