@@ -36,7 +36,17 @@ class World:
         self.oldest = 0
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.history: list[tuple[int, str, str, dict[str, Any]]] = []
-        self.plurals = {"pytorchjobs", "trainjobs", "jobs", "experiments", "trials", "pods", "workflows", "events", "leases"}
+        self.plurals = {
+            "pytorchjobs",
+            "trainjobs",
+            "jobs",
+            "experiments",
+            "trials",
+            "pods",
+            "workflows",
+            "events",
+            "leases",
+        }
         self.logs: dict[str, list[str]] = {}
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
@@ -224,7 +234,9 @@ class Handler(BaseHTTPRequestHandler):
             stale = item and given not in (None, item["metadata"]["resourceVersion"])
             changed = self.world.put(match["plural"], body) if item and not stale else None
         if stale:
-            self.refuse(409, f'Operation cannot be fulfilled on "{match["name"]}": the object has been modified', "Conflict")
+            self.refuse(
+                409, f'Operation cannot be fulfilled on "{match["name"]}": the object has been modified', "Conflict"
+            )
         else:
             self.answer(200, changed) if changed else self.refuse(404, f'"{match["name"]}" not found')
 

@@ -71,9 +71,7 @@ def test_a_leader_that_died_is_followed_after_its_lease(
     assert time.monotonic() - began > SECONDS / 2
 
 
-def test_a_leader_cut_off_stops_before_others_begin(
-    candidate: Callable[[str], Leadership], server: ApiServer
-) -> None:
+def test_a_leader_cut_off_stops_before_others_begin(candidate: Callable[[str], Leadership], server: ApiServer) -> None:
     first = candidate("pod-a")
     assert first.acquire(0)
     server.stop()

@@ -1,4 +1,4 @@
-"""An Experiment on this machine: a loop over trials with Katib's rules.
+"""The trial loop: runs one Experiment by Katib's rules, here or on a cluster.
 
 Sources: katib 0.19, pkg/controller.v1beta1/experiment; checked against Experiments run by a real Katib
 (tests/golden/katib). Where Katib waits forever or names a nonsensical best trial, this ends with a plain
@@ -10,10 +10,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
-from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.store import POLL, has_ended
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import State, status_of
@@ -22,7 +19,6 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import (
     Standing,
     Status,
-    created,
     mark,
     marked,
     new_trial,
@@ -36,11 +32,13 @@ from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
 from podium.manifests.names import random_suffix
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
+from podium.sweeps.base import Records
 from podium.sweeps.early_stopping import MedianStop
-from podium.sweeps.status_file import StatusFile
-from podium.sweeps.trials import Ended, TrialRun, read_readings
-from podium.sweeps.warm_start import earlier_trials
-from podium.sweeps.wrapping import check_trials, cores_of_a_trial
+from podium.sweeps.status_writer import StatusWriter
+from podium.sweeps.trials import TrialResult, TrialRun
+
+LOOK_SECONDS = 0.2
+"""Between looks for what another process may ask."""
 
 _LABELS = {GENERATION: PBT_GENERATION, PARENT: PBT_PARENT}
 """Label by which a trial tells what a population remembers of it."""
@@ -50,31 +48,28 @@ class ExperimentController:
     """Runs one Experiment in a thread until its last trial has ended.
 
     Args:
-        cluster: Runs the trials' jobs.
-        experiment: One with trials in the cluster continues where it was.
-        directory: The Experiment's own; holds the Optuna study.
+        records: Where it is kept; one with trials continues where it was.
+        experiment: The Experiment.
 
     Raises:
         InvalidInput: Katib would refuse it, or could never end it.
     """
 
-    def __init__(self, cluster: LocalCluster, experiment: Experiment, directory: Path) -> None:
+    def __init__(self, records: Records, experiment: Experiment) -> None:
         self.experiment = check(experiment)
-        self._cluster = cluster
-        self._directory = directory
+        self._records = records
         self.name = self.experiment.name
         self._status: Status = copy.deepcopy(dict(experiment.status))
-        self._file = StatusFile(cluster.store, self.experiment)
+        self._writer = StatusWriter(lambda status: records.write(self.experiment, status))
         self._standings: dict[str, Standing] = {}
         self._trials: dict[str, Trial] = {}  # those that have not ended
-        self._active: dict[str, threading.Thread] = {}
-        self._events: queue.SimpleQueue[tuple[str, Ended] | None] = queue.SimpleQueue()
+        self._active: dict[str, tuple[TrialRun, threading.Thread]] = {}
+        self._events: queue.SimpleQueue[tuple[str, TrialResult] | None] = queue.SimpleQueue()
         self._stopping, self._why = threading.Event(), ""
         self._search: Search | None = None
         self._median: MedianStop | None = None
-        self._likely_job = check_trials(cluster, self.experiment, directory)
         # One that is resumed has them in its study, and can be resumed after they were deleted.
-        self._earlier = [] if "startTime" in self._status else earlier_trials(cluster.store, self.experiment)
+        self._earlier = [] if "startTime" in self._status else records.earlier(self.experiment)
         self._thread = Background(self._run, f"podium-Experiment-{self.name}")
 
     def start(self) -> None:
@@ -100,7 +95,7 @@ class ExperimentController:
             while not self._is_stopping():
                 self._reconcile()
                 if self._completed and not self._active:
-                    return self._file.write(self._status)
+                    return self._writer.write(self._status)
                 self._take_events()
         except NotFound:
             pass  # Somebody removed the files: there is nobody to report to.
@@ -119,19 +114,14 @@ class ExperimentController:
                     step()
             if self._stopping.is_set():
                 self._count()
-                if not self._completed:
-                    command = self._cluster.store.resume_command(self.name)
-                    message = f"Experiment was stopped{self._why}; resume it with: {command}"
+                if not self._completed and not self._leaves_trials:
+                    message = f"Experiment was stopped{self._why}; resume it with: {self._records.resume_command}"
                     mark(self._status, "Stopped", "ExperimentStopped", message)
-            if self._cluster.store.is_deletion_asked("Experiment", self.name):
-                self._cluster.remove("Experiment", self.name)
-            else:
-                self._file.close(self._status)
+            self._records.close(self.experiment, self._status)
 
     def _is_stopping(self) -> bool:
         """Look whether somebody, maybe another process, wants the Experiment stopped or deleted."""
-        store = self._cluster.store
-        if store.is_stop_asked("Experiment", self.name) or store.is_deletion_asked("Experiment", self.name):
+        if self._records.asked:
             self._stopping.set()
         return self._stopping.is_set()
 
@@ -146,16 +136,16 @@ class ExperimentController:
         return self._is_stopping()
 
     def _begin(self) -> None:
-        stored = self._cluster.experiment(self.name)  # uid and labels of the stored object go into its trials
+        stored = self._records.experiment()  # uid and labels of the stored object go into its trials
         self.experiment = self.experiment.with_metadata(stored.metadata)
-        self._cluster.warm(self._likely_job.manifest)
-        trials = self._cluster.trials(self.name)
+        self._records.begin()
+        trials = self._records.trials()
         self._search = Search(
             self.experiment.space,
             self.experiment.algorithm.name,
             self.experiment.algorithm.settings,
             maximize=self.experiment.objective.maximize,
-            directory=self._directory,
+            directory=self._records.directory,
             name=self.name,
             earlier=self._earlier,
             begun=[trial.name for trial in trials],
@@ -166,20 +156,17 @@ class ExperimentController:
             warm = f"; it starts warm from {len(self._earlier)} trials" if self._earlier else ""
             mark(self._status, "Created", "ExperimentCreated", f"Experiment is created{warm}")
             self._status["currentOptimalTrial"] = {"observation": {}}
-            self._file.write(self._status)
+            self._writer.write(self._status)
         self._recall(trials)
 
     def _recall(self, trials: Sequence[Trial]) -> None:
-        """Take up the trials of an engine that was stopped or killed; those that had not ended run again."""
-        for trial in trials:
+        """Take up the trials of an engine that was stopped or killed; those that had not ended go on or run again."""
+        for trial in map(self._records.claim, trials):
             self._take_up(trial)
-            self._cluster.store.claim("Trial", trial.name)
-            if has_ended(trial):
-                readings = read_readings(self._cluster.store.path("Trial", trial.name))
-                self._learn(trial.name, Ended(readings=readings))
-                continue
-            self._cluster.delete(trial.workload.kind, trial.name)
-            self._begin_trial(created(trial))
+            if trial.state.finished:
+                self._learn(trial.name, TrialResult(readings=self._records.readings(trial)))
+            else:
+                self._begin_trial(trial)
 
     def _reconcile(self) -> None:
         """Go once through Katib's loop: count, see whether it is over, begin trials."""
@@ -193,7 +180,7 @@ class ExperimentController:
                 mark(self._status, "Running", "ExperimentRunning", "Experiment is running")
             if not begun and not self._active:
                 self._check_end(exhausted=True)
-        self._file.follow(self._status)
+        self._writer.follow(self._status)
 
     def _count(self) -> None:
         self._standings.update((name, Standing.of(trial)) for name, trial in self._trials.items())
@@ -233,26 +220,23 @@ class ExperimentController:
         rules = self._median.rules() if self._median else []
         labels = {_LABELS[tag]: value for tag, value in self._search.tags(name).items()}
         trial = new_trial(self.experiment, name, assignments, job, rules, labels)
-        self._take_up(Trial(manifest=self._cluster.store.create(trial.manifest)))
+        self._take_up(self._records.add(trial))
         self._begin_trial(self._trials[name])
         return True
 
     def _begin_trial(self, trial: Trial) -> None:
         name = trial.name
         self._trials[name] = trial
-        share = cores_of_a_trial(self.experiment.limits)
-        run = TrialRun(
-            self._cluster, self.experiment, trial, cores=share, save=self._save_trial, stopping=self._stopping
-        )
+        run = TrialRun(self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping)
         thread = threading.Thread(target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True)
-        self._active[name] = thread
+        self._active[name] = run, thread
         thread.start()
 
     def _run_trial(self, name: str, run: TrialRun) -> None:
         try:
             ended = run.run()
         except Exception as error:
-            ended = Ended(readings=[])
+            ended = TrialResult(readings=[])
             if not self._is_ending():
                 message = f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
                 try:
@@ -262,25 +246,24 @@ class ExperimentController:
         self._events.put((name, ended))
 
     def _save_trial(self, trial: Trial) -> None:
-        status = dict(trial.status)
-        self._cluster.store.update("Trial", trial.name, lambda stored: stored.update(status=status))
+        self._records.save(trial)
         # Only now: whoever sees the Experiment's end reads its trials next, and they have to have ended there too.
         self._trials[trial.name] = trial
         self._events.put(None)  # the counts follow
 
     def _take_events(self) -> None:
         """Wait until something happened or is due, and take in all that did."""
-        due = self._file.pause(self._status)
+        due = self._writer.pause(self._status)
         with suppress(queue.Empty):
-            self._take(self._events.get(timeout=POLL if due is None else min(POLL, due)))
+            self._take(self._events.get(timeout=LOOK_SECONDS if due is None else min(LOOK_SECONDS, due)))
             while True:
                 self._take(self._events.get_nowait())
 
-    def _take(self, event: tuple[str, Ended] | None) -> None:
+    def _take(self, event: tuple[str, TrialResult] | None) -> None:
         if event is None:
             return
         name, ended = event
-        self._active.pop(name).join()
+        self._active.pop(name)[1].join()
         if ended.unsaved:
             raise ended.unsaved
         if not self._trials[name].state.finished:
@@ -290,7 +273,7 @@ class ExperimentController:
             message = f"Experiment has failed: its trials cannot run here. {ended.refused}"
             mark(self._status, "Failed", "ExperimentFailed", message)
 
-    def _learn(self, name: str, ended: Ended) -> None:
+    def _learn(self, name: str, ended: TrialResult) -> None:
         assert self._search is not None
         stands = self._standings[name] = Standing.of(self._trials.pop(name))
         self._search.tell(name, stands.value if stands.phase in ("Succeeded", "EarlyStopped") else None)
@@ -298,11 +281,18 @@ class ExperimentController:
             self._median.learn(name, ended.readings)
 
     def _stop_trials(self) -> None:
-        for name in list(self._active):
+        if self._leaves_trials:
+            return
+        for run, _ in list(self._active.values()):
             with suppress(PodiumError):
-                self._cluster.abandon(self._trials[name].workload.kind, name)
-        for thread in list(self._active.values()):
+                run.stop()
+        for _, thread in list(self._active.values()):
             thread.join(timeout=60)
+
+    @property
+    def _leaves_trials(self) -> bool:
+        """Whether only this engine ends: its trials go on, and the next one takes them up."""
+        return self._records.outlives_engine and not self._records.asked
 
     def _close_study(self) -> None:
         """Tell the study of the trials that ended since the last look, and of those that an end leaves without one.

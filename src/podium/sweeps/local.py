@@ -24,11 +24,13 @@ class LocalSweeps(LocalCluster):
     def _store(self, resource: Resource) -> tuple[Resource, Supervisor]:
         if resource.kind != "Experiment":
             return super()._store(resource)
+        from podium.manifests.experiment.checks import check
         from podium.sweeps.controller import ExperimentController
+        from podium.sweeps.local_records import LocalRecords
 
         experiment = Experiment.parse(resource.manifest)
-        # Its constructor checks the Experiment; nothing is stored if that fails.
-        controller = ExperimentController(self, experiment, self.store.path("Experiment", experiment.name))
+        # Both check the Experiment; nothing is stored if that fails.
+        controller = ExperimentController(LocalRecords(self, check(experiment)), experiment)
         stored = Resource.parse(self.store.create(resource.manifest))
         return stored, controller
 

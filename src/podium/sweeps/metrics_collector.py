@@ -7,6 +7,7 @@ from typing import Any
 from podium.errors import Failed
 from podium.manifests.experiment.experiment import Experiment
 from podium.metrics import Reading, fold, read_events, read_json, read_text
+from podium.sweeps.base import NoMetricsFile
 
 
 def collect(
@@ -23,6 +24,7 @@ def collect(
         The observation for the trial's status, and the readings behind it.
 
     Raises:
+        NoMetricsFile: There is no file.
         Failed: The collector cannot read what is there; on a cluster the trial fails too.
     """
     names, collector = experiment.objective.metrics, experiment.collector
@@ -53,7 +55,7 @@ def observe(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, Any]
 
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
-        raise Failed(
+        raise NoMetricsFile(
             f"the program wrote no metrics file {path.name}",
             "its path must stand in the container's command, args or env: that is where it is made a local one",
         )

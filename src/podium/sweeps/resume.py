@@ -11,6 +11,7 @@ from podium.manifests.experiment.checks import check
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, restart, unmark
 from podium.sweeps.controller import ExperimentController
+from podium.sweeps.local_records import LocalRecords
 
 
 def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
@@ -67,7 +68,7 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         if stored.state.finished and changes:
             restart(status)
         edited = edited.with_status(status)
-        controller = ExperimentController(cluster, edited, cluster.store.path("Experiment", name))
+        controller = ExperimentController(LocalRecords(cluster, edited), edited)
         cluster.store.claim("Experiment", name)
         spec: dict[str, Any] = dict(edited.spec)
         resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(status=status, spec=spec))

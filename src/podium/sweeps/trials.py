@@ -1,17 +1,10 @@
-"""One trial on this machine: its job is created, watched, perhaps stopped early, and its metrics collected."""
+"""One trial: its job is started, watched, perhaps stopped early, and its metrics collected."""
 
-import json
-import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.logs import read_last_run
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import matches
@@ -19,21 +12,13 @@ from podium.manifests.experiment.status import marked
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
-from podium.sweeps.checkpoints import prepare, trial_directory
+from podium.sweeps.base import NoMetricsFile, Records, TrialIO
 from podium.sweeps.early_stopping import RuleWatch
-from podium.sweeps.metrics_collector import collect, observe
-from podium.sweeps.wrapping import Wrapped, wrap
-
-READINGS = "readings.json"
-"""Every value a trial reported, as [name, value, time]; in the trial's directory."""
-
-
-TAIL = 0.05
-"""Seconds between looks at a metrics file while an early-stopping rule is in force."""
+from podium.sweeps.metrics_collector import observe
 
 
 @dataclass(kw_only=True)
-class Ended:
+class TrialResult:
     """What a trial left."""
 
     readings: list[Reading]
@@ -50,115 +35,98 @@ class TrialRun:
     """Runs one trial in the calling thread.
 
     Args:
-        cluster: Creates and watches the job.
+        records: Where it is kept.
         experiment: The one it belongs to.
         trial: As created.
-        cores: How many cores the job may use.
         save: Writes the trial's status; called at each change.
         stopping: Set when the engine stops: the trial stays as it is then, and runs again when it is resumed.
     """
 
     def __init__(
         self,
-        cluster: LocalCluster,
+        records: Records,
         experiment: Experiment,
         trial: Trial,
         *,
-        cores: float,
         save: Callable[[Trial], None],
         stopping: threading.Event,
     ) -> None:
-        self._cluster = cluster
-        self._experiment = experiment
-        self.trial = trial
-        self._cores = cores
-        self._save = save
-        self._stopping = stopping
-        self._name, self._kind = trial.name, trial.workload.kind
-        self._directory = cluster.store.path("Trial", self._name)
-        self._stopped_early, self._over = threading.Event(), threading.Event()
+        self._records, self._experiment, self.trial = records, experiment, trial
+        self._io: TrialIO | None = None
+        self._save, self._stopping = save, stopping
+        self._stopped_early = threading.Event()
         self._broken: Failed | None = None
 
-    def run(self) -> Ended:
+    def run(self) -> TrialResult:
         """Run the trial to its end; its status says how it went."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        root = self._cluster.store.path("Experiment", self._experiment.name) / "checkpoints"
-        checkpoints = prepare(root, self.trial) if trial_directory(self._experiment) else None
-        job = self._cluster.with_entrypoints(self.trial.workload)
-        wrapped = wrap(self._experiment, job, self._directory, self._cores, checkpoints)
+        self._io = io = self._records.open(self._experiment, self.trial)
         try:
-            self._cluster.create(wrapped.job.manifest)
+            io.start()
         except PodiumError as error:
             if self._stopping.is_set():
-                return Ended(readings=[])
+                return TrialResult(readings=[])
             self._mark("Failed", "TrialFailed", f"Trial has failed. Its job was refused: {error.message}")
-            return Ended(readings=[], refused=str(error) if isinstance(error, InvalidInput) else None)
-        self._mark("Running", "TrialRunning", "Trial is running")
-        watcher = self._watch_rules(wrapped)
-        ended = self._wait()
-        self._over.set()
-        self._keep_output(wrapped)
+            return TrialResult(readings=[], refused=str(error) if isinstance(error, InvalidInput) else None)
+        if self.trial.phase != "Running":
+            self._mark("Running", "TrialRunning", "Trial is running")
+        watcher = self._watch_rules(io)
+        ended = self._wait(io)
+        io.settle()
         if watcher:
             watcher.join()
         if self._stopping.is_set() and (ended is None or not ended.state.succeeded):
-            return Ended(readings=[])
-        readings = self._finish(ended, wrapped)
-        self._clean_up()
-        return Ended(readings=readings)
+            return TrialResult(readings=[])
+        readings = self._finish(io, ended)
+        if not self.trial.retain:  # without retain the job goes, as in Katib
+            io.remove()
+        return TrialResult(readings=readings)
 
-    def _wait(self) -> Workload | None:
+    def stop(self) -> None:
+        """Ask for the end of its job, without waiting."""
+        if self._io:
+            self._io.stop()
+
+    def _wait(self, io: TrialIO) -> Workload | None:
         job: Workload | None = None
         conditions = (self.trial.failure_condition, self.trial.success_condition)
-        with suppress(NotFound):
-            for manifest in self._cluster.watch(self._kind, self._name):
-                job = Workload.parse(manifest)
-                if any(matches(condition, manifest) for condition in conditions):
+        try:
+            for job in io.changes():
+                if any(matches(condition, job.manifest) for condition in conditions):
                     break
+        except Failed as error:
+            self._broken = self._broken or error
         return job
 
-    def _keep_output(self, wrapped: Wrapped) -> None:
-        """Put what a wrapped command printed into the replica's log: that is where people look."""
-        if self._experiment.collector.kind != "StdOut":
-            return
-        logs = self._cluster.store.path(self._kind, self._name) / "logs"
-        names = wrapped.replicas or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
-        for name, file in zip(names, wrapped.metrics, strict=False):
-            if (logs / f"{name}.log").exists() and file.is_file():
-                with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
-                    shutil.copyfileobj(printed, log)
-
-    def _finish(self, job: Workload | None, wrapped: Wrapped) -> list[Reading]:
+    def _finish(self, io: TrialIO, job: Workload | None) -> list[Reading]:
         manifest = job.manifest if job else {}
         failure = matches(self.trial.failure_condition, manifest)
         success = matches(self.trial.success_condition, manifest)
         if self._broken:
             self._mark("Failed", "TrialFailed", f"Trial has failed: {self._broken.message}")
         elif self._stopped_early.is_set():
-            return self._collect("EarlyStopped", "TrialEarlyStopped", "Trial is early stopped", wrapped)
+            return self._collect(io, "EarlyStopped", "TrialEarlyStopped", "Trial is early stopped")
         elif failure:
             self._mark("Failed", *_words("TrialFailed", "Trial has failed", failure))
         elif success:
-            return self._collect("Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success), wrapped)
+            return self._collect(io, "Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success))
         else:
             phase = job.state.phase if job else "deleted"
             message = f"Trial has failed: its job ended ({phase}), but neither success nor failure condition holds"
             self._mark("Failed", "TrialFailed", message)
         return []
 
-    def _collect(self, kind: str, reason: str, message: str, wrapped: Wrapped) -> list[Reading]:
+    def _collect(self, io: TrialIO, kind: str, reason: str, message: str) -> list[Reading]:
         broken = ""
         try:
-            observation, readings = collect(self._experiment, wrapped.metrics, lambda: self._log(wrapped))
-        except Failed as error:
-            if all(path.exists() for path in wrapped.metrics):
-                self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
-                return []
+            observation, readings = io.collect()
+        except NoMetricsFile as error:
             observation, readings = observe([], self._experiment.objective.metrics), []
             broken = f". {error}"
+        except Failed as error:
+            self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
+            return []
         self.trial = self.trial.with_status({**self.trial.status, "observation": observation})
-        (self._directory / READINGS).write_text(
-            json.dumps([[reading.name, reading.value, reading.time.isoformat()] for reading in readings])
-        )
+        self._records.keep_readings(self.trial, readings)
         if self.trial.value is None:
             name, strategy = self.trial.objective.metric, self.trial.objective.strategy
             said = f"was not found as {name}=NUMBER" if self._experiment.collector.reads_text else "was not found"
@@ -173,10 +141,7 @@ class TrialRun:
             self._mark(kind, reason, message)
         return readings
 
-    def _log(self, wrapped: Wrapped) -> Iterator[str]:
-        return read_last_run(self._cluster.store, self._kind, self._name, wrapped.replicas)
-
-    def _watch_rules(self, wrapped: Wrapped) -> threading.Thread | None:
+    def _watch_rules(self, io: TrialIO) -> threading.Thread | None:
         rules = self.trial.stopping_rules
         if not rules:
             return None
@@ -188,48 +153,21 @@ class TrialRun:
             formats=collector.filters or None,
             as_json=collector.reads_json,
         )
-        if wrapped.metrics:
-            source = self._tail(wrapped.metrics[0])
-        else:
-            replica = next(iter(wrapped.replicas), None)
-            source = self._cluster.logs(self._kind, self._name, replica, follow=True)
-        thread = threading.Thread(target=self._follow, args=(watch, source), name=f"rules-{self._name}", daemon=True)
+        name = f"rules-{self.trial.name}"
+        thread = threading.Thread(target=self._follow, args=(watch, io), name=name, daemon=True)
         thread.start()
         return thread
 
-    def _follow(self, watch: RuleWatch, lines: Iterable[str]) -> None:
+    def _follow(self, watch: RuleWatch, io: TrialIO) -> None:
         try:
-            if not any(watch.sees(line) for line in lines):
+            if not any(watch.sees(line) for line in io.lines()):
                 return
             self._stopped_early.set()
         except Failed as error:
             self._broken = error
         except NotFound:
             return
-        self._cluster.abandon(self._kind, self._name)
-
-    def _tail(self, path: Path) -> Iterator[str]:
-        """Yield a metrics file's lines as it grows, until the job has ended."""
-        at, rest = 0, ""
-        while True:
-            over = self._over.wait(TAIL)
-            if path.is_file():
-                with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-                    file.seek(at)
-                    *lines, rest = (rest + file.read()).split("\n")
-                    at = file.tell()
-                yield from lines
-            if over:
-                return
-
-    def _clean_up(self) -> None:
-        """Keep the logs with the trial; without retain the job goes, as in Katib."""
-        if self.trial.retain:
-            return
-        logs = self._cluster.store.path(self._kind, self._name) / "logs"
-        with suppress(FileNotFoundError):
-            shutil.copytree(logs, self._directory / "logs", dirs_exist_ok=True)
-        self._cluster.delete(self._kind, self._name)
+        io.stop()
 
     def _mark(self, kind: str, reason: str, message: str) -> None:
         self.trial = marked(self.trial, kind, reason, message)
@@ -239,12 +177,3 @@ class TrialRun:
 def _words(reason: str, message: str, condition: Mapping[str, Any]) -> tuple[str, str]:
     said, why = condition.get("message"), condition.get("reason")
     return (f"{reason}. Job reason: {why}" if why else reason, f"{message}. Job message: {said}" if said else message)
-
-
-def read_readings(directory: Path) -> list[Reading]:
-    """Return the values a finished trial reported; none if it failed."""
-    try:
-        rows = json.loads((directory / READINGS).read_text())
-    except FileNotFoundError:
-        return []
-    return [Reading(name, value, datetime.fromisoformat(time)) for name, value, time in rows]

@@ -1,0 +1,147 @@
+"""The two seams of the trial loop: where an Experiment and its trials are kept, and how a trial runs and is read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from podium.errors import Failed
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import Status
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.workload import Workload
+from podium.metrics import Reading
+from podium.search.warm_start import Earlier
+
+
+class NoMetricsFile(Failed):
+    """The program wrote no file where the collector looks."""
+
+
+class TrialIO(ABC):
+    """Runs and reads one trial's job."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Create the trial's job.
+
+        Raises:
+            InvalidInput: No trial of the Experiment can run: the cluster refuses its jobs.
+            PodiumError: This one could not be created.
+        """
+
+    @abstractmethod
+    def changes(self) -> Iterator[Workload]:
+        """Yield the job now and at each change of its status, until it has ended or is gone.
+
+        Raises:
+            Failed: It can never start, or what runs it gave up.
+        """
+
+    @abstractmethod
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that hold metrics as they are written, until the job has ended."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask for the end of the job, without waiting."""
+
+    def settle(self) -> None:  # noqa: B027  nothing to do by default
+        """Take in what the job left, now that it has ended and before it is read."""
+
+    @abstractmethod
+    def collect(self) -> tuple[dict[str, Any], list[Reading]]:
+        """Return the observation for the trial's status and the readings behind it, once the job has ended.
+
+        Raises:
+            NoMetricsFile: There is no file to read: the trial has no metrics.
+            Failed: What is there cannot be read; the trial fails, as with Katib's collector.
+        """
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the job; its logs stay with the trial where the cluster can keep them."""
+
+
+class Records(ABC):
+    """Where one Experiment and its trials are kept.
+
+    Args:
+        name: Of the Experiment.
+        directory: This process's own files of the Experiment: the search keeps its study there.
+    """
+
+    outlives_engine = False
+    """Whether trials go on when the process of the engine ends, and the next engine takes them up."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name, self.directory = name, directory
+
+    @abstractmethod
+    def experiment(self) -> Experiment:
+        """Return the Experiment as it is stored.
+
+        Raises:
+            NotFound: It was deleted.
+        """
+
+    @abstractmethod
+    def trials(self) -> Sequence[Trial]:
+        """Return its trials, oldest first."""
+
+    @abstractmethod
+    def write(self, experiment: Experiment, status: Status) -> None:
+        """Write the Experiment's status, and the counts of its spec, which may have been edited.
+
+        Raises:
+            NotFound: It was deleted.
+        """
+
+    @abstractmethod
+    def add(self, trial: Trial) -> Trial:
+        """Store a new trial and return it as stored."""
+
+    @abstractmethod
+    def save(self, trial: Trial) -> None:
+        """Write a trial's status.
+
+        Raises:
+            NotFound: It was deleted.
+        """
+
+    @abstractmethod
+    def readings(self, trial: Trial) -> list[Reading]:
+        """Return what a trial that ended reported; none if it failed."""
+
+    @abstractmethod
+    def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
+        """Keep what a trial reported, for an engine that goes on with the Experiment."""
+
+    @abstractmethod
+    def claim(self, trial: Trial) -> Trial:
+        """Take over a trial of an engine that was stopped or killed; return it as it goes on, or begins anew."""
+
+    @abstractmethod
+    def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
+        """Return what runs and reads a trial."""
+
+    def earlier(self, experiment: Experiment) -> Sequence[Earlier]:
+        """Return the trials of other Experiments that the search learns from."""
+        return []
+
+    def begin(self) -> None:  # noqa: B027  nothing to do by default
+        """Prepare for the first trial, without waiting."""
+
+    @property
+    @abstractmethod
+    def asked(self) -> str:
+        """``stop`` or ``delete`` if somebody, maybe another process, wants that; else empty."""
+
+    @property
+    @abstractmethod
+    def resume_command(self) -> str:
+        """What to type to go on with the Experiment after a stop."""
+
+    @abstractmethod
+    def close(self, experiment: Experiment, status: Status) -> None:
+        """Write the status for the last time and give the Experiment up; remove it if that was asked for."""

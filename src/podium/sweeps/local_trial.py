@@ -1,0 +1,101 @@
+"""A trial on this machine: its job is a process, and what it printed or wrote is a file."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.local.cluster import LocalCluster
+from podium.cluster.local.logs import read_last_run
+from podium.errors import NotFound
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.workload import Workload
+from podium.metrics import Reading
+from podium.sweeps.base import TrialIO
+from podium.sweeps.checkpoints import prepare, trial_directory
+from podium.sweeps.metrics_collector import collect
+from podium.sweeps.wrapping import Wrapped, cores_of_a_trial, wrap
+
+TAIL = 0.05
+"""Seconds between looks at a metrics file while an early-stopping rule is in force."""
+
+
+class LocalTrial(TrialIO):
+    """Runs a trial's job as processes of the local cluster.
+
+    Args:
+        cluster: Runs the job.
+        experiment: The one it belongs to.
+        trial: As stored.
+    """
+
+    def __init__(self, cluster: LocalCluster, experiment: Experiment, trial: Trial) -> None:
+        self._cluster, self._experiment = cluster, experiment
+        self._name, self._kind = trial.name, trial.workload.kind
+        self._directory = cluster.store.path("Trial", trial.name)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._over = threading.Event()
+        root = cluster.store.path("Experiment", experiment.name) / "checkpoints"
+        checkpoints = prepare(root, trial) if trial_directory(experiment) else None
+        job, share = cluster.with_entrypoints(trial.workload), cores_of_a_trial(experiment.limits)
+        self._wrapped: Wrapped = wrap(experiment, job, self._directory, share, checkpoints)
+
+    def start(self) -> None:
+        self._cluster.create(self._wrapped.job.manifest)
+
+    def changes(self) -> Iterator[Workload]:
+        with suppress(NotFound):
+            yield from map(Workload.parse, self._cluster.watch(self._kind, self._name))
+
+    def lines(self) -> Iterator[str]:
+        if self._wrapped.metrics:
+            return self._tail(self._wrapped.metrics[0])
+        replica = next(iter(self._wrapped.replicas), None)
+        return self._cluster.logs(self._kind, self._name, replica, follow=True)
+
+    def stop(self) -> None:
+        self._cluster.abandon(self._kind, self._name)
+
+    def settle(self) -> None:
+        """Put what a wrapped command printed into the replica's log: that is where people look."""
+        self._over.set()
+        if self._experiment.collector.kind != "StdOut":
+            return
+        logs = self._logs
+        names = self._wrapped.replicas or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
+        for name, file in zip(names, self._wrapped.metrics, strict=False):
+            if (logs / f"{name}.log").exists() and file.is_file():
+                with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
+                    shutil.copyfileobj(printed, log)
+
+    def collect(self) -> tuple[dict[str, Any], list[Reading]]:
+        def log() -> Iterator[str]:
+            return read_last_run(self._cluster.store, self._kind, self._name, self._wrapped.replicas)
+
+        return collect(self._experiment, self._wrapped.metrics, log)
+
+    def remove(self) -> None:
+        with suppress(FileNotFoundError):
+            shutil.copytree(self._logs, self._directory / "logs", dirs_exist_ok=True)
+        self._cluster.delete(self._kind, self._name)
+
+    @property
+    def _logs(self) -> Path:
+        return self._cluster.store.path(self._kind, self._name) / "logs"
+
+    def _tail(self, path: Path) -> Iterator[str]:
+        """Yield a metrics file's lines as it grows, until the job has ended."""
+        at, rest = 0, ""
+        while True:
+            over = self._over.wait(TAIL)
+            if path.is_file():
+                with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+                    file.seek(at)
+                    *lines, rest = (rest + file.read()).split("\n")
+                    at = file.tell()
+                yield from lines
+            if over:
+                return
