@@ -274,7 +274,10 @@ class Handler(BaseHTTPRequestHandler):
             self.stream(self.events(match["plural"], query))
         elif match:
             found = [item for item in self.items(match["plural"]) if self.selected(item, query)]
-            self.answer(200, {"metadata": {"resourceVersion": str(self.world.version)}, "items": found})
+            # A list of metadata alone that is empty is null, not [] (observed on 1.34).
+            metadata_only = "PartialObjectMetadataList" in (self.headers.get("Accept") or "")
+            items = None if metadata_only and not found else found
+            self.answer(200, {"metadata": {"resourceVersion": str(self.world.version)}, "items": items})
 
     def kinds_of(self, group: str, version: str) -> tuple[int, Any]:
         known = [one for one in RESOURCES.values() if (one.group, one.version) == (group, version)]

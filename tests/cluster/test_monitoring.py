@@ -83,6 +83,10 @@ def test_runs_of_a_day_are_counted_by_phase(cluster: KubernetesCluster, world: W
     assert said["podium_runs"] == {f'phase="{phase}"': count for phase, count in counted.items()}
 
 
+def test_a_cluster_without_a_run_is_counted_too(cluster: KubernetesCluster) -> None:
+    assert set(round_of(Reaper(cluster, 10, print))["podium_runs"].values()) == {0}
+
+
 def test_runs_are_counted_once_a_minute_without_their_steps(cluster: KubernetesCluster, world: World) -> None:
     reaper = Reaper(cluster, 10, print)
     for _ in range(3):

@@ -206,7 +206,7 @@ def count_runs(cluster: KubernetesCluster) -> dict[str, int]:
     )  # fmt: skip
     since = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     counted = dict.fromkeys(("Pending", "Running", "Succeeded", "Failed", "Error"), 0)
-    for run in map(Resource.parse, answer["items"]):
+    for run in map(Resource.parse, answer["items"] or ()):  # null, not [], where there is none
         if run.created >= since:
             phase = run.labels.get(ARGO_PHASE) or "Pending"
             counted[phase] = counted.get(phase, 0) + 1
