@@ -19,7 +19,7 @@ from podium.cluster.kubernetes.refusals import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
 from podium.doctor.outside import answers, find_images, full_name
 from podium.doctor.report import Report
-from podium.doctor.seen import RIGHTS, Controller, Seen
+from podium.doctor.snapshot import RIGHTS, Controller, NamespaceSnapshot
 from podium.errors import PodiumError
 from podium.manifests.labels import METRICS_INJECTION as INJECTION
 from podium.manifests.pod_security import ENFORCE, violations
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent.parent
 def levels(**seen: Any) -> dict[str, str]:
     """Apply every rule to what was seen; the worst level by rule."""
     found: dict[str, str] = {}
-    for finding in apply(NAMESPACE_RULES, Seen(namespace="team", **seen)):
+    for finding in apply(NAMESPACE_RULES, NamespaceSnapshot(namespace="team", **seen)):
         found.setdefault(finding.rule, finding.shown)
     return found
 
@@ -53,7 +53,7 @@ def test_katibs_own_namespace_is_a_dangerous_place_for_trials() -> None:
     (katib,) = controllers = [Controller(name="katib-controller", namespace="team", ready=1)]
     assert levels(labels={INJECTION: "enabled"}, controllers=controllers)["guards-itself"] == "warn"
     assert "guards-itself" not in levels(labels={}, controllers=controllers)
-    found = apply(NAMESPACE_RULES, Seen(namespace="team", labels={}, controllers=controllers))
+    found = apply(NAMESPACE_RULES, NamespaceSnapshot(namespace="team", labels={}, controllers=controllers))
     (missing,) = (one for one in found if one.rule == "injection-label")
     assert "kubectl label namespace team" not in str(missing.hint)
     elsewhere = [replace(katib, namespace="kubeflow")]

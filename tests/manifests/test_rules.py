@@ -7,19 +7,19 @@ import pytest
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment import Experiment, check, load
-from podium.manifests.rules import LEVELS, BrokenRules, Hit, apply, broken, raise_for, rule, unsupported
+from podium.manifests.rules import LEVELS, BrokenRules, Violation, apply, broken, raise_for, rule, unsupported
 
 
 @rule("stuck", "Nobody counts below zero.")
-def too_small(number: int) -> Iterator[Hit]:
+def too_small(number: int) -> Iterator[Violation]:
     if number < 0:
         yield broken("number", "number >= 0", number, "add to it")
 
 
 @rule("warn", "Odd numbers are odd.", "odd-one")
-def is_odd(number: int) -> Iterator[Hit]:
+def is_odd(number: int) -> Iterator[Violation]:
     if number % 2:
-        yield Hit(what="it is odd", where="number", level="note" if number == 1 else None)
+        yield Violation(what="it is odd", where="number", level="note" if number == 1 else None)
 
 
 def test_a_rule_gives_its_findings_name_level_and_reason() -> None:
@@ -45,9 +45,9 @@ def test_only_findings_that_break_are_raised() -> None:
 
 def test_what_podium_does_not_run_is_a_warning_that_breaks() -> None:
     assert LEVELS["unsupported"] == "warn"
-    hit = unsupported("spec.kind", "podium runs Jobs", "Workflows")
-    assert hit.what == "podium runs Jobs, not Workflows"
-    assert str(hit.hint).endswith("change spec.kind")
+    violation = unsupported("spec.kind", "podium runs Jobs", "Workflows")
+    assert violation.what == "podium runs Jobs, not Workflows"
+    assert str(violation.hint).endswith("change spec.kind")
 
 
 def test_errors_of_manifests_carry_their_findings() -> None:

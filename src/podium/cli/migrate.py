@@ -9,7 +9,7 @@ from podium.documents import MAX_YAML, write_file
 from podium.errors import InvalidInput
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.migrate import KINDS, OWN_RUNTIME, migrate
-from podium.manifests.rules import Hit
+from podium.manifests.rules import Violation
 from podium.manifests.trainjob import TORCH
 from podium.manifests.workload import Workload
 from podium.terminal import echo
@@ -83,7 +83,7 @@ def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
     return result
 
 
-def _say(subject: str, notes: list[Hit]) -> None:
+def _say(subject: str, notes: list[Violation]) -> None:
     echo(f"{subject}{':' if notes else ''}", err=True)
     for note in notes:
         hint = f" ({note.hint})" if note.hint and note.hint != OWN_RUNTIME else ""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from podium.doctor.log import examine_log
 from podium.doctor.reading import Line, Log, Reader, details_of
 from podium.doctor.report import Report
-from podium.manifests.rules import Hit, Rule, apply, rule, worst_first
+from podium.manifests.rules import Rule, Violation, apply, rule, worst_first
 from podium.metrics import UNAVAILABLE, event_scalars, read_events
 
 
@@ -22,29 +22,29 @@ class Given(NamedTuple):
 
 
 @rule("warn", "With this collector Katib reads neither a trial's output nor a log.")
-def log_not_collected(given: Given) -> Iterator[Hit]:
+def log_not_collected(given: Given) -> Iterator[Violation]:
     kind = given.reader.collector.kind
     if kind not in ("StdOut", "File", "TensorFlowEvent"):
         hint = "examine what the program itself reports; or collect from StdOut"
-        yield Hit(what=f"a {kind} collector does not read {given.subject}", where="collector", hint=hint)
+        yield Violation(what=f"a {kind} collector does not read {given.subject}", where="collector", hint=hint)
 
 
 @rule("warn", "A File collector reads its file only; what the program prints elsewhere is lost.")
-def another_file_collected(given: Given) -> Iterator[Hit]:
+def another_file_collected(given: Given) -> Iterator[Violation]:
     collector = given.reader.collector
     if collector.kind == "File" and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name:
         what = f"Katib reads {collector.path} in the trial's pod; {given.subject} must be a copy of that file"
-        yield Hit(what=what, where="collector", hint=f"examine {collector.path}, or collect from StdOut")
+        yield Violation(what=what, where="collector", hint=f"examine {collector.path}, or collect from StdOut")
 
 
 @rule("fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else.")
-def scalar_missing(log: Log) -> Iterator[Hit]:
+def scalar_missing(log: Log) -> Iterator[Violation]:
     names = sorted(log.seen)[:8]
     there = f"they hold {', '.join(names)}" if names else "there are none"
     for name in log.silent():
         level = None if name == log.reader.objective else "note"
         hint = f"write it: SummaryWriter.add_scalar({name.rpartition('/')[2]!r}, …)"
-        yield Hit(what=f"no event file holds {name}; {there}", where="event files", hint=hint, level=level)
+        yield Violation(what=f"no event file holds {name}; {there}", where="event files", hint=hint, level=level)
 
 
 GIVEN_RULES: tuple[Rule[Given], ...] = (log_not_collected, another_file_collected)

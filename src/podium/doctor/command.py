@@ -18,7 +18,7 @@ from podium.doctor.shell_rules import SHELL_RULES
 from podium.errors import require
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.manifests.experiment.shell import METRICS_FILE, named_folder
-from podium.manifests.rules import Finding, Hit, Rule, apply, rule, worst_first
+from podium.manifests.rules import Finding, Rule, Violation, apply, rule, worst_first
 
 PAUSE = 0.05
 """Seconds between two looks at the output."""
@@ -52,50 +52,50 @@ class Run:
 
 
 @rule("fail", "Metrics of a failed trial are not used.")
-def command_failed(run: Run) -> Iterator[Hit]:
+def command_failed(run: Run) -> Iterator[Violation]:
     if run.code:
         last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
         hint = "the program and its modules must be in the image" if run.code in (126, 127) else "correct the program"
-        yield Hit(what=f"exit code {run.code}: {last[:200]}", where="exit code", hint=hint)
+        yield Violation(what=f"exit code {run.code}: {last[:200]}", where="exit code", hint=hint)
 
 
 @rule("note", "Only the beginning was looked at.")
-def stopped_at_the_limit(run: Run) -> Iterator[Hit]:
+def stopped_at_the_limit(run: Run) -> Iterator[Violation]:
     if run.code is None:
-        yield Hit(what=f"stopped after {run.seconds:.0f} s", where="time", hint="give it more: --seconds 300")
+        yield Violation(what=f"stopped after {run.seconds:.0f} s", where="time", hint="give it more: --seconds 300")
 
 
 @rule("warn", "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).")
-def ends_too_soon(run: Run) -> Iterator[Hit]:
+def ends_too_soon(run: Run) -> Iterator[Violation]:
     if run.code == 0 and run.seconds < 1:
         hint = "make a trial last some seconds"
-        yield Hit(what=f"it ended after {run.seconds:.1f} s", where="time", hint=hint)
+        yield Violation(what=f"it ended after {run.seconds:.1f} s", where="time", hint=hint)
 
 
 @rule(
     "warn",
     "Python keeps output back in blocks when stdout is not a terminal: nothing to follow, nothing to stop early by.",
 )
-def output_comes_late(run: Run) -> Iterator[Hit]:
+def output_comes_late(run: Run) -> Iterator[Violation]:
     hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
     if run.code is None and not run.output:
-        yield Hit(what=f"nothing was printed in {run.seconds:.0f} s", where="output", hint=hint)
+        yield Violation(what=f"nothing was printed in {run.seconds:.0f} s", where="output", hint=hint)
     elif run.code is not None and run.seconds > 2 and run.output.count("\n") > 2 and run.late:
-        yield Hit(what="everything was printed in the last moment", where="output", hint=hint)
+        yield Violation(what="everything was printed in the last moment", where="output", hint=hint)
 
 
 @rule("warn", "The collector waits for every process in the pod; one left behind keeps the trial running.")
-def processes_left_behind(run: Run) -> Iterator[Hit]:
+def processes_left_behind(run: Run) -> Iterator[Violation]:
     if run.left:
         hint = "wait for what the program starts, or end it"
-        yield Hit(what="processes were still there after its end", where="processes", hint=hint)
+        yield Violation(what="processes were still there after its end", where="processes", hint=hint)
 
 
 @rule("fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints.")
-def metrics_not_written(run: Run) -> Iterator[Hit]:
+def metrics_not_written(run: Run) -> Iterator[Violation]:
     if run.missing and run.code is not None:
         hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
-        yield Hit(what=f"the command wrote nothing to {run.missing}", where="collector", hint=hint)
+        yield Violation(what=f"the command wrote nothing to {run.missing}", where="collector", hint=hint)
 
 
 RUN_RULES: tuple[Rule[Run], ...] = (

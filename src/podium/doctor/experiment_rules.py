@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from podium.errors import PodiumError
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.rules import Hit, Rule, rules_into
+from podium.manifests.rules import Rule, Violation, rules_into
 from podium.metrics import number, parse_line
 
 EXPERIMENT_RULES: list[Rule[Experiment]] = []
@@ -18,14 +18,14 @@ _FRACTION = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 
 
 @rule("fail", "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).")
-def early_stopping_without_retain(experiment: Experiment) -> Iterator[Hit]:
+def early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]:
     if experiment.early_stopping and not experiment.template.retain:
         where = "spec.trialTemplate.retain"
-        yield Hit(what="early stopping without retain: true", where=where, hint="set retain: true")
+        yield Violation(what="early stopping without retain: true", where=where, hint="set retain: true")
 
 
 @rule("warn", "Katib stores an empty text for `loss=nan`; the trial succeeds and can be named the best (katib#2723).")
-def bad_values_count(experiment: Experiment) -> Iterator[Hit]:
+def bad_values_count(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.collector.reads_text:
         return
     for name in experiment.objective.metrics[:1]:
@@ -39,11 +39,11 @@ def bad_values_count(experiment: Experiment) -> Iterator[Hit]:
             more = "; the next number after it then ends the Experiment as goal reached" if ends else ""
             where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
             hint = r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
-            yield Hit(what=f"a line `{name}=nan` is taken as a value{more}", where=where, hint=hint)
+            yield Violation(what=f"a line `{name}=nan` is taken as a value{more}", where=where, hint=hint)
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
-def metric_cannot_be_found(experiment: Experiment) -> Iterator[Hit]:
+def metric_cannot_be_found(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.collector.reads_text or experiment.collector.filters:
         return
     for index, name in enumerate(experiment.objective.metrics):
@@ -51,58 +51,62 @@ def metric_cannot_be_found(experiment: Experiment) -> Iterator[Hit]:
             where = "spec.objective." + ("additionalMetricNames" if index else "objectiveMetricName")
             hint = "choose a name of letters, digits, _ and -, or write a metricsFormat that finds it"
             level = "warn" if index else None
-            yield Hit(what=f"no line can report {name!r}", where=where, hint=hint, level=level)
+            yield Violation(what=f"no line can report {name!r}", where=where, hint=hint, level=level)
 
 
 @rule("warn", "With the default strategy min, a loss printed for each batch makes the luckiest batch the objective.")
-def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Hit]:
+def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.objective.metric
     explicit = name in experiment.written_objective.strategies
     lowest = experiment.objective.strategy == "min" and not explicit
     if experiment.collector.reads_text and _LOSS.search(name) and lowest:
         hint = f"print batches under another name (train_loss=…), and write the strategy of {name} down"
         where = "spec.objective.metricStrategies"
-        yield Hit(what=f"{name} is minimized over everything printed", where=where, hint=hint)
+        yield Violation(what=f"{name} is minimized over everything printed", where=where, hint=hint)
 
 
 @rule("warn", "A trial's value is the strategy's: with the opposite one, trials are judged by their worst epoch.")
-def strategy_against_the_objective(experiment: Experiment) -> Iterator[Hit]:
+def strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.objective.metric
     against = "min" if experiment.objective.maximize else "max"
     if experiment.objective.strategies.get(name) == against:
         what = f"{experiment.objective.direction} {name} with strategy {against}"
         hint = "use the objective's own direction, or latest"
-        yield Hit(what=what, where="spec.objective.metricStrategies", hint=hint)
+        yield Violation(what=what, where="spec.objective.metricStrategies", hint=hint)
 
 
 @rule("warn", "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95.")
-def goal_on_another_scale(experiment: Experiment) -> Iterator[Hit]:
+def goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
     name, goal = experiment.objective.metric, experiment.objective.goal
     if goal is not None and goal > 1 and _FRACTION.search(name):
         what = f"the goal {goal:g} is above 1 for {name}"
-        yield Hit(what=what, where="spec.objective.goal", hint="print and compare fractions, or percent, not both")
+        yield Violation(
+            what=what, where="spec.objective.goal", hint="print and compare fractions, or percent, not both"
+        )
 
 
 @rule("warn", "Without maxTrialCount trials are made until the goal is reached or the algorithm has no more.")
-def trials_without_end(experiment: Experiment) -> Iterator[Hit]:
+def trials_without_end(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_trials is None and experiment.algorithm.name != "grid":
-        yield Hit(what="no maxTrialCount", where="spec.maxTrialCount", hint="set it")
+        yield Violation(what="no maxTrialCount", where="spec.maxTrialCount", hint="set it")
 
 
 @rule("warn", "Without maxFailedTrialCount an Experiment all of whose trials failed is Succeeded.")
-def failures_without_limit(experiment: Experiment) -> Iterator[Hit]:
+def failures_without_limit(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed is None:
-        yield Hit(what="no maxFailedTrialCount", where="spec.maxFailedTrialCount", hint="set it, for example to 3")
+        yield Violation(
+            what="no maxFailedTrialCount", where="spec.maxFailedTrialCount", hint="set it, for example to 3"
+        )
 
 
 @rule("note", "maxFailedTrialCount 0 acts as 1: the first failure ends the Experiment.")
-def no_failures_allowed(experiment: Experiment) -> Iterator[Hit]:
+def no_failures_allowed(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed == 0:
-        yield Hit(what="maxFailedTrialCount is 0", where="spec.maxFailedTrialCount", hint="write 1, or more")
+        yield Violation(what="maxFailedTrialCount is 0", where="spec.maxFailedTrialCount", hint="write 1, or more")
 
 
 @rule("warn", "A search service that does not know a distribution drops it without a word.")
-def distribution_ignored(experiment: Experiment) -> Iterator[Hit]:
+def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         shape = parameter.distribution
         if not parameter.numeric or shape == "uniform" or experiment.algorithm.name in HYPEROPT:
@@ -111,69 +115,69 @@ def distribution_ignored(experiment: Experiment) -> Iterator[Hit]:
             continue
         where = f"spec.parameters[{index}].feasibleSpace.distribution"
         hint = "use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent"
-        yield Hit(what=f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where=where, hint=hint)
+        yield Violation(what=f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where=where, hint=hint)
 
 
 @rule("fail", "bayesianoptimization samples every double on a log scale, whatever the distribution says.")
-def bayesian_from_zero(experiment: Experiment) -> Iterator[Hit]:
+def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         if experiment.algorithm.name == "bayesianoptimization" and parameter.kind == "double" and parameter.low <= 0:
             where = f"spec.parameters[{index}].feasibleSpace.min"
-            yield Hit(what=f"{parameter.name} begins at {parameter.low:g}", where=where, hint="begin above 0")
+            yield Violation(what=f"{parameter.name} begins at {parameter.low:g}", where=where, hint="begin above 0")
 
 
 @rule("warn", "Trials that run at once cannot learn from each other.")
-def nothing_to_learn_from(experiment: Experiment) -> Iterator[Hit]:
+def nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
     parallel, most = experiment.limits.parallel, experiment.limits.max_trials
     if experiment.algorithm.name in LEARNING and most is not None and 1 < most <= parallel:
         what = f"all {most} trials run at once: {experiment.algorithm.name} is no better than random"
-        yield Hit(what=what, where="spec.parallelTrialCount", hint="run fewer in parallel")
+        yield Violation(what=what, where="spec.parallelTrialCount", hint="run fewer in parallel")
 
 
 @rule("fail", "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends.")
-def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Hit]:
+def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]:
     parallel, most = experiment.limits.parallel, experiment.limits.max_trials
     if experiment.algorithm.name != "hyperband" or (most is not None and most <= parallel):
         return
     count = f"maxTrialCount is {most}" if most else "there is no maxTrialCount"
     what = f"{count}, but Katib's hyperband stops answering after the first {parallel} trials"
     hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run continues with the other rungs"
-    yield Hit(what=what, where="spec.maxTrialCount", hint=hint)
+    yield Violation(what=what, where="spec.maxTrialCount", hint=hint)
 
 
 @rule("warn", "asha is podium's own; Katib's webhook refuses it.")
-def only_podium_knows_it(experiment: Experiment) -> Iterator[Hit]:
+def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
     if experiment.algorithm.name == "asha":
         where = "spec.algorithm.algorithmName"
-        yield Hit(what="asha runs on this machine only", where=where, hint="use random or tpe on a cluster")
+        yield Violation(what="asha runs on this machine only", where=where, hint="use random or tpe on a cluster")
 
 
 @rule("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")
-def name_with_a_dot(experiment: Experiment) -> Iterator[Hit]:
+def name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
     if "." in experiment.name and not experiment.template.workload.has_roles:  # of those the checks of manifests speak
-        yield Hit(what=f"the name {experiment.name} has a dot", where="metadata.name", hint="use a dash")
+        yield Violation(what=f"the name {experiment.name} has a dot", where="metadata.name", hint="use a dash")
 
 
 @rule("note", "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.")
-def search_service_stays(experiment: Experiment) -> Iterator[Hit]:
+def search_service_stays(experiment: Experiment) -> Iterator[Violation]:
     if experiment.resume_policy == "LongRunning":
         what = "a pod of the search service stays after the end"
-        yield Hit(what=what, where="spec.resumePolicy", hint="set Never unless you will raise maxTrialCount")
+        yield Violation(what=what, where="spec.resumePolicy", hint="set Never unless you will raise maxTrialCount")
 
 
 @rule("note", "The JSON format wants one object a line whose values are texts; numbers are passed over without a word.")
-def json_values_are_texts(experiment: Experiment) -> Iterator[Hit]:
+def json_values_are_texts(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.reads_json:
         name = experiment.objective.metric or "loss"
         where = "spec.metricsCollectorSpec.source.fileSystemPath.format"
-        yield Hit(what=f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}', where=where, hint="quote the values")
+        yield Violation(what=f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}', where=where, hint="quote the values")
 
 
 @rule("warn", "Katib's default configuration has no collector image for PrometheusMetric.")
-def collector_without_image(experiment: Experiment) -> Iterator[Hit]:
+def collector_without_image(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.kind == "PrometheusMetric":
         where = "spec.metricsCollectorSpec.collector.kind"
-        yield Hit(what="the collector is PrometheusMetric", where=where, hint="use StdOut")
+        yield Violation(what="the collector is PrometheusMetric", where=where, hint="use StdOut")
 
 
 NEVER_ON_KATIB: tuple[Rule[Experiment], ...] = (

@@ -7,7 +7,7 @@ from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import Line, Log
 from podium.documents import load_json
 from podium.errors import InvalidInput
-from podium.manifests.rules import Hit, Rule, rule
+from podium.manifests.rules import Rule, Violation, rule
 
 
 def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
@@ -21,17 +21,17 @@ def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
 
 
 @rule("fail", "One line that is not a JSON object ends the collector, and the trial is Failed.")
-def line_is_not_an_object(log: Log) -> Iterator[Hit]:
+def line_is_not_an_object(log: Log) -> Iterator[Violation]:
     bad = [line for line, value in _objects(log) if not isinstance(value, dict)]
     if bad:
         what = f"`{bad[0].text[:60]}` is not a JSON object"
-        yield Hit(
+        yield Violation(
             what=what, where=line_numbers(iter(bad)), hint="write nothing else into this file, and no NaN or Infinity"
         )
 
 
 @rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
-def number_for_text(log: Log) -> Iterator[Hit]:
+def number_for_text(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         bad = [
             line
@@ -41,7 +41,7 @@ def number_for_text(log: Log) -> Iterator[Hit]:
         if bad:
             level = None if name == log.reader.objective else "warn"
             what, hint = f"{name} is not a text", f'write {{"{name}": "0.9"}}: str() around the number'
-            yield Hit(what=what, where=line_numbers(iter(bad)), hint=hint, level=level)
+            yield Violation(what=what, where=line_numbers(iter(bad)), hint=hint, level=level)
 
 
 JSON_RULES: tuple[Rule[Log], ...] = (line_is_not_an_object, number_for_text)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from podium.doctor.reading import COLOR, Line, Log
-from podium.manifests.rules import Hit, Rule, rules_into
+from podium.manifests.rules import Rule, Violation, rules_into
 
 NAME_RULES: list[Rule[Log]] = []
 rule = rules_into(NAME_RULES)
@@ -40,15 +40,15 @@ def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
                 yield Miss(name, line, match[0].strip())
 
 
-def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Hit]:
-    """Make one hit for each metric, with the numbers of its lines."""
+def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Violation]:
+    """Make one violation for each metric, with the numbers of its lines."""
     by_metric: dict[str, list[Miss]] = {}
     for miss in misses:
         by_metric.setdefault(miss.metric, []).append(miss)
     for metric, misses_of in by_metric.items():
         level = None if metric == log.reader.objective else "note"
         text, done = what.format(found=misses_of[0].text, metric=metric), hint.format(metric=metric)
-        yield Hit(what=text, where=line_numbers(miss.line for miss in misses_of), hint=done, level=level)
+        yield Violation(what=text, where=line_numbers(miss.line for miss in misses_of), hint=done, level=level)
 
 
 def line_numbers(lines: Iterator[Line]) -> str:
@@ -69,7 +69,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 @rule("fail", "A trial whose log never reports the objective ends MetricsUnavailable, which counts as failed.")
-def objective_missing(log: Log) -> Iterator[Hit]:
+def objective_missing(log: Log) -> Iterator[Violation]:
     name = log.reader.objective
     if name not in log.silent():
         return
@@ -78,11 +78,11 @@ def objective_missing(log: Log) -> Iterator[Hit]:
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
     near = nearest(name, names)
     hint += f"; or make {near} the objectiveMetricName" if near else ""
-    yield Hit(what=f"none of {log.total} lines reports {name}{others}", where="whole log", hint=hint)
+    yield Violation(what=f"none of {log.total} lines reports {name}{others}", where="whole log", hint=hint)
 
 
 @rule("note", "A metricsFormat of the Experiment's own reads what Katib's pattern does not.")
-def library_has_its_own_format(log: Log) -> Iterator[Hit]:
+def library_has_its_own_format(log: Log) -> Iterator[Violation]:
     wanted = log.reader.objective
     for library, line in log.libraries.items() if wanted in log.silent() else ():
         if names := library.names_on(line.text):
@@ -91,38 +91,38 @@ def library_has_its_own_format(log: Log) -> Iterator[Hit]:
             hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: [{json.dumps(library.pattern)}]"
             hint += "" if name == wanted else f", with objectiveMetricName: {json.dumps(name)}"
             what = f"{library.name} prints {', '.join(names)} in a form of its own"
-            yield Hit(what=what, where=line_numbers(iter([line])), hint=hint)
+            yield Violation(what=what, where=line_numbers(iter([line])), hint=hint)
 
 
 @rule("note", "A missing additional metric is stored as unavailable; the trial still succeeds.")
-def additional_missing(log: Log) -> Iterator[Hit]:
+def additional_missing(log: Log) -> Iterator[Violation]:
     for name in log.silent():
         if name != log.reader.objective:
             hint = f"print {name}=0.5, or take it out of additionalMetricNames"
-            yield Hit(what=f"no line reports {name}", where="whole log", hint=hint)
+            yield Violation(what=f"no line reports {name}", where="whole log", hint=hint)
 
 
 @rule("fail", "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.")
-def colon_for_equals(log: Log) -> Iterator[Hit]:
+def colon_for_equals(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|\"'-])NAME\s*:\s*{_NUMBER}\S*", re.IGNORECASE)
     yield from _hits(log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign")
 
 
 @rule("fail", "JSON and dicts have colons and quotes; the StdOut collector reads name=value only.")
-def dict_for_equals(log: Log) -> Iterator[Hit]:
+def dict_for_equals(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"[\"']NAME[\"']\s*:\s*[\"']?{_NUMBER}[^,}}]*", re.IGNORECASE)
     hint = "print {metric}=0.9; or use a File collector with format JSON, its values being texts"
     yield from _hits(log, misses, "`{found}` is a dict's entry, not name=value", hint)
 
 
 @rule("fail", "Without an equals sign there is no metric.")
-def words_for_equals(log: Log) -> Iterator[Hit]:
+def words_for_equals(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*", re.IGNORECASE)
     yield from _hits(log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign")
 
 
 @rule("fail", "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.")
-def longer_name(log: Log) -> Iterator[Hit]:
+def longer_name(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
     uncolored = (miss for miss in misses if "\x1b" not in miss.line.text)
     hint = "make that name the objectiveMetricName, or print {metric}=0.9"
@@ -130,25 +130,25 @@ def longer_name(log: Log) -> Iterator[Hit]:
 
 
 @rule("fail", "Case matters in names.")
-def letter_case(log: Log) -> Iterator[Hit]:
+def letter_case(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|-])NAME\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
     others = (miss for miss in misses if miss.metric not in miss.text)
     yield from _hits(log, others, "`{found}` is another metric than {metric}", "print {metric}= in the same case")
 
 
 @rule("warn", "| belongs to names in Katib's pattern: `epoch|loss=0.3` is a metric called `epoch|loss`.")
-def bar_before_name(log: Log) -> Iterator[Hit]:
+def bar_before_name(log: Log) -> Iterator[Violation]:
     yield from _glued(log, r"(?<![\w|-])[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
 
 
 @rule("warn", "The m that ends a color code is a letter and becomes part of the name: `32maccuracy`.")
-def color_before_name(log: Log) -> Iterator[Hit]:
+def color_before_name(log: Log) -> Iterator[Violation]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1), or print a blank before the name"
     yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", hint)
 
 
-def _glued(log: Log, pattern: str, hint: str) -> Iterator[Hit]:
-    """Yield a hit where something before the name makes it another one; it fails if the objective is never seen."""
+def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
+    """Yield where something before the name makes it another one; it fails if the objective is never seen."""
     silent = log.silent()
     for name in log.reader.names:
         wanted = re.compile(pattern.replace("NAME", re.escape(name)))
@@ -157,20 +157,22 @@ def _glued(log: Log, pattern: str, hint: str) -> Iterator[Hit]:
             shown = COLOR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
             level = "fail" if name in silent and name == log.reader.objective else None
             where = line_numbers(line for line, _ in lines)
-            yield Hit(what=f"`{shown}` is not read as {name}", where=where, hint=hint, level=level)
+            yield Violation(what=f"`{shown}` is not read as {name}", where=where, hint=hint, level=level)
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
-def impossible_name(log: Log) -> Iterator[Hit]:
+def impossible_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         if not log.reader.formats and not re.fullmatch(r"[\w|-]+", name, re.ASCII):
             hint = "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
             level = None if name == log.reader.objective else "warn"
-            yield Hit(what=f"no line can report a metric called {name!r}", where="objective", hint=hint, level=level)
+            yield Violation(
+                what=f"no line can report a metric called {name!r}", where="objective", hint=hint, level=level
+            )
 
 
 @rule("warn", "Only the last word before = is the name: `val loss=0.3`, `val/loss=0.3` and `loss=0.3` are one metric.")
-def several_stages_under_one_name(log: Log) -> Iterator[Hit]:
+def several_stages_under_one_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         wanted = re.compile(rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*=", re.IGNORECASE)
         stages: dict[str, Line] = {}
@@ -180,4 +182,6 @@ def several_stages_under_one_name(log: Log) -> Iterator[Hit]:
         if len(stages) > 1:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
             hint = f"give each its own name, for example train_{name} and {name}"
-            yield Hit(what=f"{shown} are all read as {name}", where=line_numbers(iter(stages.values())), hint=hint)
+            yield Violation(
+                what=f"{shown} are all read as {name}", where=line_numbers(iter(stages.values())), hint=hint
+            )

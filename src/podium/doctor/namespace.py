@@ -7,18 +7,18 @@ from typing import Any
 from podium.cluster.kubernetes.api import webhook_hint
 from podium.cluster.kubernetes.refusals import ADDED_HINTS, refusal_hint
 from podium.doctor.report import Report
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, TRAINERS, Seen
+from podium.doctor.snapshot import CONFIG_MAP, CONTROLLERS, TRAINERS, NamespaceSnapshot
 from podium.heartbeat import doing
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import ENFORCE
-from podium.manifests.rules import Hit, Rule, apply, rules_into
+from podium.manifests.rules import Rule, Violation, apply, rules_into
 
 PATIENCE = 5.0
 """Seconds that all questions together are repeated: what does not answer is the finding, not something to wait for."""
 
 _REFUSED = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
 
-NAMESPACE_RULES: list[Rule[Seen]] = []
+NAMESPACE_RULES: list[Rule[NamespaceSnapshot]] = []
 rule = rules_into(NAMESPACE_RULES)
 
 _HINTS = {
@@ -29,181 +29,187 @@ _HINTS = {
 }
 
 
-def fine(what: str, where: str) -> Hit:
+def fine(what: str, where: str) -> Violation:
     """Say that a check passed."""
-    return Hit(what=what, where=where, level="pass")
+    return Violation(what=what, where=where, level="pass")
 
 
 @rule("fail", "Everything is looked for in the namespace.")
-def namespace_exists(seen: Seen) -> Iterator[Hit]:
-    where = f"namespace {seen.namespace}"
-    if seen.exists is False:
-        yield Hit(
-            what=f"namespace {seen.namespace} does not exist",
+def namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    where = f"namespace {snapshot.namespace}"
+    if snapshot.exists is False:
+        yield Violation(
+            what=f"namespace {snapshot.namespace} does not exist",
             where=where,
-            hint=f"kubectl create namespace {seen.namespace}",
+            hint=f"kubectl create namespace {snapshot.namespace}",
         )
-    elif seen.exists:
-        yield fine(f"namespace {seen.namespace} exists", where)
+    elif snapshot.exists:
+        yield fine(f"namespace {snapshot.namespace} exists", where)
 
 
 @rule("fail", "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.")
-def injection_label(seen: Seen) -> Iterator[Hit]:
-    where = f"namespace {seen.namespace}"
-    if seen.exists is False:
+def injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    where = f"namespace {snapshot.namespace}"
+    if snapshot.exists is False:
         return
-    if seen.namespace in _homes_of_katib(seen):  # where the label would have it wait for itself, see guards_itself
+    if snapshot.namespace in _homes_of_katib(
+        snapshot
+    ):  # where the label would have it wait for itself, see guards_itself
         hint = f"let trials run in a namespace of their own, deploy/teams, and label that: {METRICS_INJECTION}=enabled"
     else:
-        hint = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}=enabled"
-    if seen.labels is None:
-        yield Hit(what="the namespace's labels may not be read", where=where, hint=f"make sure: {hint}", level="warn")
-    elif seen.labels.get(METRICS_INJECTION) == "enabled":
+        hint = f"kubectl label namespace {snapshot.namespace} {METRICS_INJECTION}=enabled"
+    if snapshot.labels is None:
+        yield Violation(
+            what="the namespace's labels may not be read", where=where, hint=f"make sure: {hint}", level="warn"
+        )
+    elif snapshot.labels.get(METRICS_INJECTION) == "enabled":
         yield fine(f"{METRICS_INJECTION} is enabled", where)
     else:
-        yield Hit(
-            what=f"{METRICS_INJECTION} is {seen.labels.get(METRICS_INJECTION, 'missing')}", where=where, hint=hint
+        yield Violation(
+            what=f"{METRICS_INJECTION} is {snapshot.labels.get(METRICS_INJECTION, 'missing')}", where=where, hint=hint
         )
 
 
 @rule("warn", "Katib's webhook is asked about every pod of a namespace with its label.")
-def guards_itself(seen: Seen) -> Iterator[Hit]:
-    if seen.namespace in _homes_of_katib(seen) and (seen.labels or {}).get(METRICS_INJECTION) == "enabled":
-        what = f"while Katib's controller is away no pod can be created in {seen.namespace}, its own included"
-        unlock = f"kubectl label namespace {seen.namespace} {METRICS_INJECTION}-"
+def guards_itself(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    if snapshot.namespace in _homes_of_katib(snapshot) and (snapshot.labels or {}).get(METRICS_INJECTION) == "enabled":
+        what = f"while Katib's controller is away no pod can be created in {snapshot.namespace}, its own included"
+        unlock = f"kubectl label namespace {snapshot.namespace} {METRICS_INJECTION}-"
         hint = f"launch into a namespace of its own (deploy/team); to let the controller start again: {unlock}"
-        yield Hit(what=what, where=f"namespace {seen.namespace}", hint=hint)
+        yield Violation(what=what, where=f"namespace {snapshot.namespace}", hint=hint)
 
 
-def _homes_of_katib(seen: Seen) -> set[str]:
-    return {one.namespace for one in seen.controllers or () if one.name == "katib-controller"}
+def _homes_of_katib(snapshot: NamespaceSnapshot) -> set[str]:
+    return {one.namespace for one in snapshot.controllers or () if one.name == "katib-controller"}
 
 
 @rule("fail", "The API server takes only kinds that it knows.")
-def kinds_known(seen: Seen) -> Iterator[Hit]:
-    distributed = [kind for kind in TRAINERS if kind not in seen.unknown_kinds]
-    unknown = [kind for kind in seen.unknown_kinds if kind not in TRAINERS]
+def kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    distributed = [kind for kind in TRAINERS if kind not in snapshot.unknown_kinds]
+    unknown = [kind for kind in snapshot.unknown_kinds if kind not in TRAINERS]
     if not distributed:
         what = f"the server knows neither {' nor '.join(TRAINERS)}"
-        yield Hit(what=what, where="custom resources", hint=_HINTS["PyTorchJob"])
+        yield Violation(what=what, where="custom resources", hint=_HINTS["PyTorchJob"])
     for kind in unknown:
-        yield Hit(what=f"the server does not know {kind}", where="custom resources", hint=_HINTS[kind])
+        yield Violation(what=f"the server does not know {kind}", where="custom resources", hint=_HINTS[kind])
     if distributed and not unknown:
         yield fine(f"{', '.join(distributed)}, Experiment and Trial are known", "custom resources")
 
 
 @rule("fail", "Objects without their controller stay as they are for good.")
-def controllers_run(seen: Seen) -> Iterator[Hit]:
-    if seen.controllers is None:
+def controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    if snapshot.controllers is None:
         hint = "ask an administrator whether Katib and the training operator run"
-        yield Hit(what="Deployments may not be listed", where="controllers", hint=hint, level="note")
+        yield Violation(what="Deployments may not be listed", where="controllers", hint=hint, level="note")
         return
-    running = {controller.name: controller for controller in seen.controllers}
-    trainers = [name for kind, name in TRAINERS.items() if kind not in seen.unknown_kinds]
+    running = {controller.name: controller for controller in snapshot.controllers}
+    trainers = [name for kind, name in TRAINERS.items() if kind not in snapshot.unknown_kinds]
     trainers = [name for name in trainers if name in running] or trainers[:1]
     for name in (name for name in CONTROLLERS if name not in TRAINERS.values() or name in trainers):
         if name not in running:
             hint = "install it, unless it runs under another name"
-            yield Hit(what=f"no Deployment {name}", where="controllers", hint=hint, level="warn")
+            yield Violation(what=f"no Deployment {name}", where="controllers", hint=hint, level="warn")
         elif not running[name].ready:
             where = f"namespace {running[name].namespace}"
             hint = f"kubectl -n {running[name].namespace} describe deployment {name}"
-            yield Hit(what=f"{name} has no replica that is ready", where=where, hint=hint)
+            yield Violation(what=f"{name} has no replica that is ready", where=where, hint=hint)
         else:
             yield fine(f"{name} is ready", f"namespace {running[name].namespace}")
 
 
 @rule("fail", "Steps create jobs and experiments, watch them and read their logs.")
-def rights(seen: Seen) -> Iterator[Hit]:
-    where = f"rights of {seen.who}"
-    if seen.missing is None:
+def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    where = f"rights of {snapshot.who}"
+    if snapshot.missing is None:
         hint = "ask as an administrator, or as the account itself"
-        yield Hit(what=f"the rights of {seen.who} may not be asked for", where=where, hint=hint, level="warn")
-    elif seen.missing:
+        yield Violation(what=f"the rights of {snapshot.who} may not be asked for", where=where, hint=hint, level="warn")
+    elif snapshot.missing:
         hint = "kubectl apply -k deploy, or bind the Role podium-steps"
-        yield Hit(what=f"missing: {', '.join(seen.missing)}", where=where, hint=hint)
+        yield Violation(what=f"missing: {', '.join(snapshot.missing)}", where=where, hint=hint)
     else:
         yield fine("jobs, experiments, trials, pods and logs: all that is needed", where)
 
 
 @rule("fail", "Steps learn from it where models and data lie; the keys are in a Secret.")
-def storage_configured(seen: Seen) -> Iterator[Hit]:
+def storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"ConfigMap {CONFIG_MAP}"
-    if seen.storage is None:
-        yield Hit(what=f"{where} may not be read", where=where, hint="ask with more rights", level="warn")
+    if snapshot.storage is None:
+        yield Violation(what=f"{where} may not be read", where=where, hint="ask with more rights", level="warn")
         return
-    if not seen.storage:
-        yield Hit(what=f"there is no {where}", where=where, hint="kubectl apply -k deploy", level="warn")
+    if not snapshot.storage:
+        yield Violation(what=f"there is no {where}", where=where, hint="kubectl apply -k deploy", level="warn")
         return
-    name = seen.storage.get("secret", "")
-    wanted = [seen.storage.get("access-key", "accesskey"), seen.storage.get("secret-key", "secretkey")]
-    if seen.secret_keys is None:
-        yield Hit(what=f"Secret {name} may not be read", where=where, hint="ask with more rights", level="warn")
+    name = snapshot.storage.get("secret", "")
+    wanted = [snapshot.storage.get("access-key", "accesskey"), snapshot.storage.get("secret-key", "secretkey")]
+    if snapshot.secret_keys is None:
+        yield Violation(what=f"Secret {name} may not be read", where=where, hint="ask with more rights", level="warn")
         return
-    lacking = [key for key in wanted if key not in seen.secret_keys]
-    if not seen.secret_keys:
+    lacking = [key for key in wanted if key not in snapshot.secret_keys]
+    if not snapshot.secret_keys:
         hint = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
-        yield Hit(what=f"there is no Secret {name}", where=where, hint=hint)
+        yield Violation(what=f"there is no Secret {name}", where=where, hint=hint)
     elif lacking:
-        yield Hit(what=f"Secret {name} has no {', '.join(lacking)}", where=where, hint="add it, or correct the names")
+        yield Violation(
+            what=f"Secret {name} has no {', '.join(lacking)}", where=where, hint="add it, or correct the names"
+        )
     else:
         yield fine(f"Secret {name} has {' and '.join(wanted)}", where)
 
 
 @rule("fail", "Trials and steps keep models and data there.")
-def storage_reachable(seen: Seen) -> Iterator[Hit]:
-    if seen.endpoint is None:
+def storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    if snapshot.endpoint is None:
         return
-    well, what = seen.endpoint
-    where = f"endpoint {(seen.storage or {}).get('endpoint')}"
-    yield fine(what, where) if well else Hit(what=what, where=where, hint=f"correct the endpoint in {CONFIG_MAP}")
+    well, what = snapshot.endpoint
+    where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
+    yield fine(what, where) if well else Violation(what=what, where=where, hint=f"correct the endpoint in {CONFIG_MAP}")
 
 
 @rule("fail", "Steps and trials fail at their first read or write.")
-def bucket_exists(seen: Seen) -> Iterator[Hit]:
-    if seen.bucket is None or (seen.endpoint and not seen.endpoint[0]):
+def bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    if snapshot.bucket is None or (snapshot.endpoint and not snapshot.endpoint[0]):
         return
-    well, what = seen.bucket.well, seen.bucket.what
-    where = f"bucket {(seen.storage or {}).get('bucket')}"
+    well, what = snapshot.bucket.well, snapshot.bucket.what
+    where = f"bucket {(snapshot.storage or {}).get('bucket')}"
     if well:
         yield fine(what, where)
     else:
         hint = f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
-        yield Hit(what=what, where=where, hint=hint, level="warn" if well is None else None)
+        yield Violation(what=what, where=where, hint=hint, level="warn" if well is None else None)
 
 
 @rule("note", "Of concurrent writers several are told that they won; podium notices and takes lock objects instead.")
-def store_checks_before_it_stores(seen: Seen) -> Iterator[Hit]:
-    known = re.search(r"SeaweedFS.* (\d+)\.(\d+)$", seen.bucket.server if seen.bucket else "")
+def store_checks_before_it_stores(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    known = re.search(r"SeaweedFS.* (\d+)\.(\d+)$", snapshot.bucket.server if snapshot.bucket else "")
     if known and (int(known[1]), int(known[2])) < (4, 18):
-        where = f"endpoint {(seen.storage or {}).get('endpoint')}"
+        where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
         what = f"SeaweedFS {known[1]}.{known[2]} checks the condition of a write before it stores"
         hint = "upgrade SeaweedFS to 4.18 or later; `podium storage check s3://…` tries what holds"
-        yield Hit(what=what, where=where, hint=hint)
+        yield Violation(what=what, where=where, hint=hint)
 
 
 @rule("warn", "They fail when they open s3://…: they have no identity.")
-def storage_credentials(seen: Seen) -> Iterator[Hit]:
-    secret = (seen.storage or {}).get("secret") or "…"
-    for name in seen.bare:
+def storage_credentials(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    secret = (snapshot.storage or {}).get("secret") or "…"
+    for name in snapshot.bare:
         hint = f"set AWS_ENDPOINT_URL, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY from Secret {secret}"
-        yield Hit(what=f"pods of {name} use s3:// and are given no credentials", where=name, hint=hint)
+        yield Violation(what=f"pods of {name} use s3:// and are given no credentials", where=name, hint=hint)
 
 
 @rule("fail", "The namespace's Pod Security level decides which pods the API server takes.")
-def pod_security(seen: Seen) -> Iterator[Hit]:
-    level = (seen.labels or {}).get(ENFORCE, "privileged")
+def pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    level = (snapshot.labels or {}).get(ENFORCE, "privileged")
     where = f"label {ENFORCE}={level}"
-    for name, refusal, worst in seen.pods or ():
+    for name, refusal, worst in snapshot.pods or ():
         if refusal is None:
             yield fine(f"a pod of {name} is allowed", where)
         else:
-            hint = _security_hint(refusal, seen.namespace)
-            yield Hit(what=f"a pod of {name} is refused: {refusal}", where=where, hint=hint, level=worst)
-    if seen.pods is None and level == "restricted":
+            hint = _security_hint(refusal, snapshot.namespace)
+            yield Violation(what=f"a pod of {name} is refused: {refusal}", where=where, hint=hint, level=worst)
+    if snapshot.pods is None and level == "restricted":
         hint = "podium gives its pods one; the operator's and Katib's own containers may lack it"
         what = "pods without a full securityContext are refused; whether yours are could not be tried"
-        yield Hit(what=what, where=where, hint=hint, level="warn")
+        yield Violation(what=what, where=where, hint=hint, level="warn")
 
 
 def _security_hint(refusal: str, namespace: str) -> str:
@@ -214,43 +220,49 @@ def _security_hint(refusal: str, namespace: str) -> str:
 
 
 @rule("fail", "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.")
-def pods_refused(seen: Seen) -> Iterator[Hit]:
-    if seen.refusals is None:
+def pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    if snapshot.refusals is None:
         hint = "ask with the right to list events"
-        yield Hit(what="events may not be listed: refused pods go unnoticed", where="events", hint=hint, level="note")
-    for refusal in seen.refusals or ():
+        yield Violation(
+            what="events may not be listed: refused pods go unnoticed", where="events", hint=hint, level="note"
+        )
+    for refusal in snapshot.refusals or ():
         hint = webhook_hint(refusal.message) or _REFUSED
-        yield Hit(what=refusal.message, where=f"{refusal.kind} {refusal.name}", hint=hint)
+        yield Violation(what=refusal.message, where=f"{refusal.kind} {refusal.name}", hint=hint)
 
 
 @rule("fail", "A pod whose image cannot be had never starts.")
-def images_resolve(seen: Seen) -> Iterator[Hit]:
-    for image, answer in (seen.images or {}).items():
+def images_resolve(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    for image, answer in (snapshot.images or {}).items():
         where = f"image {image}"
         if answer in ("node", "registry"):
             yield fine(f"{image} is on a node" if answer == "node" else f"the registry has {image}", where)
         elif answer == "404":
-            yield Hit(what=f"the registry does not have {image}", where=where, hint="check name and tag, or push it")
+            yield Violation(
+                what=f"the registry does not have {image}", where=where, hint="check name and tag, or push it"
+            )
         else:
             what = f"{image} is on no node; "
             what += f"its registry answers {answer}" if answer else "its registry could not be asked"
             hint = "make sure that the nodes may pull it (imagePullSecrets), or load it"
-            yield Hit(what=what, where=where, hint=hint, level="warn")
+            yield Violation(what=what, where=where, hint=hint, level="warn")
 
 
 @rule("warn", "They wait for something that somebody must provide.")
-def pods_that_cannot_start(seen: Seen) -> Iterator[Hit]:
-    for trouble in seen.troubles:
-        yield Hit(what=f"{trouble.reason}: {trouble.message}", where=f"pod {trouble.pod}", hint=trouble.hint)
+def pods_that_cannot_start(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    for trouble in snapshot.troubles:
+        yield Violation(what=f"{trouble.reason}: {trouble.message}", where=f"pod {trouble.pod}", hint=trouble.hint)
 
 
 @rule("fail", "The server's own webhooks were asked by a dry run.")
-def server_admits(seen: Seen) -> Iterator[Hit]:
-    for name, refusal in (seen.admitted or {}).items():
+def server_admits(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    for name, refusal in (snapshot.admitted or {}).items():
         if refusal is None:
             yield fine(f"the server would take {name}", name)
         else:
-            yield Hit(what=refusal, where=name, hint=webhook_hint(refusal) or "correct the manifest, or the rights")
+            yield Violation(
+                what=refusal, where=name, hint=webhook_hint(refusal) or "correct the manifest, or the rights"
+            )
 
 
 def examine_namespace(
@@ -281,7 +293,9 @@ def examine_namespace(
     api.budget = PATIENCE
     try:
         with doing(lambda: f"waiting for the API server to {api.asking}"):
-            seen = see(api, account=account, images=images, manifests=manifests)
+            snapshot = see(api, account=account, images=images, manifests=manifests)
     finally:
         api.close()
-    return Report(subject=f"{api.host}: namespace {namespace}", kind="namespace", findings=apply(NAMESPACE_RULES, seen))
+    return Report(
+        subject=f"{api.host}: namespace {namespace}", kind="namespace", findings=apply(NAMESPACE_RULES, snapshot)
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api
-from podium.doctor.seen import Offer
+from podium.doctor.snapshot import Offer
 from podium.documents import load_yaml
 from podium.errors import PodiumError, Unavailable
 from podium.manifests.experiment import load

@@ -10,7 +10,16 @@ from podium.cluster.kubernetes.pods import cannot_start, created_at
 from podium.cluster.kubernetes.refusals import REFUSED, Trouble
 from podium.doctor.outside import answers, find_images
 from podium.doctor.pod_offers import offer_pods
-from podium.doctor.seen import CONFIG_MAP, CONTROLLERS, KINDS, RIGHTS, TRAINERS, Controller, Refusal, Seen
+from podium.doctor.snapshot import (
+    CONFIG_MAP,
+    CONTROLLERS,
+    KINDS,
+    RIGHTS,
+    TRAINERS,
+    Controller,
+    NamespaceSnapshot,
+    Refusal,
+)
 from podium.doctor.store import ask_for_bucket, service_of
 from podium.errors import Conflict, NotFound, PodiumError
 from podium.manifests.conditions import status_of
@@ -276,7 +285,7 @@ def see(
     account: str | None = None,
     images: Sequence[str] = (),
     manifests: Sequence[Mapping[str, Any]] = (),
-) -> Seen:
+) -> NamespaceSnapshot:
     """Look at a namespace.
 
     Args:
@@ -292,7 +301,7 @@ def see(
     secret_name = (storage or {}).get("secret")
     secret = read_data(api, "Secret", api.core.read_namespaced_secret, secret_name) if secret_name else None
     unknown_kinds, controllers = find_unknown_kinds(api), find_controllers(api)
-    return Seen(
+    return NamespaceSnapshot(
         namespace=api.namespace,
         exists=exists,
         labels=labels,

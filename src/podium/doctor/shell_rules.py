@@ -10,7 +10,7 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import is_shell, takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items, mapping, numbered, text
-from podium.manifests.rules import Hit, Rule, rules_into
+from podium.manifests.rules import Rule, Violation, rules_into
 from podium.manifests.workload import Container
 
 SHELL_RULES: list[Rule[Experiment]] = []
@@ -47,7 +47,7 @@ def first_of(text: str, limit: int = 60) -> str:
 
 
 @rule("fail", JOINED)
-def shell_breaks_words(experiment: Experiment) -> Iterator[Hit]:
+def shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         broken: dict[str, tuple[str, list[Special]]] = {}
         for path, word, special in _listed(experiment, container):
@@ -57,20 +57,20 @@ def shell_breaks_words(experiment: Experiment) -> Iterator[Hit]:
             effects = dict.fromkeys(f"`{first_of(special.text)}` {special.effect}" for special in harmful)
             short = len(word) <= 60 and not set(word) & set("\"'\n")
             hint = f"quote it for the shell: '{word}'" if short else "put the script into a file of the image"
-            yield Hit(what=f"`{first_of(word)}`: {'; '.join(effects)}", where=path, hint=hint)
+            yield Violation(what=f"`{first_of(word)}`: {'; '.join(effects)}", where=path, hint=hint)
 
 
 @rule("warn", JOINED)
-def shell_expands_words(experiment: Experiment) -> Iterator[Hit]:
+def shell_expands_words(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         for path, word, special in _listed(experiment, container):
             if special.harmless:
                 hint = "fine if it is meant; else put it in single quotes, or use $(NAME), which Kubernetes replaces"
-                yield Hit(what=f"`{first_of(word)}`: `{special.text}` {special.effect}", where=path, hint=hint)
+                yield Violation(what=f"`{first_of(word)}`: `{special.text}` {special.effect}", where=path, hint=hint)
 
 
 @rule("fail", "Values are put into the template's JSON and then into a shell's command line as they are.")
-def shell_breaks_values(experiment: Experiment) -> Iterator[Hit]:
+def shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
     values = dict(_values(experiment))
     for _, container in experiment.wrapped_containers():
         for path, word in container.numbered_words:
@@ -82,7 +82,7 @@ def shell_breaks_values(experiment: Experiment) -> Iterator[Hit]:
                     what = f"{shown} of parameter {parameter} would not arrive as written in `{first_of(word)}`"
                     quoted = f"'${{trialParameters.{name}}}'"
                     hint = f"write {quoted} with single quotes; spell values without quotes and backslashes"
-                    yield Hit(what=what, where=path, hint=hint)
+                    yield Violation(what=what, where=path, hint=hint)
 
 
 def _values(experiment: Experiment) -> Iterator[tuple[str, tuple[str, list[str]]]]:
@@ -106,33 +106,33 @@ def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
 
 
 @rule("fail", "Katib keeps a shell only if the first words are exactly `sh -c` or `bash -c`; others it wraps again.")
-def shell_not_recognized(experiment: Experiment) -> Iterator[Hit]:
+def shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         words = container.words
         runs_script = len(words) > 2 and is_shell(words) and re.fullmatch(r"-\w*c", words[1])
         if runs_script and not takes_script(words):
             what = f"`{words[0]} {words[1]}` is wrapped once more, so its script is cut at the first blank"
-            yield Hit(what=what, where=f"{container.path}.command", hint="begin the command with sh, -c")
+            yield Violation(what=what, where=f"{container.path}.command", hint="begin the command with sh, -c")
 
 
 @rule("warn", "Katib appends its redirection to the script: only the last command's output is collected.")
-def last_command_only(experiment: Experiment) -> Iterator[Hit]:
+def last_command_only(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment) if experiment.collector.kind == "StdOut" else ():
         commands = [command for command in split_script(script).commands if command]
         if len(commands) > 1:
             what = f"of {len(commands)} commands only `{first_of(commands[-1])}` is collected"
             level = "fail" if commands[-1].split()[0] in _IDLE else None
-            yield Hit(what=what, where=path, hint="put the commands in braces: { a; b; }", level=level)
+            yield Violation(what=what, where=path, hint="put the commands in braces: { a; b; }", level=level)
 
 
 @rule("fail", "Katib appends ` 1>FILE 2>&1 && …` to the script; after a line break, ;, & or a comment it is lost.")
-def output_not_collected(experiment: Experiment) -> Iterator[Hit]:
+def output_not_collected(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment):
         last = split_script(script).commands[-1]
         if not last or re.search(r"(^|\s)#[^'\"]*$", last):
             ending = repr(script[-12:])[1:-1]
             hint = "end the script with its last command: in YAML write |- or >- instead of | or >"
-            yield Hit(what=f"the script ends with `…{ending}`", where=path, hint=hint)
+            yield Violation(what=f"the script ends with `…{ending}`", where=path, hint=hint)
 
 
 def _scripts(experiment: Experiment) -> Iterator[tuple[str, str]]:
@@ -143,29 +143,29 @@ def _scripts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 @rule("warn", "sh -c takes one script and calls what follows $0, $1 …; Katib joins it to the script.")
-def words_after_script(experiment: Experiment) -> Iterator[Hit]:
+def words_after_script(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         words = container.words
         if takes_script(words) and len(words) > 3:
             what = f"`{first_of(' '.join(words[3:]))}` is joined to the script"
-            yield Hit(
+            yield Violation(
                 what=what, where=list(container.numbered_words)[3][0], hint="write the whole command in one script"
             )
 
 
 @rule("fail", "For early stopping the shell must have exactly one child, which gets the signal.")
-def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Hit]:
+def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.early_stopping:
         return
     for path, script in _scripts(experiment):
         operators = [operator for operator in split_script(script).operators if operator in ("|", "|&", "&")]
         if operators:
             hint = "run one program in the foreground, without a pipe"
-            yield Hit(what=f"the script has `{operators[0]}` in it", where=path, hint=hint)
+            yield Violation(what=f"the script has `{operators[0]}` in it", where=path, hint=hint)
 
 
 @rule("warn", "Katib wraps the reporting pod's command only; elsewhere no shell takes the quotes away.")
-def quotes_reach_workers(experiment: Experiment) -> Iterator[Hit]:
+def quotes_reach_workers(experiment: Experiment) -> Iterator[Violation]:
     wrapped = {container.path for _, container in experiment.wrapped_containers()}
     if not wrapped:
         return
@@ -174,4 +174,4 @@ def quotes_reach_workers(experiment: Experiment) -> Iterator[Hit]:
             for path, word in container.numbered_words:
                 if re.search(r"^'.*'$|^\".*\"$|=['\"].*['\"]$", word):
                     what = f"`{first_of(word)}` reaches the {replica.role or 'other'} pods with its quotes"
-                    yield Hit(what=what, where=path, hint="quote for the shell in the Master only")
+                    yield Violation(what=what, where=path, hint="quote for the shell in the Master only")

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 from podium.cluster.kubernetes.api import Api
 from podium.doctor.outside import PATIENCE
-from podium.doctor.seen import Answer
+from podium.doctor.snapshot import Answer
 
 EXPIRES = 60
 """Seconds for which the signature of the one request holds."""

@@ -10,7 +10,7 @@ from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import QUEUE
 from podium.manifests.migrate import KINDS
-from podium.manifests.rules import Hit, Rule, rules_into
+from podium.manifests.rules import Rule, Violation, rules_into
 from podium.manifests.torchrun import starts_python
 from podium.manifests.trainjob import NODE, OTHER_RUNTIMES
 from podium.manifests.workload import Container, Workload
@@ -34,7 +34,7 @@ def _plain(job: Workload) -> Container | None:
 
 
 @rule("warn", "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE: each node trains alone, on all data.")
-def separate_trainings(job: Workload) -> Iterator[Hit]:
+def separate_trainings(job: Workload) -> Iterator[Violation]:
     container = _plain(job)
     if container is None or job.nodes < 2:
         return
@@ -42,36 +42,36 @@ def separate_trainings(job: Workload) -> Iterator[Hit]:
     if not reads_itself:
         what = f"{job.nodes} nodes start python without torchrun: {job.nodes} separate trainings"
         hint = "put torchrun in place of python, or python -m torch.distributed.run before the script"
-        yield Hit(what=what, where=f"{container.path}.command", hint=hint)
+        yield Violation(what=what, where=f"{container.path}.command", hint=hint)
 
 
 @rule("warn", "Only torchrun starts numProcPerNode processes on each node.")
-def one_process_a_node(job: Workload) -> Iterator[Hit]:
+def one_process_a_node(job: Workload) -> Iterator[Violation]:
     container, processes = _plain(job), job.processes_per_replica
     if container is not None and processes and processes > 1:
         what = f"numProcPerNode is {processes}, but python without torchrun is one process"
         hint = "start it with torchrun, or set numProcPerNode: 1"
-        yield Hit(what=what, where=f"{container.path}.numProcPerNode", hint=hint)
+        yield Violation(what=what, where=f"{container.path}.numProcPerNode", hint=hint)
 
 
 @rule("fail", "Trainer 2.2 replaced it by runtimePatches: kubectl refuses the field, other clients lose it unseen.")
-def old_overrides(job: Workload) -> Iterator[Hit]:
+def old_overrides(job: Workload) -> Iterator[Violation]:
     for name, version in _OLD_FIELDS.items() if job.kind == TRAINJOB else ():
         if job.spec.get(name) is not None:
-            yield Hit(what=f"{name} is of {version}", where=f"{job.path}spec.{name}", hint=_INSTEAD)
+            yield Violation(what=f"{name} is of {version}", where=f"{job.path}spec.{name}", hint=_INSTEAD)
 
 
 @rule("note", "A TrainJob's nodes restart OnFailure, up to the backoffLimit of the runtime's Job, six by default.")
-def nodes_restart(job: Workload) -> Iterator[Hit]:
+def nodes_restart(job: Workload) -> Iterator[Violation]:
     if job.kind == TRAINJOB and job.in_template:
         hint = "a runtime of your own with backoffLimit: 0 for its Job, or activeDeadlineSeconds"
-        yield Hit(what="a failing trial is tried again", where=f"{job.path}spec.runtimeRef", hint=hint)
+        yield Violation(what="a failing trial is tried again", where=f"{job.path}spec.runtimeRef", hint=hint)
 
 
 @rule("note", "Kueue 0.19 leaves the training operator's jobs out of its default configuration (kueue#12606).")
-def queue_may_be_ignored(job: Workload) -> Iterator[Hit]:
+def queue_may_be_ignored(job: Workload) -> Iterator[Violation]:
     if job.operator and QUEUE in job.labels:
         hint = f"switch kubeflow.org/{job.kind.lower()} on in Kueue's integrations.frameworks"
         hint += ", or make it a TrainJob: podium migrate" if job.kind in KINDS else ""
         what = f"Kueue 0.19 and later may ignore {QUEUE} of a {job.kind}"
-        yield Hit(what=what, where=f"{job.path}metadata.labels", hint=hint)
+        yield Violation(what=what, where=f"{job.path}metadata.labels", hint=hint)

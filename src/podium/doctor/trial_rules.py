@@ -8,7 +8,7 @@ from podium.doctor.job_rules import OPERATOR_ENV
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.rules import Hit, Rule, rules_into
+from podium.manifests.rules import Rule, Violation, rules_into
 from podium.manifests.workload import Container, Replica
 
 TRIAL_RULES: list[Rule[Experiment]] = []
@@ -19,7 +19,7 @@ _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
 @rule("fail", "Katib adds its collector to pods that have all of primaryPodLabels, and nowhere else.")
-def no_pod_is_primary(experiment: Experiment) -> Iterator[Hit]:
+def no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
     template, replicas = experiment.template, experiment.template.workload.replicas
     wanted = template.primary_pod_labels
     if any(map(template.is_primary, replicas)) or not replicas:
@@ -27,42 +27,42 @@ def no_pod_is_primary(experiment: Experiment) -> Iterator[Hit]:
     if wanted:
         what = f"no pod has the labels {dict(wanted)}"
         hint = "leave primaryPodLabels out, or give the pods these labels"
-        yield Hit(what=what, where="spec.trialTemplate.primaryPodLabels", hint=hint)
+        yield Violation(what=what, where="spec.trialTemplate.primaryPodLabels", hint=hint)
 
 
 @rule("warn", "Each pod with a collector reports for the trial; values of several pods become one series.")
-def several_pods_report(experiment: Experiment) -> Iterator[Hit]:
+def several_pods_report(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     job = template.workload
     primary = template.primary_pods(job)
     count = len(primary) if job.has_roles else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
     if count > 1:
         hint = "set primaryPodLabels so that one pod has them"
-        yield Hit(what=f"{count} pods report metrics", where="spec.trialTemplate.primaryPodLabels", hint=hint)
+        yield Violation(what=f"{count} pods report metrics", where="spec.trialTemplate.primaryPodLabels", hint=hint)
 
 
 @rule("note", "Where Istio injects its proxy, the proxy never ends and keeps the trial's pod alive (katib#2527).")
-def istio_not_switched_off(experiment: Experiment) -> Iterator[Hit]:
+def istio_not_switched_off(experiment: Experiment) -> Iterator[Violation]:
     pods = [replica.pod for replica in experiment.template.workload.replicas]
     missing = [pod for pod in pods if ISTIO_INJECT not in pod.labels and ISTIO_INJECT not in pod.annotations]
     if missing:
         where = f"{missing[0].path}.metadata.labels"
-        yield Hit(what=f"no label {ISTIO_INJECT}", where=where, hint=f'set the pod label {ISTIO_INJECT}: "false"')
+        yield Violation(what=f"no label {ISTIO_INJECT}", where=where, hint=f'set the pod label {ISTIO_INJECT}: "false"')
 
 
 @rule("warn", "The collector waits for every process of the pod; a second container that does not end holds the trial.")
-def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Hit]:
+def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     for replica in template.workload.replicas:
         pod = replica.pod
         if template.is_primary(replica) and len(pod.containers) > 1:
             names = ", ".join(container.name for container in pod.containers)
             hint = "make it an init container, or set waitAllProcesses: false in katib-config"
-            yield Hit(what=f"the pod has containers {names}", where=f"{pod.path}.spec.containers", hint=hint)
+            yield Violation(what=f"the pod has containers {names}", where=f"{pod.path}.spec.containers", hint=hint)
 
 
 @rule("fail", "podium's trainer ends with exit code 2 before it reads any data, in every trial.")
-def trainer_refuses(experiment: Experiment) -> Iterator[Hit]:
+def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
     from podium.trainer.config import parse
 
     try:
@@ -79,7 +79,7 @@ def trainer_refuses(experiment: Experiment) -> Iterator[Hit]:
         try:
             parse(words[module + 1 :])
         except InvalidInput as error:
-            yield Hit(what=f"podium's trainer refuses its flags: {error.message}", where=f"{written.path}.args",
+            yield Violation(what=f"podium's trainer refuses its flags: {error.message}", where=f"{written.path}.args",
                       hint=error.hint or "see python -m podium.trainer --help")  # fmt: skip
             return  # the other replicas have the same flags
 
@@ -91,17 +91,19 @@ def _first_value(parameter: Mapping[str, Any]) -> str:
 
 
 @rule("warn", "Katib's wrapper needs sh in the image.")
-def image_without_shell(experiment: Experiment) -> Iterator[Hit]:
+def image_without_shell(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if re.search(r"distroless|/static[:@-]|scratch", container.image):
             hint = "use an image with a shell, or the Push collector"
-            yield Hit(what=f"{container.image} seems to have no shell", where=f"{container.path}.image", hint=hint)
+            yield Violation(
+                what=f"{container.image} seems to have no shell", where=f"{container.path}.image", hint=hint
+            )
 
 
 @rule(
     "warn", "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal."
 )
-def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Hit]:
+def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]:
     set_by_operator = OPERATOR_ENV.get(experiment.template.workload.kind, ())
     if not experiment.early_stopping or experiment.collector.kind != "StdOut" or "PYTHONUNBUFFERED" in set_by_operator:
         return
@@ -110,11 +112,11 @@ def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Hit]:
         python = bool(words) and _PYTHON.fullmatch(words[0])
         if python and "-u" not in words and "PYTHONUNBUFFERED" not in container.env:
             hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
-            yield Hit(what="the output may come late", where=f"{container.path}.command", hint=hint)
+            yield Violation(what="the output may come late", where=f"{container.path}.command", hint=hint)
 
 
 @rule("warn", "A File collector reads the file only; the program must write it, stdout stays in the container's log.")
-def nobody_writes_the_file(experiment: Experiment) -> Iterator[Hit]:
+def nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
     path = experiment.collector.path
     if experiment.collector.kind not in ("File", "TensorFlowEvent") or not path:
         return
@@ -123,11 +125,11 @@ def nobody_writes_the_file(experiment: Experiment) -> Iterator[Hit]:
         folder = path.rstrip("/").rpartition("/")[0]
         if not any(path.rstrip("/") in text or (folder and folder in text) for text in [*container.words, *values]):
             hint = "pass the path to the program, or make sure that it writes there by itself"
-            yield Hit(what=f"{path} is not named by the command", where=container.path, hint=hint)
+            yield Violation(what=f"{path} is not named by the command", where=container.path, hint=hint)
 
 
 @rule("note", "Each trial's job is deleted when it has ended, and with it everything not stored elsewhere.")
-def trials_share_a_path(experiment: Experiment) -> Iterator[Hit]:
+def trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
     if any("trialSpec.Name" in reference for _, reference in experiment.template.parameters):
         return
     for replica, container in experiment.wrapped_containers():
@@ -138,10 +140,10 @@ def trials_share_a_path(experiment: Experiment) -> Iterator[Hit]:
             hint = "add a trialParameter with reference ${trialSpec.Name} and put it into the path"
             if "://" in value or _is_shared(value, replica, container):
                 what = f"`{flag}` is {value} for every trial: the last one overwrites the best one"
-                yield Hit(what=what, where=container.path, hint=hint, level="warn")
+                yield Violation(what=what, where=container.path, hint=hint, level="warn")
             elif "/" in value and not experiment.template.retain:
                 what = f"what `{flag}` writes to {value} is gone with the trial's pod"
-                yield Hit(what=what, where=container.path, hint=f"write to a store such as s3://, and {hint}")
+                yield Violation(what=what, where=container.path, hint=f"write to a store such as s3://, and {hint}")
 
 
 def _is_shared(path: str, replica: Replica, container: Container) -> bool:

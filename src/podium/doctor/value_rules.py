@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import COLOR, Line, Log
-from podium.manifests.rules import Hit, Rule, rules_into
+from podium.manifests.rules import Rule, Violation, rules_into
 from podium.metrics import number, objective_value
 
 VALUE_RULES: list[Rule[Log]] = []
@@ -39,8 +39,8 @@ def printed(log: Log) -> Iterator[Printed]:
                 yield Printed(name, line, match[1], values.pop(0) if taken else None)
 
 
-def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Hit]:
-    """Make one hit for each metric; it is not a failure while the objective still comes out as a number."""
+def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Violation]:
+    """Make one violation for each metric; it is not a failure while the objective still comes out as a number."""
     by_metric: dict[str, list[Printed]] = {}
     for value in values:
         by_metric.setdefault(value.metric, []).append(value)
@@ -53,7 +53,7 @@ def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Hit]:
         shown = COLOR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
         kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
         where = line_numbers(value.line for value in values_of)
-        yield Hit(
+        yield Violation(
             what=f"`{shown}` {kept}", where=where, hint=hint.format(metric=metric), level="warn" if mild else None
         )
 
@@ -66,50 +66,50 @@ def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
 
 
 @rule("fail", CROWNED)
-def not_finite(log: Log) -> Iterator[Hit]:
+def not_finite(log: Log) -> Iterator[Violation]:
     hint = "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit"
     yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), hint)
 
 
 @rule("fail", CROWNED)
-def tensor_or_array(log: Log) -> Iterator[Hit]:
+def tensor_or_array(log: Log) -> Iterator[Violation]:
     values = _unreadable(log, r"(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({]")
     yield from _grouped(log, values, "print a plain number: float({metric}) or .item()")
 
 
 @rule("fail", CROWNED)
-def color_in_value(log: Log) -> Iterator[Hit]:
+def color_in_value(log: Log) -> Iterator[Violation]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1)"
     yield from _grouped(log, _unreadable(log, r"\x1b"), hint)
 
 
 @rule("fail", CROWNED)
-def quoted_value(log: Log) -> Iterator[Hit]:
+def quoted_value(log: Log) -> Iterator[Violation]:
     yield from _grouped(log, _unreadable(log, r"[\"'`]"), "print the number without quotes")
 
 
 @rule("fail", CROWNED)
-def no_number(log: Log) -> Iterator[Hit]:
+def no_number(log: Log) -> Iterator[Violation]:
     others = r"(?![+-]?(nan|inf)|(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({\x1b\"'`])"
     values = (value for value in _unreadable(log, others) if value.value is not None)
     yield from _grouped(log, values, "print a number after {metric}=, on the same line")
 
 
 @rule("fail", "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.")
-def number_cut_short(log: Log) -> Iterator[Hit]:
+def number_cut_short(log: Log) -> Iterator[Violation]:
     values = (value for value in printed(log) if value.value and _WRONG.match(value.text[len(value.value) :]))
     hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
     yield from _grouped(log, values, hint)
 
 
 @rule("warn", "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.")
-def percent(log: Log) -> Iterator[Hit]:
+def percent(log: Log) -> Iterator[Violation]:
     values = (value for value in printed(log) if value.value and value.text[len(value.value) :].startswith("%"))
     yield from _grouped(log, values, "print a fraction, 0.9659, and set the goal on the same scale")
 
 
 @rule("warn", "What follows the number is dropped.")
-def unit_dropped(log: Log) -> Iterator[Hit]:
+def unit_dropped(log: Log) -> Iterator[Violation]:
     values = (
         value
         for value in printed(log)
@@ -122,11 +122,11 @@ def unit_dropped(log: Log) -> Iterator[Hit]:
 
 
 @rule("warn", "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.")
-def unreadable_while_stopping_early(log: Log) -> Iterator[Hit]:
+def unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     if not log.reader.stops_early:
         return
     pair = re.compile(r"[\w|-]+\s*=\s*(?![+-]?\.?\d)\S*")
     lines = [(line, match[0]) for line in log.lines if (match := pair.search(line.text))]
     if lines:
         hint = "keep lines that mention the metric free of other name=text; do not print argv"
-        yield Hit(what=f"`{lines[0][1]}` has no number", where=line_numbers(line for line, _ in lines), hint=hint)
+        yield Violation(what=f"`{lines[0][1]}` has no number", where=line_numbers(line for line, _ in lines), hint=hint)

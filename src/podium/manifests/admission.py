@@ -14,7 +14,7 @@ from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB,
 from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import POD_TEMPLATE, broken_containers
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
-from podium.manifests.rules import Hit, Rule, apply, broken, one_of, raise_for, rule
+from podium.manifests.rules import Rule, Violation, apply, broken, one_of, raise_for, rule
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
 from podium.manifests.workload import Replica, Workload, role_of
 
@@ -123,7 +123,7 @@ def _set_defaults(job: Manifest) -> None:
 
 
 @refused
-def well_formed(manifest: Mapping[str, Any]) -> Iterator[Hit]:
+def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     kind, version = text(manifest.get("kind")), manifest.get("apiVersion")
     if kind not in JOB_KINDS:
         yield broken("kind", f"must be {or_list([*JOB_KINDS])}", manifest.get("kind"))
@@ -146,7 +146,7 @@ def schema_of(kind: str) -> Schema:
 
 
 @refused
-def replicas(job: Workload) -> Iterator[Hit]:
+def replicas(job: Workload) -> Iterator[Violation]:
     operator, roles = job.operator, [replica.role for replica in job.replicas]
     if not operator:
         return
@@ -164,7 +164,7 @@ def replicas(job: Workload) -> Iterator[Hit]:
         yield from _replica(replica, operator.container)
 
 
-def _replica(replica: Replica, container: str) -> Iterator[Hit]:
+def _replica(replica: Replica, container: str) -> Iterator[Violation]:
     path = replica.path
     if replica.role in LEADERS and replica.count != 1:
         rule = f"replicas == 1 for the {replica.role}"
@@ -180,7 +180,7 @@ def _replica(replica: Replica, container: str) -> Iterator[Hit]:
 
 
 @refused
-def run_policy(job: Workload) -> Iterator[Hit]:
+def run_policy(job: Workload) -> Iterator[Violation]:
     path, policy = job.run_policy_path, job.run_policy
     for field in _NOT_NEGATIVE:
         value = integer(policy.get(field))
@@ -194,7 +194,7 @@ def run_policy(job: Workload) -> Iterator[Hit]:
 
 
 @refused
-def processes(job: Workload) -> Iterator[Hit]:
+def processes(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob":
         return
     given, elastic = job.spec.get("nprocPerNode"), job.spec.get("elasticPolicy")
@@ -210,13 +210,13 @@ def processes(job: Workload) -> Iterator[Hit]:
 
 
 @refused
-def success_policy(job: Workload) -> Iterator[Hit]:
+def success_policy(job: Workload) -> Iterator[Violation]:
     if job.kind == "TFJob" and job.success_policy:
         yield from one_of("spec.successPolicy", job.success_policy, ("AllWorkers",))
 
 
 @refused
-def completions(job: Workload) -> Iterator[Hit]:
+def completions(job: Workload) -> Iterator[Violation]:
     mode, policy = job.spec.get("completionMode"), job.replicas[0].restart_policy
     yield from one_of("spec.template.spec.restartPolicy", policy, ("Never", "OnFailure"))
     yield from one_of("spec.completionMode", mode, ("NonIndexed", "Indexed"))
@@ -225,13 +225,13 @@ def completions(job: Workload) -> Iterator[Hit]:
 
 
 @refused
-def containers(job: Workload) -> Iterator[Hit]:
+def containers(job: Workload) -> Iterator[Violation]:
     for replica in job.replicas:
         yield from broken_containers(replica.pod)
 
 
 @refused
-def name(job: Workload) -> Iterator[Hit]:
+def name(job: Workload) -> Iterator[Violation]:
     if job.kind != "Job":
         longest = max(map(_pod_suffix, job.replicas), key=len, default="")
         yield from broken_name(job.expected_name, longest)

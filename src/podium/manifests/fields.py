@@ -99,7 +99,7 @@ class Attribute(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part:
+class ManifestView:
     """An object inside a manifest, with attributes that are read at their first use."""
 
     manifest: Mapping[str, Any] = field(repr=False)

@@ -19,7 +19,7 @@ from podium.manifests.fields import mapping, present, unshared, with_values
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINJOB_MANAGERS
 from podium.manifests.resource import Resource
-from podium.manifests.rules import Hit, shorten
+from podium.manifests.rules import Violation, shorten
 from podium.manifests.torchrun import launches, with_torchrun
 from podium.manifests.trainjob import (
     BACKOFF_LIMIT,
@@ -64,7 +64,7 @@ class Migration(Generic[T]):
     """What became of a job or an Experiment."""
 
     resource: T
-    notes: list[Hit]
+    notes: list[Violation]
     """What was not carried over, or is another than before; each with the field of the source."""
 
 
@@ -98,7 +98,7 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
     return Migration(resource=job, notes=notes)
 
 
-def as_trainjob(job: Workload, container: str, *, keep_command: bool = False) -> tuple[Workload, list[Hit]]:
+def as_trainjob(job: Workload, container: str, *, keep_command: bool = False) -> tuple[Workload, list[Violation]]:
     """Return a job, which may be the template of one, as a TrainJob, and the notes; nothing is admitted.
 
     Args:
@@ -122,7 +122,9 @@ def _not_migrated(kind: str, path: str = "") -> InvalidInput:
                         hints.get(kind))  # fmt: skip
 
 
-def _job(job: Workload, runtime: str, name: str = "", *, keep_command: bool = False) -> tuple[Workload, list[Hit]]:
+def _job(
+    job: Workload, runtime: str, name: str = "", *, keep_command: bool = False
+) -> tuple[Workload, list[Violation]]:
     """Return the TrainJob and the notes.
 
     Args:
@@ -179,35 +181,35 @@ def _metadata(job: Workload) -> dict[str, Any]:
     return {**kept, "annotations": annotations}
 
 
-def _metadata_notes(job: Workload) -> Iterator[Hit]:
+def _metadata_notes(job: Workload) -> Iterator[Violation]:
     for name in job.metadata:
         if name not in (*_KEPT_METADATA, *_OF_THE_SERVER):
-            yield Hit(what="is left out: it belongs to the stored object", where=f"{job.path}metadata.{name}")
+            yield Violation(what="is left out: it belongs to the stored object", where=f"{job.path}metadata.{name}")
 
 
-def _policy_notes(job: Workload) -> Iterator[Hit]:
+def _policy_notes(job: Workload) -> Iterator[Violation]:
     path, policy = job.run_policy_path, job.run_policy
     for name, (what, hint) in _POLICY.items():
         if policy.get(name) is not None:
-            yield Hit(what=what, where=f"{path}.{name}", hint=hint)
+            yield Violation(what=what, where=f"{path}.{name}", hint=hint)
     if job.clean_pod_policy == "All":
         what = "is left out: the pods stay, with their logs, until the TrainJob is deleted"
-        yield Hit(what=what, where=f"{path}.cleanPodPolicy")
+        yield Violation(what=what, where=f"{path}.cleanPodPolicy")
     policies = {replica.restart_policy: replica for replica in reversed(job.replicas)}
     for given, replica in policies.items():
         if given not in ("", "OnFailure"):
             where = f"{replica.path}.restartPolicy" if job.operator else f"{replica.pod.path}.spec.restartPolicy"
             what = f"{given} is left out: nodes restart OnFailure, {BACKOFF_LIMIT} times in all"
-            yield Hit(what=what, where=where, hint=OWN_RUNTIME)
+            yield Violation(what=what, where=where, hint=OWN_RUNTIME)
     if policy.get("managedBy") not in (None, _MULTIKUEUE, "kubeflow.org/training-operator"):
-        yield Hit(what=f"{policy['managedBy']} is left out", where=f"{path}.managedBy")
+        yield Violation(what=f"{policy['managedBy']} is left out", where=f"{path}.managedBy")
     if job.elastic:
         what = f"is left out: a TrainJob has a fixed number of nodes, here {job.pod_count}"
         hint = "torchrun's --max-restarts, or PET_MAX_RESTARTS in spec.trainer.env, restarts processes within a node"
-        yield Hit(what=what, where=f"{job.path}spec.elasticPolicy", hint=hint)
+        yield Violation(what=what, where=f"{job.path}spec.elasticPolicy", hint=hint)
     if job.kind == "PyTorchJob" and job.replica("Master") and job.workers:
         what = "a TrainJob is complete when every node is, a PyTorchJob when its Master was"
-        yield Hit(what=what, where=f"{job.replicas_path}.Master")
+        yield Violation(what=what, where=f"{job.replicas_path}.Master")
 
 
 _IN_JOBSET = "is left out: it stands in the runtime"
@@ -226,12 +228,12 @@ _POLICY = {
 """Fields of a run policy, or of a Job's spec, that a TrainJob has not."""
 
 
-def _template_notes(job: Workload, first: Replica, container: Container) -> Iterator[Hit]:
+def _template_notes(job: Workload, first: Replica, container: Container) -> Iterator[Violation]:
     """Note what of the pods is not carried over."""
     for replica in job.replicas:
         if replica is not first and (paths := list(_differences(first.pod.manifest, replica.pod.manifest))):
             what = f"differs in {', '.join(paths[:8])}: every node gets the {first.role}'s"
-            yield Hit(what=what, where=replica.pod.path)
+            yield Violation(what=what, where=replica.pod.path)
     pod = first.pod
     for name in _own_fields(pod.spec, {*PATCHED_POD, "restartPolicy", "serviceAccount"}):
         yield _not_patched(f"{pod.path}.spec.{name}")
@@ -245,7 +247,7 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
             yield _not_patched(f"{container.path}.{name}")
     for name in container.env:
         if name in RESERVED:
-            yield Hit(what=f"{name} is left out: Trainer sets it", where=f"{container.path}.env")
+            yield Violation(what=f"{name} is left out: Trainer sets it", where=f"{container.path}.env")
 
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
@@ -253,8 +255,8 @@ def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
     return [name for name in sorted(with_values(manifest) - carried) if manifest[name] != _DEFAULTS.get(name)]
 
 
-def _not_patched(where: str, what: str = "") -> Hit:
-    return Hit(what=f"{what} is left out: a TrainJob has no such field".strip(), where=where, hint=OWN_RUNTIME)
+def _not_patched(where: str, what: str = "") -> Violation:
+    return Violation(what=f"{what} is left out: a TrainJob has no such field".strip(), where=where, hint=OWN_RUNTIME)
 
 
 def _is_default_port(container: Container) -> bool:
@@ -275,7 +277,7 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def _command(job: Workload, container: Container, nodes: int) -> tuple[dict[str, Any], list[Hit]]:
+def _command(job: Workload, container: Container, nodes: int) -> tuple[dict[str, Any], list[Violation]]:
     """Return command and args of the node, with torchrun where several nodes need it."""
     command, args = list(container.command), list(container.args)
     notes = list(_variable_notes(container))
@@ -283,17 +285,17 @@ def _command(job: Workload, container: Container, nodes: int) -> tuple[dict[str,
         words = with_torchrun(container.words)
         if words is None or not command:
             what = "several nodes need torchrun, and this does not begin with one python: put torchrun there yourself"
-            notes.append(Hit(what=what, where=f"{container.path}.command",
+            notes.append(Violation(what=what, where=f"{container.path}.command",
                              hint="Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE"))  # fmt: skip
         else:
             kept = _common_end(words, args)
             command, args = list(words[: len(words) - kept]), list(words[len(words) - kept :])
             before, after = (shorten(" ".join(line)) for line in (container.words, words))
             what = f"{before} becomes {after}: Trainer sets neither RANK nor WORLD_SIZE"
-            notes.append(Hit(what=what, where=f"{container.path}.command"))
+            notes.append(Violation(what=what, where=f"{container.path}.command"))
     elif nodes == 1 and job.kind == "PyTorchJob" and not launches(container.words):
         what = "neither RANK nor WORLD_SIZE is set any more: a script that insists on them needs torchrun before it"
-        notes.append(Hit(what=what, where=f"{container.path}.command"))
+        notes.append(Violation(what=what, where=f"{container.path}.command"))
     return {name: words for name, words in (("command", command), ("args", args)) if words}, notes
 
 
@@ -305,22 +307,22 @@ def _common_end(words: tuple[str, ...], args: list[str]) -> int:
     return count
 
 
-def _variable_notes(container: Container) -> Iterator[Hit]:
+def _variable_notes(container: Container) -> Iterator[Violation]:
     values = ((f"{container.path}.env", variable.value) for variable in container.variables)
     for where, word in (*container.numbered_words, *values):
         if name := _OF_THE_OPERATOR.search(word):
             instead = {"RANK": "PET_NODE_RANK", "WORLD_SIZE": "PET_NNODES"}.get(name[1], f"PET_{name[1]}")
             what = f"refers to {name[1]}, which Trainer does not set"
             hint = f"{instead} is what it sets; within torchrun's processes {name[1]} is there as before"
-            yield Hit(what=what, where=where, hint=hint)
+            yield Violation(what=what, where=where, hint=hint)
 
 
-def _processes(job: Workload, container: Container, notes: list[Hit]) -> dict[str, int]:
+def _processes(job: Workload, container: Container, notes: list[Violation]) -> dict[str, int]:
     """Return ``numProcPerNode``: 1 unless the job asks for more, or leaves the number to torchrun."""
     given = job.processes_per_replica or (job.elastic.processes if job.elastic else None)
     if given is None and launches(container.words):
         what = "is left out: Trainer starts as many processes on a node as it has GPUs, else CPUs in its request"
-        notes.append(Hit(what=what, where=f"{job.path}spec.nprocPerNode", hint="set spec.trainer.numProcPerNode"))
+        notes.append(Violation(what=what, where=f"{job.path}spec.nprocPerNode", hint="set spec.trainer.numProcPerNode"))
         return {}
     return {"numProcPerNode": given or 1}
 
@@ -340,7 +342,7 @@ def _node_template(first: Replica, container: Container, command: Mapping[str, A
     return {**({"metadata": metadata} if metadata else {}), "spec": {**spec, "containers": [body]}}
 
 
-def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[Hit]]:
+def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[Violation]]:
     template = experiment.template
     if template.in_config_map:
         hint = "put the ConfigMap into the same file, or the job into spec.trialTemplate.trialSpec"
@@ -363,7 +365,7 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
     return experiment.changed(change), notes
 
 
-def _trial_notes(experiment: Experiment) -> Iterator[Hit]:
+def _trial_notes(experiment: Experiment) -> Iterator[Violation]:
     """Note conditions and labels of the user's own, which the TrainJob's replace."""
     template, path = experiment.template, "spec.trialTemplate"
     success, failure = default_conditions(template.workload.kind) or ("", "")
@@ -373,7 +375,7 @@ def _trial_notes(experiment: Experiment) -> Iterator[Hit]:
     )
     for name, given, usual in conditions:
         if given and given != usual:
-            yield Hit(what=f"{given} becomes the condition of a TrainJob", where=f"{path}.{name}")
+            yield Violation(what=f"{given} becomes the condition of a TrainJob", where=f"{path}.{name}")
     usual_labels = default_primary_labels(template.workload.kind) or {}
     if dict(template.primary_pod_labels) != usual_labels:
-        yield Hit(what="metrics are collected from the first node", where=f"{path}.primaryPodLabels")
+        yield Violation(what="metrics are collected from the first node", where=f"{path}.primaryPodLabels")

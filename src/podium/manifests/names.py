@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.errors import require
-from podium.manifests.rules import Hit, broken
+from podium.manifests.rules import Violation, broken
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -22,7 +22,7 @@ def is_dns_1123(name: str) -> bool:
     return len(name) <= 253 and bool(_DNS_1123.fullmatch(name))
 
 
-def broken_name(name: str, longest: str) -> Iterator[Hit]:
+def broken_name(name: str, longest: str) -> Iterator[Violation]:
     """Yield why a distributed job, and each of its pods, cannot be called so.
 
     Args:

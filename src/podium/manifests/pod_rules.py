@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from podium.manifests.fields import numbered
-from podium.manifests.rules import Hit, broken
+from podium.manifests.rules import Violation, broken
 from podium.manifests.structure import INT, OBJECT, TEXT, Schema
 from podium.manifests.workload import Pod
 
@@ -41,7 +41,7 @@ POD_TEMPLATE: Schema = {
 }
 
 
-def broken_containers(pod: Pod) -> Iterator[Hit]:
+def broken_containers(pod: Pod) -> Iterator[Violation]:
     """Yield what is wrong with a pod's containers."""
     if not pod.containers:
         yield broken(f"{pod.path}.spec.containers", "must hold a container", [])
@@ -54,7 +54,7 @@ def broken_containers(pod: Pod) -> Iterator[Hit]:
         yield from broken_variables(f"{container.path}.env", container.manifest.get("env"))
 
 
-def broken_variables(path: str, env: Any) -> Iterator[Hit]:
+def broken_variables(path: str, env: Any) -> Iterator[Violation]:
     """Yield what is wrong with the entries of an environment."""
     for where, variable in numbered(path, env):
         if not variable.get("name"):

@@ -75,7 +75,7 @@ def raise_for(findings: Iterable[Finding]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hit:
+class Violation:
     """A place where a rule applies; the rule adds its name, level and reason."""
 
     what: str
@@ -96,19 +96,26 @@ class Rule(Generic[T]):
     """Lower case with dashes."""
 
     level: str
-    """Of its findings, unless a hit says otherwise."""
+    """Of its findings, unless a violation says otherwise."""
 
     why: str
-    look: Callable[[T], Iterable[Hit]]
+    look: Callable[[T], Iterable[Violation]]
 
     def findings(self, subject: T) -> Iterator[Finding]:
         """Apply the rule."""
-        for hit in self.look(subject):
-            level = hit.level or self.level
-            yield Finding(rule=self.name, level=level, what=hit.what, where=hit.where, why=self.why, hint=hit.hint)
+        for violation in self.look(subject):
+            level = violation.level or self.level
+            yield Finding(
+                rule=self.name,
+                level=level,
+                what=violation.what,
+                where=violation.where,
+                why=self.why,
+                hint=violation.hint,
+            )
 
 
-def rule(level: str, why: str, name: str = "") -> Callable[[Callable[[T], Iterable[Hit]]], Rule[T]]:
+def rule(level: str, why: str, name: str = "") -> Callable[[Callable[[T], Iterable[Violation]]], Rule[T]]:
     """Make a function a rule.
 
     Args:
@@ -116,17 +123,17 @@ def rule(level: str, why: str, name: str = "") -> Callable[[Callable[[T], Iterab
         name: The function's own name, with dashes, if not given.
     """
 
-    def named(look: Callable[[T], Iterable[Hit]]) -> Rule[T]:
+    def named(look: Callable[[T], Iterable[Violation]]) -> Rule[T]:
         return Rule(name=name or look.__name__.replace("_", "-"), level=level, why=why, look=look)
 
     return named
 
 
-def rules_into(table: list[Rule[T]]) -> Callable[[str, str], Callable[[Callable[[T], Iterable[Hit]]], Rule[T]]]:
+def rules_into(table: list[Rule[T]]) -> Callable[[str, str], Callable[[Callable[[T], Iterable[Violation]]], Rule[T]]]:
     """Return a ``rule`` that also adds each rule to a table, in the order in which they are written."""
 
-    def rule_of_table(level: str, why: str) -> Callable[[Callable[[T], Iterable[Hit]]], Rule[T]]:
-        def added(look: Callable[[T], Iterable[Hit]]) -> Rule[T]:
+    def rule_of_table(level: str, why: str) -> Callable[[Callable[[T], Iterable[Violation]]], Rule[T]]:
+        def added(look: Callable[[T], Iterable[Violation]]) -> Rule[T]:
             table.append(rule(level, why)(look))
             return table[-1]
 
@@ -152,28 +159,28 @@ def shorten(value: Any, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 4 :]}"
 
 
-def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Hit:
-    """Return the hit of a rule that a value breaks.
+def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violation:
+    """Return the violation of a rule by a value.
 
     Args:
         rule: What must hold: an expression such as ``min <= max``, or a predicate that begins with "must".
     """
     must = rule if rule.startswith("must ") else f"`{rule}` must hold"
-    return Hit(what=f"{must}, but got {shorten(given)}", where=where, hint=hint)
+    return Violation(what=f"{must}, but got {shorten(given)}", where=where, hint=hint)
 
 
-def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Hit]:
-    """Yield a hit unless a value is one of those known."""
+def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Violation]:
+    """Yield a violation unless a value is one of those known."""
     if value not in (names := tuple(known)):
         yield broken(where, f"must be one of {', '.join(names)}", value, suggestion(str(value or ""), names))
 
 
-def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Hit:
-    """Return the hit of what podium does not run and a cluster may.
+def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Violation:
+    """Return the violation of what podium does not run and a cluster may.
 
     Args:
         runs: What podium runs instead, a sentence: ``podium collects from StdOut, …``.
         given: What follows ", not" in the sentence.
     """
     instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
-    return Hit(what=f"{runs}, not {given}", where=where, hint=hint or instead)
+    return Violation(what=f"{runs}, not {given}", where=where, hint=hint or instead)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.manifests.rules import Hit, broken
+from podium.manifests.rules import Violation, broken
 
 Schema = Any
 """TEXT, INT, NUMBER, BOOL or OBJECT; a list of one schema; a dict of field to schema; a function that returns the
@@ -22,7 +22,7 @@ _HINTS = {
 }
 
 
-def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Hit]:
+def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Violation]:
     """Yield every place where a value's type is not the schema's; unknown fields pass, as Kubernetes drops them.
 
     Args:

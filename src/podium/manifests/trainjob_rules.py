@@ -14,7 +14,7 @@ from podium.manifests.fields import integer, items, mapping, numbered, text
 from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
 from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import ENV, POD_TEMPLATE, RESOURCES, broken_variables
-from podium.manifests.rules import Hit, Rule, broken, one_of, rule
+from podium.manifests.rules import Rule, Violation, broken, one_of, rule
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema
 from podium.manifests.trainjob import NODE, PATCHED_CONTAINER, PATCHED_POD, RESERVED, RUNTIME_IMAGES, TORCH, template_of
 from podium.manifests.workload import Workload
@@ -58,7 +58,7 @@ def set_defaults(spec: dict[str, Any]) -> None:
 
 
 @refused
-def runtime(job: Workload) -> Iterator[Hit]:
+def runtime(job: Workload) -> Iterator[Violation]:
     reference, path = mapping(job.spec.get("runtimeRef")), f"{job.path}spec.runtimeRef"
     if not job.runtime:
         hint = "runtimeRef: {name: torch-distributed}; `kubectl get clustertrainingruntimes` lists them"
@@ -70,7 +70,7 @@ def runtime(job: Workload) -> Iterator[Hit]:
 
 
 @refused
-def trainer(job: Workload) -> Iterator[Hit]:
+def trainer(job: Workload) -> Iterator[Violation]:
     path, given = f"{job.path}spec.trainer", mapping(job.spec.get("trainer"))
     for name in ("numNodes", "numProcPerNode"):
         value = integer(given.get(name))
@@ -83,7 +83,7 @@ def trainer(job: Workload) -> Iterator[Hit]:
 
 
 @refused
-def limits(job: Workload) -> Iterator[Hit]:
+def limits(job: Workload) -> Iterator[Violation]:
     seconds = job.active_deadline_seconds
     if seconds is not None and seconds < 1:
         yield broken(f"{job.path}spec.activeDeadlineSeconds", "activeDeadlineSeconds >= 1", seconds)
@@ -92,7 +92,7 @@ def limits(job: Workload) -> Iterator[Hit]:
 
 
 @refused
-def patches(job: Workload) -> Iterator[Hit]:
+def patches(job: Workload) -> Iterator[Violation]:
     given, managers = job.spec.get("runtimePatches"), set()
     if len(items(given)) > 16:
         yield broken(f"{job.path}spec.runtimePatches", "must have at most 16 entries", len(items(given)))
@@ -112,7 +112,7 @@ def patches(job: Workload) -> Iterator[Hit]:
             yield from _patched_job(patched, where, known=job.runtime == TORCH)
 
 
-def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Hit]:
+def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Violation]:
     if patched.get("name") != NODE and known:
         hint = "torch-distributed has no other"
         yield broken(f"{path}.name", f"must be {NODE}", patched.get("name"), hint)
@@ -124,7 +124,7 @@ def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Itera
             yield from _patched_container(container, where, known=known)
 
 
-def _patched_container(container: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Hit]:
+def _patched_container(container: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Violation]:
     for name in sorted(set(container) - set(PATCHED_CONTAINER)):
         hint = "image, command, args and resourcesPerNode stand in spec.trainer"
         yield _not_patched(f"{path}.{name}", PATCHED_CONTAINER, name, hint)
@@ -136,12 +136,12 @@ def _patched_container(container: Mapping[str, Any], path: str, *, known: bool) 
         yield broken(f"{path}.env", "must be left out", container["env"], "write it into spec.trainer.env")
 
 
-def _not_patched(path: str, known: tuple[str, ...], name: str, hint: str | None = None) -> Hit:
+def _not_patched(path: str, known: tuple[str, ...], name: str, hint: str | None = None) -> Violation:
     return broken(path, f"must be one of {', '.join(known)}", name, hint or "set it in the runtime")
 
 
 @refused
-def name(job: Workload) -> Iterator[Hit]:
+def name(job: Workload) -> Iterator[Violation]:
     return broken_name(job.expected_name, f"-{NODE}-0-{job.nodes - 1}-abcde")
 
 

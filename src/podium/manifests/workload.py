@@ -9,7 +9,7 @@ from podium.manifests import trainjob
 from podium.manifests.draft import Draft
 from podium.manifests.fields import (
     Attribute,
-    Part,
+    ManifestView,
     count,
     integer,
     mapping,
@@ -34,7 +34,7 @@ from podium.manifests.labels import (
 from podium.manifests.resource import Resource
 
 
-class Variable(Part):
+class Variable(ManifestView):
     """An entry of a container's ``env``."""
 
     name = Attribute("manifest.name", text)
@@ -49,7 +49,7 @@ class Variable(Part):
     """``valueFrom``; empty if there is a value."""
 
 
-class Mount(Part):
+class Mount(ManifestView):
     """An entry of a container's ``volumeMounts``; slashes at the ends of paths are left out."""
 
     volume = Attribute("manifest.name", text)
@@ -57,7 +57,7 @@ class Mount(Part):
     sub_path = Attribute("manifest.subPath", lambda value: text(value).strip("/"))
 
 
-class Volume(Part):
+class Volume(ManifestView):
     """An entry of a pod's ``volumes``."""
 
     name = Attribute("manifest.name", text)
@@ -70,7 +70,7 @@ class Volume(Part):
         return tuple(key for key in self.manifest if key != "name")
 
 
-class ElasticPolicy(Part):
+class ElasticPolicy(ManifestView):
     """``elasticPolicy`` of a PyTorchJob, for torchrun."""
 
     min_replicas = Attribute("manifest.minReplicas", integer)
@@ -92,7 +92,7 @@ class ElasticPolicy(Part):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Container(Part):
+class Container(ManifestView):
     """A container of a pod template."""
 
     path: str
@@ -134,7 +134,7 @@ class Container(Part):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pod(Part):
+class Pod(ManifestView):
     """A pod template."""
 
     path: str

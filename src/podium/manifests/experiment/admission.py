@@ -14,7 +14,7 @@ from podium.manifests.experiment.space import LISTED, NUMERIC
 from podium.manifests.experiment.template import fill, meta_key
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.names import is_dns_1123
-from podium.manifests.rules import Finding, Hit, Rule, apply, broken, one_of, raise_for, rule
+from podium.manifests.rules import Finding, Rule, Violation, apply, broken, one_of, raise_for, rule
 from podium.metrics import compile_format
 
 ALGORITHMS = (
@@ -40,7 +40,7 @@ def admit(manifest: Mapping[str, Any]) -> Experiment:
 
 
 @refused
-def kind(experiment: Experiment) -> Iterator[Hit]:
+def kind(experiment: Experiment) -> Iterator[Violation]:
     api = (experiment.api_version, experiment.kind)
     if api != ("kubeflow.org/v1beta1", "Experiment"):
         hint = "write apiVersion: kubeflow.org/v1beta1 and kind: Experiment"
@@ -48,7 +48,7 @@ def kind(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def name(experiment: Experiment) -> Iterator[Hit]:
+def name(experiment: Experiment) -> Iterator[Violation]:
     given = experiment.expected_name
     if not (is_dns_1123(given) and given[0].isalpha() and len(given) <= 40):
         must = "must be lower case letters, digits and '-', begin with a letter and have at most 40 characters"
@@ -56,7 +56,7 @@ def name(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def counts(experiment: Experiment) -> Iterator[Hit]:
+def counts(experiment: Experiment) -> Iterator[Violation]:
     spec = experiment.spec
     most, failed, parallel = (spec.get(f"{part}TrialCount") for part in ("max", "maxFailed", "parallel"))
     hint = "give a positive number, or leave it out"
@@ -73,7 +73,7 @@ def counts(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def objective(experiment: Experiment) -> Iterator[Hit]:
+def objective(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.objective", experiment.spec.get("objective")
     if given is None:
         yield broken(path, "must be given", None, OBJECTIVE)
@@ -89,7 +89,7 @@ def objective(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def algorithm(experiment: Experiment) -> Iterator[Hit]:
+def algorithm(experiment: Experiment) -> Iterator[Violation]:
     yield from one_of("spec.algorithm.algorithmName", experiment.algorithm.name, ALGORITHMS)
     stopping = experiment.spec.get("earlyStopping")
     if stopping is not None and stopping.get("algorithmName") != "medianstop":
@@ -99,7 +99,7 @@ def algorithm(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def template(experiment: Experiment) -> Iterator[Hit]:
+def template(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.trialTemplate", experiment.template.manifest
     for field in ("primaryContainerName", "trialParameters"):
         if not given.get(field):
@@ -123,7 +123,7 @@ def template(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def trial_parameters(experiment: Experiment) -> Iterator[Hit]:
+def trial_parameters(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.trialTemplate.trialParameters", experiment.template.parameters
     searched = [text(parameter.get("name")) for _, parameter in numbered("", experiment.spec.get("parameters"))]
     for index, (name, reference) in enumerate(given):
@@ -141,7 +141,7 @@ def trial_parameters(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def placeholders(experiment: Experiment) -> Iterator[Hit]:
+def placeholders(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     used, names = set(template.placeholders), {name for name, _ in template.parameters}
     if not names or not template.workload.manifest:
@@ -158,11 +158,11 @@ def placeholders(experiment: Experiment) -> Iterator[Hit]:
     try:
         fill(template.workload.manifest, dict.fromkeys(names, "test-value"))
     except InvalidInput as error:
-        yield Hit(what=error.message, where="spec.trialTemplate.trialSpec", hint=error.hint)
+        yield Violation(what=error.message, where="spec.trialTemplate.trialSpec", hint=error.hint)
 
 
 @refused
-def parameters(experiment: Experiment) -> Iterator[Hit]:
+def parameters(experiment: Experiment) -> Iterator[Violation]:
     given, nas = experiment.spec.get("parameters"), experiment.spec.get("nasConfig")
     if bool(given) == (nas is not None):
         yield broken("spec.parameters", "must be given, or a nasConfig instead", (given, nas), SPACE)
@@ -183,7 +183,7 @@ def parameters(experiment: Experiment) -> Iterator[Hit]:
 
 
 @refused
-def collector(experiment: Experiment) -> Iterator[Hit]:
+def collector(experiment: Experiment) -> Iterator[Violation]:
     path, collecting = "spec.metricsCollectorSpec", mapping(experiment.spec.get("metricsCollectorSpec"))
     given, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
     kind, file = text(given.get("kind")), mapping(source.get("fileSystemPath"))
@@ -206,7 +206,7 @@ def collector(experiment: Experiment) -> Iterator[Hit]:
         yield from bad_patterns(experiment)
 
 
-def bad_patterns(experiment: Experiment) -> Iterator[Hit]:
+def bad_patterns(experiment: Experiment) -> Iterator[Violation]:
     """Yield the metricsFormats that Katib cannot use."""
     for pattern in experiment.collector.filters:
         try:

@@ -22,8 +22,8 @@ from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
 from podium.manifests.rules import (
     BrokenRules,
     Finding,
-    Hit,
     Rule,
+    Violation,
     apply,
     broken,
     one_of,
@@ -70,7 +70,7 @@ def findings_of(experiment: Experiment) -> list[Finding]:
 
 
 @not_run
-def architectures(experiment: Experiment) -> Iterator[Hit]:
+def architectures(experiment: Experiment) -> Iterator[Violation]:
     if experiment.spec.get("nasConfig") is not None:
         runs = "podium runs Experiments that search over spec.parameters"
         given = "one that searches for a neural network's architecture (nasConfig)"
@@ -79,7 +79,7 @@ def architectures(experiment: Experiment) -> Iterator[Hit]:
 
 
 @not_run
-def template_in_cluster(experiment: Experiment) -> Iterator[Hit]:
+def template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template.manifest
     if template.get("trialSpec") is None:
         config_map = mapping(template.get("configMap"))
@@ -90,7 +90,7 @@ def template_in_cluster(experiment: Experiment) -> Iterator[Hit]:
 
 
 @stuck
-def search_space(experiment: Experiment) -> Iterator[Hit]:
+def search_space(experiment: Experiment) -> Iterator[Violation]:
     names: set[str] = set()
     for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
         name = text(parameter.get("name"))
@@ -104,13 +104,13 @@ def search_space(experiment: Experiment) -> Iterator[Hit]:
 
 
 @not_run
-def lists(experiment: Experiment) -> Iterator[Hit]:
+def lists(experiment: Experiment) -> Iterator[Violation]:
     for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
         yield from repeated_values(parameter, path)
 
 
 @stuck
-def strategies(experiment: Experiment) -> Iterator[Hit]:
+def strategies(experiment: Experiment) -> Iterator[Violation]:
     given = mapping(experiment.spec.get("objective")).get("metricStrategies")
     for path, strategy in numbered("spec.objective.metricStrategies", given):
         yield from one_of(f"{path}.name", strategy.get("name"), experiment.objective.metrics)
@@ -118,19 +118,19 @@ def strategies(experiment: Experiment) -> Iterator[Hit]:
 
 
 @stuck
-def settings(experiment: Experiment) -> Iterator[Hit]:
+def settings(experiment: Experiment) -> Iterator[Violation]:
     for field in ("algorithm", "earlyStopping"):
         yield from broken_settings(experiment.spec.get(field), f"spec.{field}")
 
 
 @not_run
-def algorithms(experiment: Experiment) -> Iterator[Hit]:
+def algorithms(experiment: Experiment) -> Iterator[Violation]:
     for field in ("algorithm", "earlyStopping"):
         yield from unsupported_settings(experiment.spec.get(field), f"spec.{field}")
 
 
 @not_run
-def other_jobs(experiment: Experiment) -> Iterator[Hit]:
+def other_jobs(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     if not template.is_supported:
         kinds = or_list([f"{kind} ({version})" for kind, version in JOB_KINDS.items()])
@@ -148,7 +148,7 @@ def other_jobs(experiment: Experiment) -> Iterator[Hit]:
 
 
 @stuck
-def pods(experiment: Experiment) -> Iterator[Hit]:
+def pods(experiment: Experiment) -> Iterator[Violation]:
     template, job, name = experiment.template, experiment.template.workload, experiment.template.primary_container
     if not template.is_supported:
         return
@@ -161,7 +161,7 @@ def pods(experiment: Experiment) -> Iterator[Hit]:
             names = [container.name for container in replica.pod.containers]
             hint = f"call the container that trains {name}, or change primaryContainerName"
             what = f"the {replica.role or 'trial'}'s pod has no container {name!r}, only {names}"
-            yield Hit(what=what, where=path, hint=hint)
+            yield Violation(what=what, where=path, hint=hint)
     if job.has_roles:
         container = job.operator.container if job.operator else NODE
         if name != container:
@@ -172,7 +172,7 @@ def pods(experiment: Experiment) -> Iterator[Hit]:
 
 
 @stuck
-def references(experiment: Experiment) -> Iterator[Hit]:
+def references(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     if not template.is_supported:
         return
@@ -189,7 +189,7 @@ def references(experiment: Experiment) -> Iterator[Hit]:
 
 
 @stuck
-def values(experiment: Experiment) -> Iterator[Hit]:
+def values(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     names = {reference: name for name, reference in template.parameters}
     for path, given in numbered("spec.parameters", experiment.spec.get("parameters")):
@@ -203,7 +203,7 @@ def values(experiment: Experiment) -> Iterator[Hit]:
 
 
 @not_run
-def collectors(experiment: Experiment) -> Iterator[Hit]:
+def collectors(experiment: Experiment) -> Iterator[Violation]:
     kind, metric = experiment.collector.kind, experiment.objective.metric
     if kind in ("StdOut", "File", "TensorFlowEvent"):
         return
@@ -222,12 +222,12 @@ def collectors(experiment: Experiment) -> Iterator[Hit]:
 
 
 @stuck
-def patterns(experiment: Experiment) -> Iterator[Hit]:
+def patterns(experiment: Experiment) -> Iterator[Violation]:
     return bad_patterns(experiment)
 
 
 @stuck
-def steps(experiment: Experiment) -> Iterator[Hit]:
+def steps(experiment: Experiment) -> Iterator[Violation]:
     name, most = experiment.algorithm.name, experiment.limits.max_trials
     if name not in ("grid", "pbt"):
         return
@@ -239,34 +239,34 @@ def steps(experiment: Experiment) -> Iterator[Hit]:
 
 
 @stuck
-def dimensions(experiment: Experiment) -> Iterator[Hit]:
+def dimensions(experiment: Experiment) -> Iterator[Violation]:
     bounded = sum(parameter.numeric for parameter in experiment.space)
     if experiment.algorithm.name == "cmaes" and bounded < 2:
         yield broken("spec.parameters", "must hold two double or int for cmaes", bounded, "use tpe or random")
 
 
 @stuck
-def population(experiment: Experiment) -> Iterator[Hit]:
+def population(experiment: Experiment) -> Iterator[Violation]:
     if experiment.algorithm.name != "pbt":
         return
     needed = ("suggestion_trial_dir", "n_population", "truncation_threshold")
     if missing := [name for name in needed if name not in experiment.algorithm.settings]:
         hint = '{name: suggestion_trial_dir, value: /checkpoints}, n_population "5" and truncation_threshold "0.2"'
         what = f"pbt needs the settings {', '.join(missing)}"
-        yield Hit(what=what, where="spec.algorithm.algorithmSettings", hint=hint)
+        yield Violation(what=what, where="spec.algorithm.algorithmSettings", hint=hint)
     if experiment.resume_policy != "FromVolume":
         must = "must be FromVolume for pbt, which keeps its trials' files on a volume"
         yield broken("spec.resumePolicy", must, experiment.resume_policy, "set it to FromVolume")
 
 
 @stuck
-def resource(experiment: Experiment) -> Iterator[Hit]:
+def resource(experiment: Experiment) -> Iterator[Violation]:
     algorithm, path = experiment.algorithm, "spec.algorithm.algorithmSettings"
     if algorithm.name not in ("hyperband", "asha"):
         return
     if missing := [name for name in ("r_l", "resource_name") if name not in algorithm.settings]:
         hint = '{name: resource_name, value: epochs} and {name: r_l, value: "9"}'
-        yield Hit(what=f"{algorithm.name} needs the settings {', '.join(missing)}", where=path, hint=hint)
+        yield Violation(what=f"{algorithm.name} needs the settings {', '.join(missing)}", where=path, hint=hint)
         return
     resource, names = algorithm.settings["resource_name"], [parameter.name for parameter in experiment.space]
     if resource not in names:
@@ -281,7 +281,7 @@ def resource(experiment: Experiment) -> Iterator[Hit]:
 
 
 @trap
-def early_stopping(experiment: Experiment) -> Iterator[Hit]:
+def early_stopping(experiment: Experiment) -> Iterator[Violation]:
     if experiment.early_stopping and not experiment.template.retain:
         hint = "without it Katib loses the stopped trial's metrics and waits forever (kubeflow/katib#1377)"
         given = experiment.template.manifest.get("retain")
@@ -289,20 +289,20 @@ def early_stopping(experiment: Experiment) -> Iterator[Hit]:
 
 
 @trap
-def commands(experiment: Experiment) -> Iterator[Hit]:
+def commands(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if not container.command:
             hint = "without it Katib must read the image's entrypoint from its registry"
-            yield Hit(what="the wrapped container has no command", where=f"{container.path}.command", hint=hint)
+            yield Violation(what="the wrapped container has no command", where=f"{container.path}.command", hint=hint)
 
 
 @trap
-def unknown_fields(experiment: Experiment) -> Iterator[Hit]:
+def unknown_fields(experiment: Experiment) -> Iterator[Violation]:
     """Yield fields that no Experiment has: Katib drops them without a word."""
     return _unknown(mapping(experiment.manifest.get("spec")), EXPERIMENT["spec"], "spec")
 
 
-def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Hit]:
+def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Violation]:
     if isinstance(schema, list):
         for index, item in enumerate(value or []):
             yield from _unknown(item, schema[0], f"{path}[{index}]")
@@ -311,7 +311,7 @@ def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Hit]:
             where = f"{path}.{field}"
             if field not in schema:
                 hint = suggestion(str(field), schema)
-                yield Hit(what=f"{path} has no field {field}: Katib drops it", where=where, hint=hint)
+                yield Violation(what=f"{path} has no field {field}: Katib drops it", where=where, hint=hint)
             elif where != "spec.trialTemplate.trialSpec":  # its own kind knows its fields
                 yield from _unknown(inner, schema[field], where)
 

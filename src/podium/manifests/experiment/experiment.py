@@ -17,7 +17,7 @@ from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
 from podium.manifests.fields import (
     Attribute,
-    Part,
+    ManifestView,
     integer,
     mapping,
     number,
@@ -31,14 +31,14 @@ from podium.manifests.fields import (
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Resource
-from podium.manifests.rules import Hit, raise_for, rule
+from podium.manifests.rules import Violation, raise_for, rule
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics import objective_value
 
 
 @rule("refuse", "Katib's webhook refuses the Experiment.", "refused-by-webhook")
-def well_formed(manifest: Mapping[str, Any]) -> Iterator[Hit]:
+def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     """Check the types of a manifest's fields; what is missing passes."""
     return wrong_types(manifest, EXPERIMENT)
 
@@ -60,7 +60,7 @@ TRIAL_LISTS = {
 """Where an Experiment's status names and counts its trials in each phase; those that ended first. Waiting is ours."""
 
 
-class Objective(Part):
+class Objective(ManifestView):
     """What is optimized."""
 
     metric = Attribute("manifest.objectiveMetricName", text)
@@ -114,7 +114,7 @@ class Objective(Part):
         return f"{self.direction} {self.metric} ({self.strategy})"
 
 
-class Algorithm(Part):
+class Algorithm(ManifestView):
     """A search algorithm or an early-stopping rule."""
 
     name = Attribute("manifest.algorithmName", text)
@@ -179,7 +179,7 @@ class Limits:
     """Failed trials that end the Experiment."""
 
 
-class TrialTemplate(Part):
+class TrialTemplate(ManifestView):
     """What a trial runs, with placeholders."""
 
     @cached_property

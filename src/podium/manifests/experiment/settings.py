@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from podium.errors import suggestion
 from podium.manifests.fields import mapping, numbered, text
-from podium.manifests.rules import Hit, broken, unsupported
+from podium.manifests.rules import Violation, broken, unsupported
 
 
 class Setting(NamedTuple):
@@ -108,7 +108,7 @@ def _given(algorithm: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, 
         yield where, name, text(setting.get("value")), known.get(name)
 
 
-def broken_settings(algorithm: Any, path: str) -> Iterator[Hit]:
+def broken_settings(algorithm: Any, path: str) -> Iterator[Violation]:
     """Yield what the algorithm's service would refuse.
 
     Args:
@@ -125,7 +125,7 @@ def broken_settings(algorithm: Any, path: str) -> Iterator[Hit]:
             yield broken(f"{where}.value", f"must be {setting.kind} for {given}", value, hint)
 
 
-def unsupported_settings(algorithm: Any, path: str) -> Iterator[Hit]:
+def unsupported_settings(algorithm: Any, path: str) -> Iterator[Violation]:
     """Yield what Katib may run and podium does not.
 
     Args:

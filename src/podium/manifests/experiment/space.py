@@ -5,7 +5,7 @@ from typing import Any
 
 from podium.manifests.experiment.hints import SPACE
 from podium.manifests.fields import items, mapping, text
-from podium.manifests.rules import Hit, broken, shorten, unsupported
+from podium.manifests.rules import Violation, broken, shorten, unsupported
 from podium.metrics import number
 from podium.search.space import LOG, Parameter
 
@@ -33,7 +33,7 @@ def read_parameter(given: Mapping[str, Any]) -> Parameter | None:
     return Parameter(name=name, kind=kind, low=low, high=high, step=step, distribution=distribution)
 
 
-def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
+def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:
     """Yield what Katib accepts in a parameter but cannot search.
 
     Args:
@@ -63,7 +63,7 @@ def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
         yield broken(f"{path}.step", "step > 0", numbers["step"], "give the distance between two values")
 
 
-def repeated_values(given: Mapping[str, Any], path: str) -> Iterator[Hit]:
+def repeated_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:
     """Yield a list that holds a value twice, which Katib searches and podium does not."""
     choices = items(mapping(given.get("feasibleSpace")).get("list"))
     twice = sorted({value for value in choices if choices.count(value) > 1})

@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     """Whether it has the bucket and knows the key; None if it could not be asked."""
 
     what: str
-    """What was seen."""
+    """What was snapshot."""
 
     server: str = ""
     """The server's name and version, as it says."""
@@ -78,7 +78,7 @@ class Offer(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class NamespaceSnapshot:
     """What the rules look at; None stands for what may not be looked at."""
 
     namespace: str
@@ -103,7 +103,7 @@ class Seen:
     """Keys of the Secret it names; empty if there is none."""
 
     endpoint: tuple[bool, str] | None = None
-    """Whether the storage's endpoint has somebody behind it, and what was seen."""
+    """Whether the storage's endpoint has somebody behind it, and what was snapshot."""
 
     bucket: Answer | None = None
     """The store's answer to the question for its bucket."""
