@@ -40,7 +40,7 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "cli": {
         "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "runner",
-        "steps", "storage", "sweeps", "scoring",
+        "search", "steps", "storage", "sweeps", "scoring",
     },
     "api": {
         "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "report", "runner", "scoring",

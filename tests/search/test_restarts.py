@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from podium.manifests.experiment.space import read_space
+from podium.search.cmaes import RestartingCmaEs
 from podium.search.distributions import at, unit
-from podium.search.restarts import RestartingCmaEs
 from podium.search.search import Search
 from podium.search.space import Parameter
 

@@ -202,7 +202,7 @@ def test_a_warm_start_moves_the_first_point_toward_good_ones(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"algorithm": "random"}, "an algorithm with podium.dev/warm-start learns"),
+        ({"algorithm": "random"}, "random does not learn from earlier trials, which podium.dev/warm-start asks for"),
         ({"objective": {"type": "maximize", "objectiveMetricName": "loss"}}, "the same objective"),
         ({"parameters": "narrow"}, "needs at least 1 finished trials of first within the search space"),
         ({"parameters": "other"}, "needs at least 1 finished trials of first within the search space"),

@@ -8,7 +8,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
-from podium.search.plans import Seen
+from podium.search.algorithm import PastTrial
 from podium.search.population import GENERATION, PARENT, Population
 from podium.search.search import Search
 from podium.search.space import Parameter
@@ -95,7 +95,9 @@ def test_a_seeded_population_that_goes_on_draws_nobody_twice() -> None:
     points = [(first := Population(SPACE, SETTINGS, True)).next("t0")]
     points += [first.next(f"t{number}") for number in range(1, 7)]
     again = Population(SPACE, SETTINGS, True)
-    again.recall(Seen(trial=f"t{n}", point=point or {}, value=None, running=True) for n, point in enumerate(points[:6]))
+    again.recall(
+        PastTrial(trial=f"t{n}", point=point or {}, value=None, running=True) for n, point in enumerate(points[:6])
+    )
     assert again.next("t6") == points[6]
 
 
@@ -116,6 +118,15 @@ def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:
         found.append(search.tags(f"t{number}"))
     assert [one[GENERATION] for one in found[:3]] == ["1"] * 3, "two of five had been there before"
     assert len({one[PARENT] for one in [known["t6"], known["t7"], *found[:3]]}) == 5
+
+
+def test_a_population_over_a_bell_goes_on(tmp_path: Path) -> None:
+    bell = Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1, distribution="normal")
+    points = []
+    for _ in range(2):
+        search = Search([bell], "pbt", SETTINGS, maximize=True, directory=tmp_path, name="study")
+        points.append(search.ask(f"t{len(points)}"))
+    assert points[0] != points[1]
 
 
 def experiment(program: Path, most: int, **changes: Any) -> dict[str, Any]:

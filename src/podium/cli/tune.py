@@ -22,6 +22,7 @@ from podium.cli.options import (
 )
 from podium.documents import write_file
 from podium.errors import Failed, InvalidInput, PodiumError
+from podium.search.algorithms import ALGORITHMS
 from podium.terminal import echo
 from podium.text import relative
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from podium.api.tune import Plan, TuneSettings
     from podium.notify import Notice
 
+SIMPLE = ", ".join(name for name, algorithm in ALGORITHMS.items() if not algorithm.required)
+
 
 @click.command(cls=WithCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] --NAME SPACE...")
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--parallel", default=2, show_default=True, help="How many at a time.")
 @click.option("--objective", default="accuracy", show_default=True, help="Metric: NAME, min:NAME or max:NAME.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
-@click.option("--algorithm", default="tpe", show_default=True, help="random, grid, tpe, cmaes, sobol … as in Katib.")
+@click.option("--algorithm", default="tpe", show_default=True, help=f"{SIMPLE}.")
 @click.option("--seed", type=int, help="Seed of the algorithm.")
 @pairs_option("--param", "params", metavar="NAME=SPACE", example="seed=1..5", help="A flag that podium tune has too.")
 @click.option("--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data.")

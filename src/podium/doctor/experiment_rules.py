@@ -11,8 +11,6 @@ from podium.metrics import number, parse_line
 EXPERIMENT_RULES: list[Rule[Experiment]] = []
 rule = rules_into(EXPERIMENT_RULES)
 
-HYPEROPT, OPTUNA = ("random", "tpe"), ("grid", "multivariate-tpe")
-LEARNING = ("tpe", "multivariate-tpe", "bayesianoptimization", "cmaes")
 _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
 _FRACTION = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 
@@ -87,7 +85,7 @@ def goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
 
 @rule("warn", "Without maxTrialCount trials are made until the goal is reached or the algorithm has no more.")
 def trials_without_end(experiment: Experiment) -> Iterator[Violation]:
-    if experiment.limits.max_trials is None and experiment.algorithm.name != "grid":
+    if experiment.limits.max_trials is None and not experiment.algorithm.facts.is_finite:
         yield Violation(what="no maxTrialCount", where="spec.maxTrialCount", hint="set it")
 
 
@@ -109,9 +107,7 @@ def no_failures_allowed(experiment: Experiment) -> Iterator[Violation]:
 def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         shape = parameter.distribution
-        if not parameter.numeric or shape == "uniform" or experiment.algorithm.name in HYPEROPT:
-            continue
-        if experiment.algorithm.name in OPTUNA and shape == "logUniform":
+        if not parameter.numeric or shape in ("uniform", *experiment.algorithm.facts.distributions):
             continue
         where = f"spec.parameters[{index}].feasibleSpace.distribution"
         hint = "use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent"
@@ -121,7 +117,7 @@ def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
 @rule("fail", "bayesianoptimization samples every double on a log scale, whatever the distribution says.")
 def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
-        if experiment.algorithm.name == "bayesianoptimization" and parameter.kind == "double" and parameter.low <= 0:
+        if experiment.algorithm.facts.always_log and parameter.kind == "double" and parameter.low <= 0:
             where = f"spec.parameters[{index}].feasibleSpace.min"
             yield Violation(what=f"{parameter.name} begins at {parameter.low:g}", where=where, hint="begin above 0")
 
@@ -129,27 +125,27 @@ def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
 @rule("warn", "Trials that run at once cannot learn from each other.")
 def nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
     parallel, most = experiment.limits.parallel, experiment.limits.max_trials
-    if experiment.algorithm.name in LEARNING and most is not None and 1 < most <= parallel:
+    if experiment.algorithm.facts.warm_trials and most is not None and 1 < most <= parallel:
         what = f"all {most} trials run at once: {experiment.algorithm.name} is no better than random"
         yield Violation(what=what, where="spec.parallelTrialCount", hint="run fewer in parallel")
 
 
 @rule("fail", "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends.")
 def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]:
-    parallel, most = experiment.limits.parallel, experiment.limits.max_trials
-    if experiment.algorithm.name != "hyperband" or (most is not None and most <= parallel):
+    parallel, most, algorithm = experiment.limits.parallel, experiment.limits.max_trials, experiment.algorithm.facts
+    if not algorithm.at_once or (most is not None and most <= parallel):
         return
     count = f"maxTrialCount is {most}" if most else "there is no maxTrialCount"
-    what = f"{count}, but Katib's hyperband stops answering after the first {parallel} trials"
+    what = f"{count}, but Katib's {algorithm.name} stops answering after the first {parallel} trials"
     hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run continues with the other rungs"
     yield Violation(what=what, where="spec.maxTrialCount", hint=hint)
 
 
 @rule("warn", "asha is podium's own; Katib's webhook refuses it.")
 def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
-    if experiment.algorithm.name == "asha":
-        where = "spec.algorithm.algorithmName"
-        yield Violation(what="asha runs on this machine only", where=where, hint="use random or tpe on a cluster")
+    if not experiment.algorithm.facts.in_katib:
+        what = f"{experiment.algorithm.name} runs on this machine only"
+        yield Violation(what=what, where="spec.algorithm.algorithmName", hint="use random or tpe on a cluster")
 
 
 @rule("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")

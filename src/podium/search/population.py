@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from podium.search.algorithm import SEED, SHARE, Algorithm, PastTrial, Plan, Point, Setting
 from podium.search.distributions import at
-from podium.search.plans import Plan, Point, Seen
 from podium.search.space import Parameter
 
 GENERATION, PARENT = "generation", "parent"
@@ -69,7 +69,7 @@ class Population(Plan):
         member.value = value if self.maximize else -value
         self.current.append(trial)
 
-    def recall(self, history: Iterable[Seen]) -> None:
+    def recall(self, history: Iterable[PastTrial]) -> None:
         """Go on with the last generation that had begun, after the one before it."""
         seen = list(history)
         for earlier in seen:
@@ -142,7 +142,26 @@ class Population(Plan):
         return parameter.text(new)
 
 
-def loosen(parameter: Parameter) -> Parameter:
+def _explored(parameter: Parameter, settings: Mapping[str, Any]) -> Parameter:
     """Return a parameter as a population explores it: changed values lie between the steps, on no scale."""
     step = 1.0 if parameter.kind == "int" else None
     return replace(parameter, step=step, distribution="uniform")
+
+
+PBT = Algorithm(
+    name="pbt",
+    settings={
+        "suggestion_trial_dir": Setting(str, lambda text: text.startswith("/"), "an absolute path"),
+        "n_population": Setting(int, lambda value: value >= 5, "an integer >= 5"),
+        "truncation_threshold": SHARE,
+        "resample_probability": SHARE,
+        "random_state": SEED,
+    },
+    required=("suggestion_trial_dir", "n_population", "truncation_threshold"),
+    example='{name: suggestion_trial_dir, value: /checkpoints}, n_population "5" and truncation_threshold "0.2"',
+    drops_unknown_settings=True,
+    needs_steps=True,
+    keeps_files=True,
+    plan=Population,
+    explored=_explored,
+)

@@ -5,23 +5,20 @@ Its trials carry the trial's name as user attribute ``trial``, those of earlier 
 """
 
 import contextlib
-import math
 import random
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.search.algorithm import PastTrial
+from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import column, decode, distribution, encode
 from podium.search.journal import JOURNAL, open_journal
-from podium.search.plans import budget
-from podium.search.population import loosen
-from podium.search.samplers import plan
 from podium.search.space import Parameter
 from podium.search.warm_start import Earlier
 
 if TYPE_CHECKING:
-    import optuna
     from optuna.trial import FrozenTrial
 
 
@@ -30,7 +27,7 @@ class Search:
 
     Args:
         space: What is searched.
-        algorithm: A name of Katib's, or asha.
+        algorithm: A name in ALGORITHMS.
         settings: The algorithm's, checked.
         maximize: Whether more is better.
         directory: Holds the journal; an existing study is continued.
@@ -55,10 +52,8 @@ class Search:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        if algorithm in ("hyperband", "asha"):
-            most = max(settings["r_l"], settings.get("r_min", 1.0))
-            space = [budget(each, most) if each.name == settings["resource_name"] else each for each in space]
-        self._space = [loosen(parameter) for parameter in space] if algorithm == "pbt" else list(space)
+        chosen = ALGORITHMS[algorithm]
+        self._space = [chosen.explored(parameter, settings) for parameter in space]
         self._distributions = {column(parameter): distribution(parameter) for parameter in self._space}
         directory.mkdir(parents=True, exist_ok=True)
         with _quiet():
@@ -77,12 +72,15 @@ class Search:
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         seed = settings.get("random_state")
         # A resumed search must not draw its first points again.
-        self._random = random.Random(None if seed is None else f"{seed}/{len(known)}")
-        self._plan = plan(algorithm, space, settings, maximize=maximize, seen=known)
+        draw = random.Random(None if seed is None else f"{seed}/{len(known)}")
+        self._plan = chosen.plan(space, settings, maximize) if chosen.plan else None
+        if self._plan:
+            self._plan.recall(self._past(known))
+        warm = [trial for trial in known if "from" in trial.user_attrs]
         self._points = _point_sampler() if self._plan else None
         with _quiet():
-            warm = [trial for trial in known if "from" in trial.user_attrs]
-            self._study.sampler = self._points or _sampler(algorithm, settings, self._random.getrandbits(31), warm)
+            sampler = chosen.sampler(settings, draw.getrandbits(31), warm) if chosen.sampler else None
+            self._study.sampler = self._points or sampler
 
     def ask(self, trial: str) -> dict[str, str] | None:
         """Return values for a new trial, as text; None if the algorithm has no more, or none now."""
@@ -127,6 +125,20 @@ class Search:
         state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
         self._study.tell(number, value, state=state, skip_if_finished=True)
 
+    def _past(self, known: "Sequence[FrozenTrial]") -> list[PastTrial]:
+        """Return the trials of the study that an earlier process began."""
+        return [
+            PastTrial(
+                trial=trial.user_attrs["trial"],
+                point={each.name: decode(each, trial.params[column(each)]) for each in self._space},
+                value=trial.value if trial.state.is_finished() else None,
+                running=not trial.state.is_finished(),
+                tags=trial.user_attrs.get("tags", {}),
+            )
+            for trial in known
+            if "trial" in trial.user_attrs
+        ]
+
     def _give_back(self, begun: Collection[str] | None) -> "list[FrozenTrial]":
         from optuna.trial import TrialState
 
@@ -150,49 +162,6 @@ class Search:
                 params=params, distributions=self._distributions, value=earlier.value, user_attrs=attributes
             )
         )
-
-
-def _sampler(
-    algorithm: str, settings: Mapping[str, Any], seed: int, warm: "Sequence[FrozenTrial]"
-) -> "optuna.samplers.BaseSampler":
-    import optuna
-
-    if algorithm == "random":
-        return optuna.samplers.RandomSampler(seed=seed)
-    if algorithm in ("tpe", "multivariate-tpe"):
-        given = {
-            "prior_weight": settings.get("prior_weight"),
-            "n_ei_candidates": settings.get("n_ei_candidates", settings.get("n_EI_candidates")),
-            "n_startup_trials": settings.get("n_startup_trials"),
-        }
-        if "gamma" in settings:  # hyperopt's rule, which Katib's tpe runs
-            share = settings["gamma"]
-            given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(count)), 25)
-        given = {name: value for name, value in given.items() if value is not None}
-        return optuna.samplers.TPESampler(seed=seed, multivariate=algorithm == "multivariate-tpe", **given)
-    if algorithm == "cmaes":
-        # Optuna begins either with a given width or with the one that earlier trials suggest.
-        start = {"source_trials": _continuous(warm)} if warm else {"sigma0": settings.get("sigma")}
-        return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False, **start)
-    startup = settings.get("n_initial_points", 10)
-    return optuna.samplers.GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
-
-
-def _continuous(trials: "Sequence[FrozenTrial]") -> "list[FrozenTrial]":
-    """Return trials without the columns that CMA-ES leaves to chance: it takes only those with exactly its own."""
-    from optuna.distributions import CategoricalDistribution
-    from optuna.trial import create_trial
-
-    shown = []
-    for trial in trials:
-        kept = {
-            name: kind
-            for name, kind in trial.distributions.items()
-            if not isinstance(kind, CategoricalDistribution) and not kind.single()
-        }
-        params = {name: trial.params[name] for name in kept}
-        shown.append(create_trial(params=params, distributions=kept, value=trial.value))
-    return shown
 
 
 def _point_sampler() -> Any:

@@ -6,12 +6,6 @@ from dataclasses import dataclass
 from podium.search.distributions import encode
 from podium.search.space import Parameter
 
-LEARNING = ("tpe", "multivariate-tpe", "bayesianoptimization", "cmaes")
-"""Algorithms that choose their points by earlier results; the others would not even look at them."""
-
-CMAES_NEEDS = 10
-"""CMA-ES begins at the best tenth of what was there before (Nomura 2021, as in the package cmaes)."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:

@@ -16,7 +16,6 @@ from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
-from podium.manifests.experiment.settings import takes_setting
 from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
 from podium.steps.base import require_at_least, require_seed, say
@@ -129,7 +128,7 @@ class SweepSettings:
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
         experiment = self._as_kind(experiment, admits)
         fixed = decided(epochs=self.trial_epochs, network=self.model, seed=self.seed, gpus=target.gpus_per_worker)
-        seeded = self.seed and takes_setting(experiment.algorithm.name, "random_state")
+        seeded = self.seed and "random_state" in experiment.algorithm.facts.settings
         return adapt(
             experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image=target.image,
             max_trials=self.max_trials, workers=self.trial_workers,
@@ -229,7 +228,7 @@ def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
     spent = sum(trial.seconds or 0.0 for trial in trials if trial.phase == "Running")
     most = experiment.limits.max_trials or 0
     left = most - sum(trial.state.finished for trial in trials)
-    if not took or left <= 0 or experiment.algorithm.name == "hyperband":  # whose trials are of different lengths
+    if not took or left <= 0 or experiment.algorithm.facts.has_resource:  # whose trials are of different lengths
         return ""
     seconds = (left * sum(took) / len(took) - spent) / min(left, experiment.limits.parallel)
     return f"{left} of {most} trials left, about {duration(seconds)}" if seconds >= WORTH else ""

@@ -1,11 +1,12 @@
 """The finished trials of earlier Experiments that a search learns from."""
 
 from podium.cluster.local.store import Store
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT, WARM_START
-from podium.search.warm_start import CMAES_NEEDS, LEARNING, Earlier, fits
+from podium.search.algorithms import ALGORITHMS
+from podium.search.warm_start import Earlier, fits
 
 
 def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
@@ -22,12 +23,15 @@ def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
     names = experiment.warm_start
     if not names:
         return []
-    hint = f"choose one of {', '.join(LEARNING)}, or remove the annotation"
-    algorithm = experiment.algorithm.name
-    require(algorithm in LEARNING, f"an algorithm with {WARM_START} learns", hint, algorithm=algorithm)
+    algorithm, least = experiment.algorithm.name, experiment.algorithm.facts.warm_trials
+    if not least:
+        learning = ", ".join(known.name for known in ALGORITHMS.values() if known.warm_trials)
+        hint = f"choose one of {learning}, or remove the annotation"
+        raise InvalidInput(f"{algorithm} does not learn from earlier trials, which {WARM_START} asks for", hint)
     strategy = experiment.algorithm.settings.get("restart_strategy", "none")
-    hint = "remove the setting restart_strategy, or the annotation"
-    require(strategy == "none", f"cmaes with {WARM_START} has no restarts", hint, restart_strategy=strategy)
+    if strategy != "none":
+        hint = "remove the setting restart_strategy, or the annotation"
+        raise InvalidInput(f"{algorithm} with {WARM_START} has no restarts, not restart_strategy={strategy}", hint)
     usable: list[Earlier] = []
     count = 0
     for name in names:
@@ -35,7 +39,6 @@ def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
         trials = [Trial.parse(known) for known in store.list("Trial", {EXPERIMENT: name})]
         count += len(trials)
         usable += [known for trial in trials if (known := _usable(trial, experiment))]
-    least = CMAES_NEEDS if algorithm == "cmaes" else 1
     if len(usable) < least:
         raise InvalidInput(
             f"{algorithm} needs at least {least} finished trials of {', '.join(names)} within the search space, but of "

@@ -16,12 +16,7 @@ from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.names import is_dns_1123
 from podium.manifests.rules import Finding, Rule, Violation, apply, broken, one_of, raise_for, rule
 from podium.metrics import compile_format
-
-ALGORITHMS = (
-    "random", "grid", "tpe", "multivariate-tpe", "cmaes", "sobol", "bayesianoptimization", "hyperband", "pbt",
-    "enas", "darts", "asha",
-)  # fmt: skip
-"""Algorithms that Katib's default configuration knows, and podium's own: asha."""
+from podium.search.algorithms import ALGORITHMS, ARCHITECTURE_SEARCHES, MEDIAN_STOP
 
 COLLECTORS = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push")
 
@@ -90,11 +85,13 @@ def objective(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def algorithm(experiment: Experiment) -> Iterator[Violation]:
-    yield from one_of("spec.algorithm.algorithmName", experiment.algorithm.name, ALGORITHMS)
-    stopping = experiment.spec.get("earlyStopping")
-    if stopping is not None and stopping.get("algorithmName") != "medianstop":
-        hint = "write medianstop, or remove earlyStopping"
-        yield broken("spec.earlyStopping.algorithmName", "must be medianstop", stopping.get("algorithmName"), hint)
+    own = [known.name for known in ALGORITHMS.values() if not known.in_katib]
+    names = [name for name in ALGORITHMS if name not in own]
+    yield from one_of("spec.algorithm.algorithmName", experiment.algorithm.name, [*names, *ARCHITECTURE_SEARCHES, *own])
+    stopping, rule = experiment.spec.get("earlyStopping"), MEDIAN_STOP.name
+    if stopping is not None and (given := stopping.get("algorithmName")) != rule:
+        hint = f"write {rule}, or remove earlyStopping"
+        yield broken("spec.earlyStopping.algorithmName", f"must be {rule}", given, hint)
     yield from one_of("spec.resumePolicy", experiment.resume_policy, ("Never", "LongRunning", "FromVolume"))
 
 

@@ -4,7 +4,6 @@ Observed on a real Katib 0.19: an unused search parameter, a quote in a value, a
 for numbers and more leave an Experiment in Created or Running for good (docs/katib-differences.md).
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,7 +13,6 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
 from podium.manifests.experiment.hints import PODS, SPACE
 from podium.manifests.experiment.schema import EXPERIMENT
-from podium.manifests.experiment.settings import broken_settings, unsupported_settings
 from podium.manifests.experiment.space import broken_values, read_parameter, repeated_values
 from podium.manifests.experiment.template import fill, meta_key, meta_value
 from podium.manifests.fields import mapping, numbered, text
@@ -34,6 +32,8 @@ from podium.manifests.rules import (
 )
 from podium.manifests.structure import Schema
 from podium.manifests.trainjob import NODE
+from podium.search.algorithm import Algorithm, Setting
+from podium.search.algorithms import ALGORITHMS
 from podium.search.space import count_points, first_values
 
 stuck = rule(
@@ -117,16 +117,39 @@ def strategies(experiment: Experiment) -> Iterator[Violation]:
         yield from one_of(f"{path}.value", strategy.get("value"), ("min", "max", "latest"))
 
 
+def _settings(experiment: Experiment) -> Iterator[tuple[Algorithm, str, str, str, Setting | None]]:
+    """Yield of each setting of a known algorithm: the algorithm, the setting's path, name and value, what it may be."""
+    for path, spec in (("algorithm", experiment.algorithm), ("earlyStopping", experiment.early_stopping)):
+        if spec and spec.facts.settings:
+            for index, (name, value) in enumerate(spec.given):
+                where = f"spec.{path}.algorithmSettings[{index}]"
+                yield spec.facts, where, name, value, spec.facts.settings.get(name)
+
+
 @stuck
 def settings(experiment: Experiment) -> Iterator[Violation]:
-    for field in ("algorithm", "earlyStopping"):
-        yield from broken_settings(experiment.spec.get(field), f"spec.{field}")
+    """Yield what the algorithm's service would refuse."""
+    for algorithm, where, given, value, setting in _settings(experiment):
+        known = algorithm.settings
+        if setting is None and not algorithm.drops_unknown_settings:
+            must = f"must be a setting of {algorithm.name}: {', '.join(known)}"
+            yield broken(f"{where}.name", must, given, suggestion(given, known))
+        elif setting and value not in setting.katib and setting.read(value) is None:
+            hint = f"give {setting.kind}, in quotes"
+            yield broken(f"{where}.value", f"must be {setting.kind} for {given}", value, hint)
 
 
 @not_run
 def algorithms(experiment: Experiment) -> Iterator[Violation]:
-    for field in ("algorithm", "earlyStopping"):
-        yield from unsupported_settings(experiment.spec.get(field), f"spec.{field}")
+    if experiment.algorithm.name not in ALGORITHMS:
+        runs = f"podium searches with {', '.join(ALGORITHMS)}"
+        yield unsupported("spec.algorithm.algorithmName", runs, experiment.algorithm.name)
+    for algorithm, where, given, value, setting in _settings(experiment):
+        runs = f"podium runs {algorithm.name} with"
+        if setting is None and algorithm.drops_unknown_settings:
+            yield unsupported(f"{where}.name", f"{runs} settings {', '.join(algorithm.settings)}", given)
+        elif setting and value in setting.katib:
+            yield unsupported(f"{where}.value", f"{runs} {given} {setting.kind.removeprefix('one of ')}", value)
 
 
 @not_run
@@ -228,56 +251,42 @@ def patterns(experiment: Experiment) -> Iterator[Violation]:
 
 @stuck
 def steps(experiment: Experiment) -> Iterator[Violation]:
-    name, most = experiment.algorithm.name, experiment.limits.max_trials
-    if name not in ("grid", "pbt"):
-        return
-    if bare := [parameter.name for parameter in experiment.space if parameter.numeric and parameter.step is None]:
-        yield broken("spec.parameters", f"must each have a step for {name}", bare, "give feasibleSpace.step")
-    elif name == "grid" and most is not None and most > (points := count_points(experiment.space)):
-        hint = f"set maxTrialCount to {points} or less"
-        yield broken("spec.maxTrialCount", "maxTrialCount <= points of the grid", f"{most} > {points}", hint)
+    algorithm, most = experiment.algorithm.facts, experiment.limits.max_trials
+    bare = [parameter.name for parameter in experiment.space if parameter.numeric and parameter.step is None]
+    if algorithm.needs_steps and bare:
+        yield broken("spec.parameters", f"must each have a step for {algorithm.name}", bare, "give feasibleSpace.step")
+    elif algorithm.is_finite and most is not None and most > (points := count_points(experiment.space)):
+        what = f"maxTrialCount <= points of the {algorithm.name}"
+        yield broken("spec.maxTrialCount", what, f"{most} > {points}", f"set maxTrialCount to {points} or less")
 
 
 @stuck
 def dimensions(experiment: Experiment) -> Iterator[Violation]:
-    bounded = sum(parameter.numeric for parameter in experiment.space)
-    if experiment.algorithm.name == "cmaes" and bounded < 2:
-        yield broken("spec.parameters", "must hold two double or int for cmaes", bounded, "use tpe or random")
+    algorithm, bounded = experiment.algorithm.facts, sum(parameter.numeric for parameter in experiment.space)
+    if algorithm.needs_two_numbers and bounded < 2:
+        must = f"must hold two double or int for {algorithm.name}"
+        yield broken("spec.parameters", must, bounded, "use tpe or random")
 
 
 @stuck
-def population(experiment: Experiment) -> Iterator[Violation]:
-    if experiment.algorithm.name != "pbt":
-        return
-    needed = ("suggestion_trial_dir", "n_population", "truncation_threshold")
-    if missing := [name for name in needed if name not in experiment.algorithm.settings]:
-        hint = '{name: suggestion_trial_dir, value: /checkpoints}, n_population "5" and truncation_threshold "0.2"'
-        what = f"pbt needs the settings {', '.join(missing)}"
-        yield Violation(what=what, where="spec.algorithm.algorithmSettings", hint=hint)
-    if experiment.resume_policy != "FromVolume":
-        must = "must be FromVolume for pbt, which keeps its trials' files on a volume"
+def required_settings(experiment: Experiment) -> Iterator[Violation]:
+    algorithm, settings = experiment.algorithm.facts, experiment.algorithm.settings
+    path = "spec.algorithm.algorithmSettings"
+    if missing := [name for name in algorithm.required if name not in settings]:
+        what = f"{algorithm.name} needs the settings {', '.join(missing)}"
+        yield Violation(what=what, where=path, hint=algorithm.example)
+    if algorithm.keeps_files and experiment.resume_policy != "FromVolume":
+        must = f"must be FromVolume for {algorithm.name}, which keeps its trials' files on a volume"
         yield broken("spec.resumePolicy", must, experiment.resume_policy, "set it to FromVolume")
-
-
-@stuck
-def resource(experiment: Experiment) -> Iterator[Violation]:
-    algorithm, path = experiment.algorithm, "spec.algorithm.algorithmSettings"
-    if algorithm.name not in ("hyperband", "asha"):
+    if missing:
         return
-    if missing := [name for name in ("r_l", "resource_name") if name not in algorithm.settings]:
-        hint = '{name: resource_name, value: epochs} and {name: r_l, value: "9"}'
-        yield Violation(what=f"{algorithm.name} needs the settings {', '.join(missing)}", where=path, hint=hint)
-        return
-    resource, names = algorithm.settings["resource_name"], [parameter.name for parameter in experiment.space]
-    if resource not in names:
+    names = [parameter.name for parameter in experiment.space]
+    if algorithm.has_resource and (resource := settings["resource_name"]) not in names:
         yield broken(path, "must name a parameter as resource_name", resource, suggestion(resource, names))
-    if algorithm.name == "hyperband":
-        # One bracket's first rung is asked for at once (katib: pkg/suggestion/v1beta1/hyperband/service.py).
-        eta, most = algorithm.settings.get("eta", 3), algorithm.settings["r_l"]
-        least, parallel = math.ceil(eta ** int(math.log(most) / math.log(eta))), experiment.limits.parallel
-        if parallel < least:
-            rule = f"parallelTrialCount >= {least} for r_l={most:g}, eta={eta}"
-            yield broken("spec.parallelTrialCount", rule, parallel, f"set it to {least}")
+    least, given = algorithm.at_once(settings) if algorithm.at_once else (1, "")
+    if experiment.limits.parallel < least:
+        expression = f"parallelTrialCount >= {least} for {given}"
+        yield broken("spec.parallelTrialCount", expression, experiment.limits.parallel, f"set it to {least}")
 
 
 @trap
@@ -330,7 +339,7 @@ STUCK: tuple[Rule[Experiment], ...] = (
     collectors,
     patterns,
 )
-SEARCH: tuple[Rule[Experiment], ...] = (steps, dimensions, population, resource)
+SEARCH: tuple[Rule[Experiment], ...] = (steps, dimensions, required_settings)
 """Rules about a search that is sound in itself."""
 
 TRAPS: tuple[Rule[Experiment], ...] = (early_stopping, commands, unknown_fields)

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.draft import Draft
+from podium.manifests.experiment.algorithm import AlgorithmSpec
 from podium.manifests.experiment.defaults import set_defaults
 from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels
-from podium.manifests.experiment.settings import read_settings
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import read_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
@@ -112,14 +112,6 @@ class Objective(ManifestView):
 
     def __str__(self) -> str:
         return f"{self.direction} {self.metric} ({self.strategy})"
-
-
-class Algorithm(ManifestView):
-    """A search algorithm or an early-stopping rule."""
-
-    name = Attribute("manifest.algorithmName", text)
-    settings = Attribute("manifest", read_settings)
-    """Settings that the algorithm knows, as numbers and words; those that break a rule are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,13 +285,13 @@ class Experiment(Resource):
     space = Attribute("spec.parameters", read_space)
     """Parameters that break a rule are left out."""
 
-    algorithm = Attribute("spec.algorithm", Algorithm.parse)
+    algorithm = Attribute("spec.algorithm", AlgorithmSpec.parse)
 
     @cached_property
-    def early_stopping(self) -> Algorithm | None:
+    def early_stopping(self) -> AlgorithmSpec | None:
         """The rule that stops trials early."""
         given = self.spec.get("earlyStopping")
-        return Algorithm.parse(given) if given else None
+        return AlgorithmSpec.parse(given) if given else None
 
     collector = Attribute("spec.metricsCollectorSpec", Collector.parse)
 

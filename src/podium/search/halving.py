@@ -1,98 +1,13 @@
-"""Algorithms that plan their points themselves: grid, sobol, hyperband, and asha, which is our own addition."""
+"""Successive halving: hyperband by Katib's brackets, and asha, which is our own addition."""
 
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from podium.search.algorithm import SEED, Algorithm, PastTrial, Plan, Point, Setting
 from podium.search.distributions import at
-from podium.search.space import Parameter, count_points
-
-Point = dict[str, str]
-
-
-@dataclass(kw_only=True)
-class Seen:
-    """A trial that an earlier process began."""
-
-    trial: str
-    point: Point
-    value: float | None
-    running: bool
-    tags: dict[str, str] = field(default_factory=dict)
-
-
-class Plan:
-    """Gives points one by one; a resumed plan recalls what it gave before."""
-
-    finished = False
-
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
-        self.space = space
-        self.settings = settings
-        self.maximize = maximize
-        self.given = 0
-
-    def next(self, trial: str) -> Point | None:
-        """Return the next point; None if there is none now (it must wait) or ever (finished)."""
-        raise NotImplementedError
-
-    def tags(self, trial: str) -> dict[str, str]:
-        """Return what a trial that was given a point has to remember, beside its values."""
-        return {}
-
-    def tell(self, trial: str, value: float | None) -> None:
-        """Learn what became of a trial."""
-
-    def recall(self, history: Iterable[Seen]) -> None:
-        """Go on after the given trials, oldest first."""
-        self.given = len(list(history))
-
-
-class Grid(Plan):
-    """Every point once, in an order that looks random and stays the same when more trials are allowed later."""
-
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
-        super().__init__(space, settings, maximize)
-        self.count = count_points(space)
-        draw = random.Random(settings.get("random_state", 0))
-        self.start = draw.randrange(self.count)
-        # A stride without common divisor with the count visits every point, and needs no list of them.
-        self.stride = next(
-            stride for stride in iter(lambda: draw.randrange(self.count) + 1, 0) if math.gcd(stride, self.count) == 1
-        )
-        self.finished = False
-
-    def next(self, trial: str) -> Point | None:
-        """Return the next point, None after the last."""
-        if self.given >= self.count:
-            self.finished = True
-            return None
-        number = (self.start + self.given * self.stride) % self.count
-        self.given += 1
-        point = {}
-        for parameter in self.space:
-            number, step = divmod(number, parameter.points)
-            point[parameter.name] = parameter.nth(step)
-        return point
-
-
-class Sobol(Plan):
-    """A Sobol sequence without its first point, the corner; scrambled if it has a seed."""
-
-    def next(self, trial: str) -> Point | None:
-        """Return the next point."""
-        from scipy.stats import qmc
-
-        seed = self.settings.get("random_state")
-        engine = qmc.Sobol(len(self.space), scramble=seed is not None, seed=seed)
-        # When scrambled, the first point is not a corner, and the sequence is even only with it.
-        if past := self.given + (seed is None):
-            engine.fast_forward(past)  # not by 0: it would raise OverflowError
-        self.given += 1
-        unit = engine.random(1)[0]
-        return {parameter.name: at(parameter, float(u)) for parameter, u in zip(self.space, unit, strict=True)}
+from podium.search.space import Parameter
 
 
 class Hyperband(Plan):
@@ -126,16 +41,16 @@ class Hyperband(Plan):
         if trial in self.open:
             self.done.append((value, self.open.pop(trial)))
 
-    def recall(self, history: Iterable[Seen]) -> None:
+    def recall(self, history: Iterable[PastTrial]) -> None:
         """Replay: the rungs follow from the results, the points from the trials."""
-        for seen in history:
+        for past in history:
             if not self.queue and not self.open:
                 self._next_rung()
             if self.queue:  # equals may have been promoted in another order
-                self.queue.remove(seen.point) if seen.point in self.queue else self.queue.pop(0)
-            self.open[seen.trial] = seen.point
-            if not seen.running:
-                self.tell(seen.trial, seen.value)
+                self.queue.remove(past.point) if past.point in self.queue else self.queue.pop(0)
+            self.open[past.trial] = past.point
+            if not past.running:
+                self.tell(past.trial, past.value)
 
     def _next_rung(self) -> None:
         self.rung += 1
@@ -180,16 +95,16 @@ class Asha(Plan):
             level, point = self.open.pop(trial)
             self.results[level][trial] = (value, point)
 
-    def recall(self, history: Iterable[Seen]) -> None:
+    def recall(self, history: Iterable[PastTrial]) -> None:
         """Put earlier trials into their rungs."""
-        for seen in history:
-            if seen.point[self.resource] in self.levels:
-                level = self.levels.index(seen.point[self.resource])
+        for past in history:
+            if past.point[self.resource] in self.levels:
+                level = self.levels.index(past.point[self.resource])
                 if level == 0:
                     _sample(self.space, self.draw)  # a seed must not give it again
-                self._begin(seen.trial, level, seen.point)
-                if not seen.running:
-                    self.tell(seen.trial, seen.value)
+                self._begin(past.trial, level, past.point)
+                if not past.running:
+                    self.tell(past.trial, past.value)
 
     def _begin(self, trial: str, level: int, point: Point) -> Point:
         if level:
@@ -199,8 +114,11 @@ class Asha(Plan):
         return begun
 
 
-def budget(parameter: Parameter, most: float) -> Parameter:
-    """Return the parameter of a resource as hyperband and asha give it: whole numbers, as in Katib past its bounds."""
+def _explored(parameter: Parameter, settings: Mapping[str, Any]) -> Parameter:
+    """Return the resource as whole numbers, as in Katib past its bounds."""
+    if parameter.name != settings["resource_name"]:
+        return parameter
+    most = max(settings["r_l"], settings.get("r_min", 1.0))
     return Parameter(name=parameter.name, kind="int", low=1.0, high=float(int(most)), step=1.0)
 
 
@@ -228,3 +146,34 @@ def _best_first(results: Sequence[tuple[float | None, Point]], maximize: bool) -
 
 def _key(point: Point, resource: str) -> str:
     return repr(sorted((name, value) for name, value in point.items() if name != resource))
+
+
+def _first_rung(settings: Mapping[str, Any]) -> tuple[int, str]:
+    """Return how many trials begin the first bracket (katib: pkg/suggestion/v1beta1/hyperband/service.py)."""
+    most, eta = settings["r_l"], settings.get("eta", 3)
+    return math.ceil(eta ** int(math.log(most) / math.log(eta))), f"r_l={most:g}, eta={eta}"
+
+
+_RESOURCE = Setting(float, lambda value: 1 <= value < math.inf, "a number >= 1")
+_ETA = Setting(lambda text: int(float(text)), lambda value: value >= 2, "an integer >= 2")
+_NAME = Setting(str, bool, "the name of a search parameter")
+
+HYPERBAND = Algorithm(
+    name="hyperband",
+    settings={"r_l": _RESOURCE, "eta": _ETA, "resource_name": _NAME, "random_state": SEED},
+    required=("r_l", "resource_name"),
+    example='{name: resource_name, value: epochs} and {name: r_l, value: "9"}',
+    drops_unknown_settings=True,
+    at_once=_first_rung,
+    plan=Hyperband,
+    explored=_explored,
+)
+ASHA = Algorithm(
+    name="asha",
+    settings={"r_l": _RESOURCE, "r_min": _RESOURCE, "eta": _ETA, "resource_name": _NAME, "random_state": SEED},
+    required=HYPERBAND.required,
+    example=HYPERBAND.example,
+    in_katib=False,
+    plan=Asha,
+    explored=_explored,
+)

@@ -1,4 +1,4 @@
-"""CMA-ES that starts again with other populations: IPOP (Auger and Hansen 2005) and BIPOP (Hansen 2009).
+"""CMA-ES, also with restarts with other populations: IPOP (Auger and Hansen 2005) and BIPOP (Hansen 2009).
 
 Optuna's sampler has not restarted since 4.4; the library cmaes, which it uses, says when a restart is due.
 """
@@ -7,13 +7,15 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from podium.search.algorithm import POSITIVE, SEED, Algorithm, PastTrial, Plan, Point, one_of
 from podium.search.distributions import at, unit
-from podium.search.plans import Plan, Point, Seen
 from podium.search.space import Parameter
 
 if TYPE_CHECKING:
     import numpy as np
     from cmaes import CMA
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
 
 GROWTH = 2
 """Factor by which a population grows at a restart, as in Katib."""
@@ -62,13 +64,13 @@ class RestartingCmaEs(Plan):
             if self.cma.should_stop():
                 self._restart()
 
-    def recall(self, history: Iterable[Seen]) -> None:
+    def recall(self, history: Iterable[PastTrial]) -> None:
         """Replay earlier trials."""
-        for seen in history:
+        for past in history:
             self._ask()  # a seed must not give it again
-            self._begin(seen.trial, seen.point)
-            if not seen.running:
-                self.tell(seen.trial, seen.value)
+            self._begin(past.trial, past.point)
+            if not past.running:
+                self.tell(past.trial, past.value)
 
     def _ask(self) -> dict[str, float]:
         """Return a place in each parameter's range, 0..1."""
@@ -110,3 +112,44 @@ class RestartingCmaEs(Plan):
             seed=(self.seed + self.restarts) % 2**32,
             population_size=population,
         )
+
+
+def _plan(space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> Plan | None:
+    restarts = settings.get("restart_strategy", "none") != "none"
+    return RestartingCmaEs(space, settings, maximize) if restarts else None
+
+
+def _sampler(settings: Mapping[str, Any], seed: int, warm: "Sequence[FrozenTrial]") -> "BaseSampler":
+    from optuna.samplers import CmaEsSampler
+
+    # Optuna begins either with a given width or with the one that earlier trials suggest.
+    start = {"source_trials": _continuous(warm)} if warm else {"sigma0": settings.get("sigma")}
+    return CmaEsSampler(seed=seed, warn_independent_sampling=False, **start)
+
+
+def _continuous(trials: "Sequence[FrozenTrial]") -> "list[FrozenTrial]":
+    """Return trials without the columns that CMA-ES leaves to chance: it takes only those with exactly its own."""
+    from optuna.distributions import CategoricalDistribution
+    from optuna.trial import create_trial
+
+    shown = []
+    for trial in trials:
+        kept = {
+            name: kind
+            for name, kind in trial.distributions.items()
+            if not isinstance(kind, CategoricalDistribution) and not kind.single()
+        }
+        params = {name: trial.params[name] for name in kept}
+        shown.append(create_trial(params=params, distributions=kept, value=trial.value))
+    return shown
+
+
+CMA_ES = Algorithm(
+    name="cmaes",
+    settings={"random_state": SEED, "sigma": POSITIVE, "restart_strategy": one_of("none", "ipop", "bipop")},
+    drops_unknown_settings=True,
+    needs_two_numbers=True,
+    warm_trials=10,  # it begins at the best tenth of them (Nomura 2021, as in the package cmaes)
+    plan=_plan,
+    sampler=_sampler,
+)

@@ -1,0 +1,152 @@
+"""What podium knows of a search algorithm: one declaration, read by the search, the checks, the doctor and the help."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from podium.search.space import Parameter
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
+
+Point = dict[str, str]
+
+
+class Setting(NamedTuple):
+    """What the value of a setting may be."""
+
+    convert: Callable[[str], Any]
+    """Makes a number or a word of the text."""
+
+    holds: Callable[[Any], bool]
+    """Whether podium and Katib take the value."""
+
+    kind: str
+    """What is expected, in words."""
+
+    katib: tuple[str, ...] = ()
+    """Further values that Katib takes and podium does not."""
+
+    def read(self, given: str) -> Any:
+        """Return the value; None if neither podium nor Katib takes it."""
+        try:
+            value = self.convert(given)
+        except (ValueError, OverflowError):
+            return None
+        return value if self.holds(value) else None
+
+
+SEED = Setting(int, lambda value: value >= 0, "an integer >= 0")
+COUNT = Setting(int, lambda value: value > 0, "an integer > 0")
+COUNT_0 = Setting(int, lambda value: value >= 0, "an integer >= 0")
+POSITIVE = Setting(float, lambda value: 0 < value < math.inf, "a number > 0")
+SHARE = Setting(float, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+
+
+def one_of(*names: str, katib: tuple[str, ...] = ()) -> Setting:
+    """Return a setting whose value is one of a few words."""
+    return Setting(str, lambda value: value in names, f"one of {', '.join(names)}", katib)
+
+
+@dataclass(kw_only=True)
+class PastTrial:
+    """A trial that an earlier process began."""
+
+    trial: str
+    point: Point
+    value: float | None
+    running: bool
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+class Plan:
+    """Gives points one by one; a resumed plan recalls what it gave before."""
+
+    finished = False
+
+    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+        self.space = space
+        self.settings = settings
+        self.maximize = maximize
+        self.given = 0
+
+    def next(self, trial: str) -> Point | None:
+        """Return the next point; None if there is none now (it must wait) or ever (finished)."""
+        raise NotImplementedError
+
+    def tags(self, trial: str) -> dict[str, str]:
+        """Return what a trial that was given a point has to remember, beside its values."""
+        return {}
+
+    def tell(self, trial: str, value: float | None) -> None:
+        """Learn what became of a trial."""
+
+    def recall(self, history: Iterable[PastTrial]) -> None:
+        """Go on after the given trials, oldest first."""
+        self.given = len(list(history))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """A search algorithm: it has a plan of its own, or a sampler of Optuna's.
+
+    Sources of what Katib does: katib 0.19, pkg/suggestion/v1beta1/{hyperopt,optuna,goptuna,skopt,hyperband,pbt}.
+    """
+
+    name: str
+    """As in ``spec.algorithm.algorithmName``."""
+
+    settings: Mapping[str, Setting]
+    """What podium and Katib's service take in ``algorithmSettings``."""
+
+    required: tuple[str, ...] = ()
+    """Settings that have no default."""
+
+    example: str = ""
+    """The required settings, as a hint."""
+
+    in_katib: bool = True
+    """Whether Katib's default configuration has it."""
+
+    drops_unknown_settings: bool = False
+    """Whether Katib's service drops a setting that it does not know; the other services refuse it."""
+
+    distributions: tuple[str, ...] = ()
+    """Distributions beside uniform that Katib's service honors."""
+
+    always_log: bool = False
+    """Whether Katib's service samples every double on a log scale."""
+
+    is_finite: bool = False
+    """Whether it gives each point once and ends."""
+
+    needs_steps: bool = False
+    """Whether every double and int needs a step."""
+
+    needs_two_numbers: bool = False
+    """Whether it needs two parameters that are double or int."""
+
+    keeps_files: bool = False
+    """Whether a trial begins with its parent's files, on a volume that resumePolicy FromVolume keeps."""
+
+    at_once: Callable[[Mapping[str, Any]], tuple[int, str]] | None = None
+    """How many trials Katib's service gives at once or not at all, by the settings, and the settings that say so."""
+
+    warm_trials: int = 0
+    """How many trials of earlier sweeps a warm start takes; 0: it does not choose points by earlier results."""
+
+    plan: Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan | None] | None = None
+    """Makes the plan for a space, settings and whether more is better; None, or a plan that is None: it samples."""
+
+    sampler: "Callable[[Mapping[str, Any], int, Sequence[FrozenTrial]], BaseSampler] | None" = None
+    """Makes Optuna's sampler for settings, a seed and the trials of a warm start."""
+
+    explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: parameter
+    """What a parameter's values may be, where they are more than the space's."""
+
+    @property
+    def has_resource(self) -> bool:
+        """Whether one of the parameters says how long a trial trains, so that trials differ in length."""
+        return "resource_name" in self.settings

@@ -1,0 +1,66 @@
+"""Algorithms that model the objective by earlier results: tpe, multivariate-tpe, bayesianoptimization."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from podium.search.algorithm import COUNT, COUNT_0, POSITIVE, SEED, Algorithm, Setting, one_of
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+
+def _tpe(settings: Mapping[str, Any], seed: int, multivariate: bool = False) -> "BaseSampler":
+    from optuna.samplers import TPESampler
+
+    given = {
+        "prior_weight": settings.get("prior_weight"),
+        "n_ei_candidates": settings.get("n_ei_candidates", settings.get("n_EI_candidates")),
+        "n_startup_trials": settings.get("n_startup_trials"),
+    }
+    if "gamma" in settings:  # hyperopt's rule, which Katib's tpe runs
+        share = settings["gamma"]
+        given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(count)), 25)
+    given = {name: value for name, value in given.items() if value is not None}
+    return TPESampler(seed=seed, multivariate=multivariate, **given)
+
+
+def _gaussian_process(settings: Mapping[str, Any], seed: int, warm: Any) -> "BaseSampler":
+    from optuna.samplers import GPSampler
+
+    startup = settings.get("n_initial_points", 10)
+    return GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
+
+
+TPE = Algorithm(
+    name="tpe",
+    settings={
+        "gamma": Setting(float, lambda value: 0 < value < 1, "a number between 0 and 1"),
+        "prior_weight": POSITIVE,
+        "n_EI_candidates": COUNT,
+        "random_state": SEED,
+    },
+    distributions=("logUniform", "normal", "logNormal"),
+    warm_trials=1,
+    sampler=lambda settings, seed, warm: _tpe(settings, seed),
+)
+MULTIVARIATE_TPE = Algorithm(
+    name="multivariate-tpe",
+    settings={"n_startup_trials": COUNT_0, "n_ei_candidates": COUNT, "random_state": SEED},
+    distributions=("logUniform",),
+    warm_trials=1,
+    sampler=lambda settings, seed, warm: _tpe(settings, seed, multivariate=True),
+)
+BAYESIAN_OPTIMIZATION = Algorithm(
+    name="bayesianoptimization",
+    settings={
+        "base_estimator": one_of("GP", katib=("RF", "ET", "GBRT")),
+        "n_initial_points": COUNT_0,
+        "acq_func": one_of("gp_hedge", "EI", katib=("LCB", "PI", "EIps", "PIps")),
+        "acq_optimizer": one_of("auto", "sampling", "lbfgs"),
+        "random_state": SEED,
+    },
+    always_log=True,
+    warm_trials=1,
+    sampler=_gaussian_process,
+)

@@ -1,0 +1,81 @@
+"""Algorithms whose points do not depend on results: random, grid, sobol."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from podium.search.algorithm import SEED, Algorithm, Plan, Point
+from podium.search.distributions import at
+from podium.search.space import Parameter, count_points
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+
+class Grid(Plan):
+    """Every point once, in an order that looks random and stays the same when more trials are allowed later."""
+
+    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+        super().__init__(space, settings, maximize)
+        self.count = count_points(space)
+        draw = random.Random(settings.get("random_state", 0))
+        self.start = draw.randrange(self.count)
+        # A stride without common divisor with the count visits every point, and needs no list of them.
+        self.stride = next(
+            stride for stride in iter(lambda: draw.randrange(self.count) + 1, 0) if math.gcd(stride, self.count) == 1
+        )
+        self.finished = False
+
+    def next(self, trial: str) -> Point | None:
+        """Return the next point, None after the last."""
+        if self.given >= self.count:
+            self.finished = True
+            return None
+        number = (self.start + self.given * self.stride) % self.count
+        self.given += 1
+        point = {}
+        for parameter in self.space:
+            number, step = divmod(number, parameter.points)
+            point[parameter.name] = parameter.nth(step)
+        return point
+
+
+class Sobol(Plan):
+    """A Sobol sequence without its first point, the corner; scrambled if it has a seed."""
+
+    def next(self, trial: str) -> Point | None:
+        """Return the next point."""
+        from scipy.stats import qmc
+
+        seed = self.settings.get("random_state")
+        engine = qmc.Sobol(len(self.space), scramble=seed is not None, seed=seed)
+        # When scrambled, the first point is not a corner, and the sequence is even only with it.
+        if past := self.given + (seed is None):
+            engine.fast_forward(past)  # not by 0: it would raise OverflowError
+        self.given += 1
+        unit = engine.random(1)[0]
+        return {parameter.name: at(parameter, float(u)) for parameter, u in zip(self.space, unit, strict=True)}
+
+
+def _random_sampler(settings: Mapping[str, Any], seed: int, warm: Any) -> "BaseSampler":
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed)
+
+
+RANDOM = Algorithm(
+    name="random",
+    settings={"random_state": SEED},
+    distributions=("logUniform", "normal", "logNormal"),
+    sampler=_random_sampler,
+)
+GRID = Algorithm(
+    name="grid",
+    settings={"random_state": SEED},
+    distributions=("logUniform",),
+    is_finite=True,
+    needs_steps=True,
+    plan=Grid,
+)
+SOBOL = Algorithm(name="sobol", settings={"random_state": SEED}, drops_unknown_settings=True, plan=Sobol)
