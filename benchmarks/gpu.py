@@ -62,7 +62,7 @@ def write(target: Path, name: str, array: np.ndarray[Any, Any], outcome: np.ndar
     """Write a dataset: two thirds to train, a sixth each to validate and to test."""
     sixth = len(outcome) // 6
     ends = {"train": (0, 4 * sixth), "validation": (4 * sixth, 5 * sixth), "test": (5 * sixth, 6 * sixth)}
-    parts = {part: artifact.Part(inputs={name: array[a:b]}, target=outcome[a:b]) for part, (a, b) in ends.items()}
+    parts = {part: artifact.Split(inputs={name: array[a:b]}, target=outcome[a:b]) for part, (a, b) in ends.items()}
     artifact.write(target, parts, name=name, target_name="outcome", preprocessing={}, source="made", split="given",
                    **facts)  # fmt: skip
 

@@ -9,7 +9,7 @@ import numpy as np
 from podium.data import artifact
 
 
-def synthetic_part(seed: int, count: int) -> artifact.Part:
+def synthetic_part(seed: int, count: int) -> artifact.Split:
     """Draw images that a small net learns in an epoch or two: ten blocky patterns, shifted by a pixel, with noise."""
     patterns = np.random.default_rng(0).random((10, 7, 7)) > 0.6
     rng = np.random.default_rng(seed)
@@ -18,11 +18,11 @@ def synthetic_part(seed: int, count: int) -> artifact.Part:
     clean = np.kron(patterns[labels], np.ones((1, 4, 4))) * 200
     moved = [np.roll(image, tuple(rng.integers(-1, 2, 2)), (0, 1)) for image in clean]
     noisy = np.stack(moved) + rng.normal(0, 30, clean.shape)
-    return artifact.Part(inputs={"images": noisy.clip(0, 255).astype(np.uint8)}, target=labels)
+    return artifact.Split(inputs={"images": noisy.clip(0, 255).astype(np.uint8)}, target=labels)
 
 
 def write_pictures(
-    target: str | Path, parts: Mapping[str, artifact.Part | artifact.Selection], **facts: Any
+    target: str | Path, parts: Mapping[str, artifact.Split | artifact.Selection], **facts: Any
 ) -> artifact.DatasetInfo:
     """Write pictures of ten classes as the artifact `tiny`."""
     defaults = {

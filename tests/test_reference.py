@@ -40,6 +40,17 @@ def test_what_the_functions_return_has_a_page() -> None:
     assert set(returned.values()) <= pages, returned
 
 
+def test_the_page_on_python_names_what_podium_exports() -> None:
+    page = (Path(__file__).parent.parent / "docs/python.md").read_text()
+    documented = set(re.findall(r"podium\.(\w+)\(", page)) | set(
+        re.findall(r"^\| `podium.*\| `(\w+)` \|$", page, re.MULTILINE)
+    )
+    exported = set(podium.__all__)
+    returned = set(re.findall(r"^\| `podium.*\| `(\w+)` \|$", page, re.MULTILINE))
+    assert exported <= documented
+    assert documented - returned <= exported
+
+
 @pytest.mark.slow
 def test_the_reference_is_written(tmp_path: Path) -> None:
     import pdoc

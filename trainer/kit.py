@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.data import artifact
-from podium.data.artifact import DatasetInfo, Part
+from podium.data.artifact import DatasetInfo, Split
 from podium.errors import InvalidInput
 from podium.metrics import format_metrics
 from podium.storage import Storage, connect
@@ -44,7 +44,7 @@ def dataset() -> DatasetInfo:
     return artifact.describe(_given("data"))
 
 
-def load(part: str) -> Part:
+def load(part: str) -> Split:
     """Map ``train`` or ``validation`` from disk, every byte verified.
 
     Returns:

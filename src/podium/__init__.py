@@ -4,14 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from podium.api.datasets import Dataset, load_dataset, prepare_data
     from podium.api.predictions import open_model
+    from podium.api.prepare import prepare_data
     from podium.api.registry import registry
     from podium.api.runs import run, runs
     from podium.api.space import Choice, Float, Int, log
     from podium.api.sweep import Sweep, open_sweep, sweep
     from podium.api.training import train
     from podium.api.tune import tune
+    from podium.data.dataset import Dataset, load_dataset
 
 __version__ = "0.1.0"
 
@@ -34,19 +35,19 @@ __all__ = [
     "tune",
 ]
 
-_MODULES = {
-    "Choice": "space", "Dataset": "datasets", "Float": "space", "Int": "space", "Sweep": "sweep",
-    "load_dataset": "datasets", "log": "space", "open_model": "predictions", "open_sweep": "sweep",
-    "prepare_data": "datasets",
-    "registry": "registry", "run": "runs", "runs": "runs", "sweep": "sweep", "train": "training", "tune": "tune",
+_HOMES = {
+    "Choice": "api.space", "Dataset": "data.dataset", "Float": "api.space", "Int": "api.space", "Sweep": "api.sweep",
+    "load_dataset": "data.dataset", "log": "api.space", "open_model": "api.predictions", "open_sweep": "api.sweep",
+    "prepare_data": "api.prepare", "registry": "api.registry", "run": "api.runs", "runs": "api.runs",
+    "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
 }  # fmt: skip
-"""Module of podium.api by name: loaded on first use, so that ``import podium`` costs nothing."""
+"""Module below podium of each name: loaded on first use, so that ``import podium`` costs nothing."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(import_module(f"podium.api.{_MODULES[name]}"), name))
+    return globals().setdefault(name, getattr(import_module(f"podium.{_HOMES[name]}"), name))
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from html import escape
 from typing import Any, Self
 
-from podium.terminal import echo
 from podium.text import harmless, one_line
 
 
@@ -19,6 +18,8 @@ def in_notebook() -> bool:
 
 def say(line: str) -> None:
     """Print a line for people: to stderr, which a notebook would paint red, or to a notebook's cell."""
+    from podium.terminal import echo  # not at the top: a trainer reads datasets, and has no click
+
     echo(line, err=not in_notebook())
 
 

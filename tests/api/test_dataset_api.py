@@ -29,7 +29,7 @@ def test_a_dataset_shows_itself_with_pictures(tiny_dataset: Path) -> None:
 
 
 def test_a_table_is_a_data_frame_with_its_categories(tmp_path: Path) -> None:
-    part = artifact.Part(inputs={"table": np.array([[1.5, 0], [2.5, 1]], np.float32)}, target=np.array([0.5, 1.5]))
+    part = artifact.Split(inputs={"table": np.array([[1.5, 0], [2.5, 1]], np.float32)}, target=np.array([0.5, 1.5]))
     columns = (Column(name="x", kind="number"), Column(name="color", kind="category", categories=("red", "green")))
     artifact.write(
         tmp_path / "rows", dict.fromkeys(("train", "validation", "test"), part), name="rows", kind="regression",

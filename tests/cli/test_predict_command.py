@@ -152,7 +152,7 @@ def test_the_dataset_can_say_how_inputs_are_made(
     from podium.data import artifact
 
     images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1])
-    part = artifact.Part(inputs={"images": images}, target=labels)
+    part = artifact.Split(inputs={"images": images}, target=labels)
     artifact.write(
         tmp_path / "data", {"train": part, "validation": part, "test": part}, name="shapes", kind="classification",
         classes=("wide", "tall"), inputs={"images": artifact.InputDescription(meaning="image")}, target_name="shape",

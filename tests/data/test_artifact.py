@@ -17,27 +17,27 @@ from podium.errors import Conflict, Damaged, InvalidInput, NotFound
 
 
 @pytest.fixture
-def parts(tiny_dataset: Path) -> dict[str, artifact.Part]:
+def parts(tiny_dataset: Path) -> dict[str, artifact.Split]:
     return {part: artifact.load(tiny_dataset, part) for part in artifact.PARTS}
 
 
-def change_a_pixel(part: artifact.Part) -> None:
+def change_a_pixel(part: artifact.Split) -> None:
     images = part.inputs["images"].copy()
     images[0, 0, 0] ^= 1
     part.inputs["images"] = images  # type: ignore[index]
 
 
-def cut(part: artifact.Part, count: int) -> artifact.Part:
-    return artifact.Part(
+def cut(part: artifact.Split, count: int) -> artifact.Split:
+    return artifact.Split(
         inputs={name: array[:count] for name, array in part.inputs.items()}, target=part.target[:count]
     )
 
 
-def write(target: str | Path, parts: dict[str, artifact.Part]) -> artifact.DatasetInfo:
+def write(target: str | Path, parts: dict[str, artifact.Split]) -> artifact.DatasetInfo:
     return write_pictures(target, parts)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+def test_what_is_written_is_read_back(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
     info = write(tmp_path / "copy", parts)
     assert artifact.describe(tmp_path / "copy") == info
     for name, part in parts.items():
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, parts: dict[str, artifact.
         assert isinstance(again.inputs["images"], np.memmap)
 
 
-def test_the_info_says_what_the_arrays_hold(tiny_dataset: Path, parts: dict[str, artifact.Part]) -> None:
+def test_the_info_says_what_the_arrays_hold(tiny_dataset: Path, parts: dict[str, artifact.Split]) -> None:
     info = artifact.describe(tiny_dataset)
     scaled = parts["train"].inputs["images"] / 255
     assert (info.inputs["images"].mean[0], info.inputs["images"].std[0]) == (
@@ -60,14 +60,16 @@ def test_the_info_says_what_the_arrays_hold(tiny_dataset: Path, parts: dict[str,
     assert json.loads((tiny_dataset / "dataset.json").read_text())["format"] == "podium.dataset/2"
 
 
-def test_equal_data_has_an_equal_digest_and_other_data_another(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+def test_equal_data_has_an_equal_digest_and_other_data_another(
+    tmp_path: Path, parts: dict[str, artifact.Split]
+) -> None:
     first, second = write(tmp_path / "a", parts), write(tmp_path / "b", parts)
     change_a_pixel(parts["test"])
     assert first.digest == second.digest != write(tmp_path / "c", parts).digest
 
 
 @pytest.mark.parametrize("harm", ["flip a bit", "cut the end", "add a byte"])
-def test_a_damaged_file_is_refused_by_name(tmp_path: Path, parts: dict[str, artifact.Part], harm: str) -> None:
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, parts: dict[str, artifact.Split], harm: str) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "train-images.npy"
     data = bytearray(file.read_bytes())
@@ -78,7 +80,7 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, parts: dict[str, arti
     assert len(artifact.load(tmp_path / "d", "validation")) == 100
 
 
-def test_an_edited_dataset_json_is_refused(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+def test_an_edited_dataset_json_is_refused(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "dataset.json"
     known = json.loads(file.read_text())
@@ -105,7 +107,9 @@ def test_a_missing_dataset_says_how_to_make_one(tmp_path: Path) -> None:
         artifact.load(tmp_path, "training")
 
 
-def test_a_dataset_is_replaced_but_other_things_are_left_alone(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+def test_a_dataset_is_replaced_but_other_things_are_left_alone(
+    tmp_path: Path, parts: dict[str, artifact.Split]
+) -> None:
     target = tmp_path / "d"
     first = write(target, parts)
     parts["train"] = cut(parts["train"], 50)
@@ -120,7 +124,7 @@ def test_a_dataset_is_replaced_but_other_things_are_left_alone(tmp_path: Path, p
 
 
 def test_parts_that_fit_nothing_are_refused_and_nothing_is_written(
-    tmp_path: Path, parts: dict[str, artifact.Part]
+    tmp_path: Path, parts: dict[str, artifact.Split]
 ) -> None:
     eleven = replace(parts["test"], target=parts["test"].target + np.uint8(1))
     with pytest.raises(InvalidInput, match=r"every target has a class.*target=10"):
@@ -166,7 +170,7 @@ def test_reading_a_dataset_imports_numpy_and_nothing_heavy() -> None:
 
 def test_a_bucket_holds_a_dataset_and_never_replaces_it(
     tmp_path: Path,
-    parts: dict[str, artifact.Part],
+    parts: dict[str, artifact.Split],
     new_bucket: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -195,7 +199,7 @@ def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 ALIKE = {str: (str,), int: (int,), float: (int, float), list: (), dict: ()}
 
 
-def test_any_field_of_another_type_is_named(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+def test_any_field_of_another_type_is_named(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "dataset.json"
     whole = json.loads(file.read_text())
@@ -217,7 +221,7 @@ def test_any_field_of_another_type_is_named(tmp_path: Path, parts: dict[str, art
         artifact.describe(tmp_path / "d")
 
 
-def test_a_file_outside_the_dataset_is_not_read(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+def test_a_file_outside_the_dataset_is_not_read(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "dataset.json"
     file.write_text(file.read_text().replace("test-target.npy", "../secret.npy"))
@@ -235,7 +239,7 @@ class Trap:
         return Path.touch, (self.made,)
 
 
-def test_a_pickle_in_a_dataset_is_not_opened(tmp_path: Path, parts: dict[str, artifact.Part]) -> None:
+def test_a_pickle_in_a_dataset_is_not_opened(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d_test" / "test-target.npy"
     np.save(file, np.array([Trap(tmp_path / "made")] * 100, object), allow_pickle=True)

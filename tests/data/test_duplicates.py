@@ -4,13 +4,13 @@ import pytest
 from podium.data.artifact import Selection
 from podium.data.blocks import BLOCK
 from podium.data.duplicates import Overlap, find_overlaps, hash_parts
-from podium.data.schema import Part
+from podium.data.schema import Split
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import _check_overlaps
 
 
 def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict[str, Selection]:
-    items = Part(inputs={"table": table, "words": words}, target=np.arange(len(table)))
+    items = Split(inputs={"table": table, "words": words}, target=np.arange(len(table)))
     return {part: Selection(part=items, index=np.array(positions)) for part, positions in index.items()}
 
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from podium.data.options import DataOptions
-from podium.data.schema import InputDescription, Part
+from podium.data.schema import InputDescription, Split
 from podium.data.sources.raw import Raw
 from podium.data.splits import Division, divide
 from podium.errors import InvalidInput
 
 
-def part_of(target: np.ndarray) -> Part:
-    return Part(inputs={"x": np.arange(len(target), dtype=np.float32)}, target=target)
+def part_of(target: np.ndarray) -> Split:
+    return Split(inputs={"x": np.arange(len(target), dtype=np.float32)}, target=target)
 
 
 def raw_of(target: np.ndarray, **facts: Any) -> Raw:

@@ -18,7 +18,7 @@ from podium.data.artifact import DatasetInfo
 from podium.data.blocks import Selection
 from podium.data.items import read_items
 from podium.data.preprocessing import TablePreprocessing
-from podium.data.schema import InputDescription, Part
+from podium.data.schema import InputDescription, Split
 from podium.data.suspects import near_duplicates
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -304,7 +304,7 @@ def test_plain_pictures_are_not_called_copies(prepare: Prepare, tmp_path: Path) 
 
 def test_pictures_are_compared_without_loading_all_of_them() -> None:
     pictures = np.random.default_rng(0).integers(0, 255, (2400, 64, 64, 3), np.uint8)
-    part = Selection(part=Part(inputs={"images": pictures}, target=np.zeros(2400, np.int64)))
+    part = Selection(part=Split(inputs={"images": pictures}, target=np.zeros(2400, np.int64)))
     tracemalloc.start()
     near_duplicates({"train": part, "test": part}, {"images": InputDescription(meaning="image")})
     _, peak = tracemalloc.get_traced_memory()

@@ -30,7 +30,7 @@ def write_table(target: Path, rows: Array, values: Array, names: list[str], clas
     )
     columns = tuple(Column(name=name, kind="number") for name in names)
     artifact.write(
-        target, {part: artifact.Part(inputs={"table": rows[at]}, target=values[at]) for part, at in thirds.items()},
+        target, {part: artifact.Split(inputs={"table": rows[at]}, target=values[at]) for part, at in thirds.items()},
         name="real", kind="classification" if classes else "regression", classes=classes, target_name="outcome",
         inputs={"table": artifact.InputDescription(meaning="table", columns=columns)}, preprocessing={},
         source="scikit-learn", split="random",

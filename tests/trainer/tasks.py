@@ -43,7 +43,7 @@ def write(target: Path, inputs: Mapping[str, NDArray[Any]], outcome: NDArray[Any
     """Write a dataset: two thirds to train, the rest to validate and to test."""
     third = len(outcome) // 6
     ends = {"train": (0, 4 * third), "validation": (4 * third, 5 * third), "test": (5 * third, 6 * third)}
-    parts = {part: artifact.Part(inputs={name: array[start:end] for name, array in inputs.items()},
+    parts = {part: artifact.Split(inputs={name: array[start:end] for name, array in inputs.items()},
                                  target=outcome[start:end]) for part, (start, end) in ends.items()}  # fmt: skip
     described = {name: artifact.InputDescription(meaning=meaning, columns=facts.get("columns", ())) for name in inputs}
     is_class = outcome.dtype.kind in "iu"

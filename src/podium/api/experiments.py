@@ -17,6 +17,7 @@ from podium.manifests.labels import WARM_START
 from podium.manifests.placement import Pods, place
 from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
+from podium.storage import absolute
 
 CHANGES = inspect.signature(customize).parameters.keys() - {"experiment", "name", "flags", "annotations"}
 """What customize changes besides."""
@@ -216,9 +217,3 @@ def free_name(cluster: Cluster, kind: str, name: str) -> str:
             count += 1
             free = f"{name[: 40 - len(str(count)) - 1]}-{count}"
     return free
-
-
-def absolute(location: str | Path) -> str:
-    """Return a URI, or the absolute path of a directory, without a slash at its end."""
-    text = str(location)
-    return text.rstrip("/") if "://" in text else str(Path(text).absolute())

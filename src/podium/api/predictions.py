@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.artifact import Part
+from podium.data.artifact import Split
 from podium.data.rows import Problem
 from podium.errors import InvalidInput
 from podium.frames import data_frame
@@ -141,7 +141,7 @@ class Model:
         Raises:
             InvalidInput: The model takes other inputs, or does not say how raw data becomes inputs.
         """
-        if isinstance(items, Part):
+        if isinstance(items, Split):
             return self._of_arrays(items.inputs)
         if isinstance(items, np.ndarray) or (isinstance(items, Mapping) and not hasattr(items, "to_parquet")):
             return self._of_arrays(items)
@@ -237,10 +237,9 @@ def open_model(uri: str | Path) -> Model:
         >>> len(model.predict(images))
         2
     """
-    from podium.api.experiments import absolute
     from podium.steps import predict
     from podium.steps.model_directory import fetch_model, model_files, require_model
-    from podium.storage import path_of
+    from podium.storage import absolute, path_of
 
     where, file = absolute(uri), ""
     if where.rpartition("/")[2] in (predict.ONNX, predict.COMMAND):

@@ -20,6 +20,7 @@ from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboa
 from podium.manifests.names import named
 from podium.notebook import LiveCell, Log, in_notebook, say, table
 from podium.settings import Settings
+from podium.storage import absolute
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -322,7 +323,7 @@ def sweep(
         >>> sweep.best.value
         0.0
     """
-    output = output or (f"{experiments.absolute(storage)}/trials" if storage else None)
+    output = output or (f"{absolute(storage)}/trials" if storage else None)
     changed = experiments.changed(
         experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, max_trials=trials,
         parallel_trials=parallel, queue=queue, queue_priority=queue_priority, **changes,

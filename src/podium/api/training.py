@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from podium.api.experiments import absolute, check_here
+from podium.api.experiments import check_here
 from podium.api.place import Place, Session
 from podium.api.watching import follow
 from podium.documents import load_yaml, read_text
@@ -26,6 +26,7 @@ from podium.steps.launch import launch
 from podium.steps.recipe import Recipe
 from podium.steps.target import LaunchTarget
 from podium.steps.train import PlannedTraining, Trained, TrainSettings, plan
+from podium.storage import absolute
 from podium.text import duration, figure, one_line
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podium.api.experiments import absolute
 from podium.api.place import Place
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
@@ -23,6 +22,7 @@ from podium.metrics import STRICT_FORMAT
 from podium.notebook import say
 from podium.settings import Settings
 from podium.steps.target import TRAINER_IMAGE
+from podium.storage import absolute
 
 LESS = ("loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret")
 """Words in the name of a metric of which less is better, where nobody says it."""

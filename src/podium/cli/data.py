@@ -59,7 +59,7 @@ def prepare(
       podium data prepare table:houses.csv --target price --option group=city
       podium data prepare small-fashion --output s3://datasets/small-fashion
     """
-    from podium.api.datasets import write
+    from podium.api.prepare import write
     from podium.steps.prepare_data import DataSettings
 
     _talk()

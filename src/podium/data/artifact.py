@@ -26,7 +26,7 @@ from podium.data.schema import (
     DatasetInfo,
     FileInfo,
     InputDescription,
-    Part,
+    Split,
     digest_of,
 )
 from podium.documents import MAX_JSON, load_json
@@ -35,7 +35,16 @@ from podium.settings import Settings
 from podium.storage import connect, local_path
 
 __all__ = [
-    "PARTS", "DatasetInfo", "Extras", "InputDescription", "Part", "Selection", "copy", "describe", "load", "test_uri",
+    "PARTS",
+    "DatasetInfo",
+    "Extras",
+    "InputDescription",
+    "Selection",
+    "Split",
+    "copy",
+    "describe",
+    "load",
+    "test_uri",
     "write",
 ]  # fmt: skip
 
@@ -75,7 +84,7 @@ def describe(uri: str | Path) -> DatasetInfo:
     return info
 
 
-def load(uri: str | Path, part: str) -> Part:
+def load(uri: str | Path, part: str) -> Split:
     """Map one part into memory, every byte verified.
 
     Nothing is copied: the arrays are read-only and take memory only where they are read, which the system takes back
@@ -101,7 +110,8 @@ def load(uri: str | Path, part: str) -> Part:
         name: _map(home, info.inputs[name], described.dtype, (info.count, *described.shape))
         for name, described in whole.inputs.items()
     }
-    return Part(inputs=inputs, target=_map(home, info.target, whole.target.dtype, (info.count, *whole.target.shape)))
+    target = _map(home, info.target, whole.target.dtype, (info.count, *whole.target.shape))
+    return Split(inputs=inputs, target=target, name=part, info=whole)
 
 
 def load_hashes(uri: str | Path, name: str) -> Array | None:
@@ -131,7 +141,7 @@ def originals(uri: str | Path) -> Path | None:
 
 def write(
     target: str | Path,
-    parts: Mapping[str, Part | Selection],
+    parts: Mapping[str, Split | Selection],
     *,
     name: str,
     kind: str,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.schema import Array, Part, len_statistics
+from podium.data.schema import Array, Split, len_statistics
 
 BLOCK = 4 * 2**20
 """Bytes of a block, if an item is not larger: some steps need several times as much."""
@@ -16,7 +16,7 @@ BLOCK = 4 * 2**20
 class Selection:
     """Some items of a part, read block by block."""
 
-    part: Part
+    part: Split
 
     index: NDArray[np.int64] | None = None
     """Positions of the items; None for all of them in order."""

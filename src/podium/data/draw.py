@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data import artifact
-from podium.data.artifact import DatasetInfo, Part
+from podium.data.artifact import DatasetInfo, Split
 from podium.data.blocks import blocks
 from podium.data.look import Numbers, input_numbers, target_numbers
 from podium.data.schema import Array, Column
@@ -41,8 +41,7 @@ def save_picture(uri: str | Path, part: str, target: Path) -> None:
         PodiumError: It cannot be written.
     """
     require(target.suffix.lower() == ".png", "the picture ends in .png", picture=str(target))
-    info, loaded = artifact.describe(uri), artifact.load(uri, part)
-    sheet = picture_grid(loaded, info) if image_input(info) else histogram_sheet(loaded, info)
+    sheet = artifact.load(uri, part).picture
     try:
         sheet.save(target)
     except OSError as error:
@@ -54,7 +53,12 @@ def image_input(info: DatasetInfo) -> str | None:
     return next((name for name, described in info.inputs.items() if described.meaning == "image"), None)
 
 
-def picture_grid(part: Part, info: DatasetInfo) -> "Image":
+def draw_split(part: Split, info: DatasetInfo) -> "Image":
+    """Draw the first images of each class, or histograms of all columns and of the target."""
+    return picture_grid(part, info) if image_input(info) else histogram_sheet(part, info)
+
+
+def picture_grid(part: Split, info: DatasetInfo) -> "Image":
     """Draw the first images of each class, one row per class, labeled with its name; of a regression, one row for each
     range of targets."""
     from PIL import Image, ImageDraw, ImageFont
@@ -76,7 +80,7 @@ def picture_grid(part: Part, info: DatasetInfo) -> "Image":
     return sheet
 
 
-def _rows(part: Part, info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
+def _rows(part: Split, info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
     """Return the label of each row of the grid and the positions of its items."""
     target = np.asarray(part.target)
     if info.kind == "classification":
@@ -112,7 +116,7 @@ def fit(picture: "Image", side: int = CELL) -> "Image":
     return picture
 
 
-def histogram_sheet(part: Part, info: DatasetInfo) -> "Image":
+def histogram_sheet(part: Split, info: DatasetInfo) -> "Image":
     """Draw a histogram of each column of each input, and of the target."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -136,7 +140,7 @@ def histogram_sheet(part: Part, info: DatasetInfo) -> "Image":
     return sheet
 
 
-def _charts(part: Part, info: DatasetInfo) -> "list[tuple[str, str, str, Sequence[int]]]":
+def _charts(part: Split, info: DatasetInfo) -> "list[tuple[str, str, str, Sequence[int]]]":
     """Return title, text at the left and right end, and counts of each histogram, the target first."""
     charts: list[tuple[str, str, str, Sequence[int]]] = []
 
@@ -166,7 +170,7 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def terminal_view(part: Part, info: DatasetInfo) -> str:
+def terminal_view(part: Split, info: DatasetInfo) -> str:
     """Draw one image of each of the first ten classes in braille characters, at most 14 columns and 7 lines each; of a
     regression, the first ten images."""
     name = image_input(info)

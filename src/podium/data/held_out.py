@@ -16,7 +16,7 @@ from podium.data.hashes import Hashes, hash_items
 from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import PICTURE
 from podium.data.row_files import open_rows
-from podium.data.schema import Array, DatasetInfo, Part
+from podium.data.schema import Array, DatasetInfo, Split
 from podium.errors import InvalidInput
 
 PICTURES = 256
@@ -36,7 +36,7 @@ class TestInputs:
     def hashes(self) -> Hashes:
         """Return the hash of each item, [m], as the seen items of this model were hashed."""
         target = np.zeros(len(self.kept), np.int8)
-        return hash_items(Selection(part=Part(inputs=self.inputs, target=target)))
+        return hash_items(Selection(part=Split(inputs=self.inputs, target=target)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class HeldOut:
 
     info: DatasetInfo
 
-    part: Part
+    part: Split
     """Its items as the dataset's own preprocessing made them."""
 
     groups: Hashes | None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data import artifact
-from podium.data.artifact import PARTS, DatasetInfo, Part
+from podium.data.artifact import PARTS, DatasetInfo, Split
 from podium.data.blocks import blocks, mean_and_std
 from podium.data.schema import Array, InputInfo
 
@@ -54,7 +54,7 @@ def statistics(uri: str | Path) -> dict[str, Any]:
     return {**facts, "parts": parts}
 
 
-def _measure(part: Part, info: DatasetInfo) -> dict[str, Any]:
+def _measure(part: Split, info: DatasetInfo) -> dict[str, Any]:
     measured: dict[str, Any] = {
         "count": len(part),
         "bytes": sum(array.nbytes for array in (*part.inputs.values(), part.target)),
@@ -73,7 +73,7 @@ def _measure(part: Part, info: DatasetInfo) -> dict[str, Any]:
     return measured
 
 
-def target_numbers(part: Part) -> Numbers:
+def target_numbers(part: Split) -> Numbers:
     """Measure the target of a regression."""
     return measure_numbers(lambda: (block.reshape(len(block), -1) for block in blocks(part.target)))
 

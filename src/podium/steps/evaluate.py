@@ -27,7 +27,7 @@ __all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.data.schema import DatasetInfo, Part
+    from podium.data.schema import DatasetInfo, Split
     from podium.scoring import Metric, Scores
 
 PREDICTIONS = "predictions.npy"
@@ -241,7 +241,7 @@ def _test(
 
 
 def _score(
-    origin: Origin, part: "Part", info: "DatasetInfo", metric: "Metric", jobs: PredictJobs, *, part_name: str,
+    origin: Origin, part: "Split", info: "DatasetInfo", metric: "Metric", jobs: PredictJobs, *, part_name: str,
     target: Path | None = None, fresh: "np.ndarray | None" = None,
 ) -> "Scores":  # fmt: skip
     """Score a model on a part: its model.onnx here, or its predict command in a job.

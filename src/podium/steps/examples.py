@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.data.schema import DatasetInfo, InputInfo, Part
+    from podium.data.schema import DatasetInfo, InputInfo, Split
     from podium.scoring import Scores
 
 MOST_EXAMPLES = 12
@@ -20,7 +20,7 @@ MOST_COLUMNS = 40
 
 
 def worst_examples(
-    info: "DatasetInfo", part: "Part", scores: "Scores", items: "np.ndarray", most: int = MOST_EXAMPLES
+    info: "DatasetInfo", part: "Split", scores: "Scores", items: "np.ndarray", most: int = MOST_EXAMPLES
 ) -> list[dict[str, Any]]:
     """Describe the items that a model is most wrong about, the worst first.
 
@@ -87,7 +87,7 @@ def _name(info: "DatasetInfo", value: Any) -> str:
     return ", ".join(f"{number:.6g}" for number in np.atleast_1d(value))
 
 
-def _shown(info: "DatasetInfo", part: "Part", at: int) -> dict[str, Any]:
+def _shown(info: "DatasetInfo", part: "Split", at: int) -> dict[str, Any]:
     for name, described in info.inputs.items():
         values = part.inputs[name][at]
         if described.meaning == "image":

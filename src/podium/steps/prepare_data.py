@@ -18,7 +18,7 @@ from podium.steps.step import step
 from podium.steps.target import storage_url
 
 if TYPE_CHECKING:
-    from podium.data.artifact import DatasetInfo, Extras, Part, Selection
+    from podium.data.artifact import DatasetInfo, Extras, Selection, Split
     from podium.data.hashes import Hashes
     from podium.data.options import DataOptions
     from podium.data.sources.raw import Raw
@@ -240,7 +240,7 @@ def _write(
         options, limit = settings.options, settings.limit or None
         division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
-        own: dict[str, Part | None] = {"validation": raw.validation, "test": raw.test}
+        own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
         parts = {part: artifact.Selection(part=whole) for part, whole in own.items() if whole is not None}
         parts |= {part: artifact.Selection(part=raw.items, index=index) for part, index in division.index.items()}
         hashes = hash_parts(parts)

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from podium.errors import InvalidInput, require
 from podium.storage.base import Entry, Storage, check_key
 
-__all__ = ["Entry", "Storage", "check_key", "connect", "is_slip", "local_path", "path_of"]
+__all__ = ["Entry", "Storage", "absolute", "check_key", "connect", "is_slip", "local_path", "path_of"]
 
 
 def connect(url: str | Path, *, create: bool = False) -> Storage:
@@ -56,6 +56,12 @@ def local_path(url: str | Path) -> Path | None:
     if str(url).startswith("file://"):
         return Path(path_of(str(url)))
     return None if "://" in str(url) or is_slip(str(url)) else Path(url)
+
+
+def absolute(location: str | Path) -> str:
+    """Return a URI, or the absolute path of a directory, without a slash at its end."""
+    text = str(location)
+    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
 def is_slip(text: str) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from podium.data.options import DataOptions, changed, written
 from podium.data.pictures import ENDINGS, is_picture, look_at
 from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
-from podium.data.schema import PART_NAMES, InputDescription, Part
+from podium.data.schema import PART_NAMES, InputDescription, Split
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.raw import Raw
 from podium.errors import InvalidInput, PodiumError, require
@@ -74,7 +74,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     log.info("%s: %s pictures in %d classes, read as %s", location, f"{len(everything):,}", len(classes),
              "x".join(map(str, preprocessing.shape)))  # fmt: skip
     arrays = {
-        part: Part(inputs={preprocessing.input: decode(pictures.files, root, preprocessing, scratch / f"{part}.npy")},
+        part: Split(inputs={preprocessing.input: decode(pictures.files, root, preprocessing, scratch / f"{part}.npy")},
                    target=np.array([classes.index(label) for label in pictures.labels], np.int64))
         for part, pictures in parts.items()
     }  # fmt: skip

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.schema import InputDescription, Part
+from podium.data.schema import InputDescription, Split
 from podium.data.sources import origins
 from podium.data.sources.known import FILES, Known
 from podium.data.sources.raw import Raw
@@ -48,7 +48,7 @@ def read(known: Known, *, cache: Path, source: str | None = None) -> Raw:
     """Return the training images, to be divided, and the test images; arguments and errors as of `fetch`."""
     fetched = fetch(known, cache=cache, source=source)
     items, test = (
-        Part(inputs={"images": fetched.array(images)}, target=fetched.array(labels))
+        Split(inputs={"images": fetched.array(images)}, target=fetched.array(labels))
         for images, labels in (FILES[:2], FILES[2:])
     )
     return Raw(

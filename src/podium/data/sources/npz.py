@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from podium.data.options import DataOptions, written
-from podium.data.schema import MOST_CLASSES, Array, InputDescription, Part
+from podium.data.schema import MOST_CLASSES, Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.raw import Raw
 from podium.errors import Damaged, InvalidInput, NotFound, require, suggestion
@@ -53,7 +53,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
             raise InvalidInput(f"{location} has no array {array!r}", suggestion(array, first))
     kind, classes, values = _read_target({part: arrays[target] for part, arrays in parts.items()}, names, options.kind)
     made = {
-        part: Part(
+        part: Split(
             inputs={name: _flat(array) for name, array in arrays.items() if name not in (target, *roles.values())},
             target=values[part],
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.schema import Array, InputDescription, Part, check_kind
+from podium.data.schema import Array, InputDescription, Split, check_kind
 from podium.errors import require
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ class Raw:
     from files, for example below scratch, and larger than memory; scratch is removed once the artifact is written.
     """
 
-    items: Part
+    items: Split
     """Everything that is to be divided into the parts the source does not have.
 
     If there is a fit, it has one input ``row``, which only counts the items."""
 
-    validation: Part | None = None
+    validation: Split | None = None
     """The validation part, if the source has one."""
 
-    test: Part | None = None
+    test: Split | None = None
     """The test part, if the source has one."""
 
     name: str

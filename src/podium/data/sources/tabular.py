@@ -15,7 +15,7 @@ from podium.data.options import DataOptions, changed, written
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
 from podium.data.row_files import open_rows
 from podium.data.rows import RowFile, Rows
-from podium.data.schema import Array, InputDescription, Part
+from podium.data.schema import Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.raw import Raw
 from podium.data.values import DATES, MISSING_VALUES, Guess, to_days, to_numbers, to_text
@@ -78,7 +78,7 @@ class Survey:
         """
         target = self.target(options.target, options.kind)
         return Raw(
-            items=Part(inputs={"row": np.arange(self.count)}, target=target.values),
+            items=Split(inputs={"row": np.arange(self.count)}, target=target.values),
             name=options.name or Path(location).name.partition(".")[0],
             kind=target.kind,
             classes=target.classes,
@@ -137,7 +137,7 @@ class Survey:
                         scratch / f"{name}.npy", mode="w+", dtype=values.dtype, shape=(self.count, *values.shape[1:])
                     )
                 arrays[name][start : start + len(rows)] = values
-        return replace(raw, items=Part(inputs=arrays, target=raw.items.target), descriptions=descriptions,
+        return replace(raw, items=Split(inputs=arrays, target=raw.items.target), descriptions=descriptions,
                        preprocessing=preprocessing.to_json())  # fmt: skip
 
     def target(self, name: str, kind: str) -> Target:

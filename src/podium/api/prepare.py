@@ -1,0 +1,51 @@
+"""Prepare data from Python and from the shell."""
+
+from pathlib import Path
+from typing import Any
+
+from podium.data.dataset import Dataset
+from podium.heartbeat import doing
+from podium.settings import Settings
+from podium.steps import prepare_data as step
+from podium.steps.prepare_data import DataSettings
+
+
+def prepare_data(
+    dataset: str | Path = "mnist", output: str | Path | None = None, *, source: str | Path = "", target: str = "",
+    limit: int = 0, seed: int | None = None, **options: Any,
+) -> Dataset:  # fmt: skip
+    """Read, verify, split and write data as one checksummed dataset, as ``podium data prepare`` does.
+
+    Args:
+        dataset: ``mnist``, ``fashion-mnist``, ``images:DIRECTORY``, ``table:FILE``, ``text:FILE`` or ``npz:FILE``; or
+            the directory or URI of a prepared dataset, which is copied to output, or opened where there is none.
+        output: Directory, or ``s3://`` or ``minio://`` prefix; ``$PODIUM_HOME/data/NAME`` if None.
+        source: Directory or URI with the idx files of mnist; cache and mirrors if empty.
+        target: Name of the target column of a table or of text.
+        limit: Most items for train and validation together; 0 takes all. The test part of mnist stays whole.
+        seed: Decides which items form which part: the option ``split_seed``, 1 if None.
+        **options: Of the source, such as ``validation=0.2`` or ``group="city"``.
+
+    Raises:
+        InvalidInput: The data or an option breaks a rule, or output holds something else.
+        NotFound: There is no such file.
+        Failed: No mirror has the files; the message names each.
+
+    Example:
+        >>> import podium
+        >>> podium.prepare_data("table:houses.csv", target="price")
+        <dataset houses: regression, train 57, validation 6, test 7>
+    """
+    options |= {} if seed is None else {"split_seed": seed}
+    settings = DataSettings(dataset=str(dataset), source=str(source), target=target, limit=limit, data_options=options)
+    return write(settings, output)
+
+
+def write(settings: DataSettings, output: str | Path | None = None) -> Dataset:
+    """Prepare a dataset where the user says, or below PODIUM_HOME; a prepared one without output stays where it is."""
+    if settings.is_prepared and output is None:
+        return Dataset(settings.dataset)
+    where = output or Settings.from_environment().home / "data" / settings.name
+    with doing(f"preparing {settings.name}"):
+        step.prepare_data(settings, str(where))
+    return Dataset(where)
