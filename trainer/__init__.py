@@ -8,15 +8,13 @@ What a step is made of:
 - ``config``: the flags; ``networks``: names of networks and the recipe of each
 - ``task``: what is learned from a dataset; ``data``: its parts on the device, batches, each rank's share
 - ``augment``: changes of training images
-- ``models``: the networks; ``zoo``: those of torchvision; ``weights``: to start from; ``seen``: what they have seen
+- ``models``: the networks; ``weights``: to start from; ``seen``: what they have seen
 - ``objective``: loss and metrics of classes and of numbers
-- ``gradients``: their sum over the ranks
-- ``optimizer``: the step; ``recipe``: the learning rate of each step, and averaged weights
-- ``evaluation``: the metrics on the validation part
+- ``optimizer``: the step, its learning rate, and averaged weights
 
 What is around it:
 
-- ``world``: the ranks, and what they send each other; ``ranks``: which rank this is
+- ``world``: the ranks, what they send each other, and the sum of their gradients; ``ranks``: which rank this is
 - ``processor``: threads, memory, precision
 - ``checkpoint``: resume, and inherit from another training
 - ``output``: the model directory; ``onnx_graph``: model.onnx

@@ -13,13 +13,16 @@ from typing import Any, NoReturn
 from podium.errors import InvalidInput, require, suggestion
 from podium.trainer import networks
 
-BACKENDS = ("gloo", "nccl", "mpi")
-PRECISIONS = ("auto", "fp32", "bf16")
-OPTIMIZERS = ("adadelta", "sgd", "adamw")
-TRACKERS = ("wandb", "mlflow", "tensorboard")
-SCHEDULES = ("step", "onecycle")
-KEEPS = ("best", "last")
-AUGMENTATIONS = ("crop", "color", "trivial", "rand")
+CHOICES = {
+    "optimizer": ("adadelta", "sgd", "adamw"),
+    "schedule": ("step", "onecycle"),
+    "keep": ("best", "last"),
+    "precision": ("auto", "fp32", "bf16"),
+    "backend": ("gloo", "nccl", "mpi"),
+    "track": ("wandb", "mlflow", "tensorboard"),
+    "augment": ("crop", "color", "trivial", "rand"),
+}
+"""Words that a flag takes; track and augment take several."""
 
 # These change neither weights nor metrics, so a checkpoint may be resumed with other values of them.
 FREE = frozenset(
@@ -176,17 +179,11 @@ class TrainConfig:
             InvalidInput: A rule is broken.
         """
         self._check_model()
-        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES),
-                            ("keep", KEEPS), ("precision", PRECISIONS), ("backend", BACKENDS)):  # fmt: skip
-            value = getattr(self, name)
-            require(value in known, f"--{name} is one of {', '.join(known)}", f"for example --{name} {known[0]}",
-                    **{name: value})  # fmt: skip
-        for tracker in self.track:
-            require(tracker in TRACKERS, f"--track is one of {', '.join(TRACKERS)}", "repeat it for more than one",
-                    track=tracker)  # fmt: skip
-        for word in self.augmentations:
-            require(word in AUGMENTATIONS, f"--augment names {', '.join(AUGMENTATIONS)}",
-                    "for example --augment crop,color", augment=self.augment)  # fmt: skip
+        for name, known in CHOICES.items():
+            several = {"track": self.track, "augment": self.augmentations}
+            for word in several.get(name, (getattr(self, name),)):
+                if word not in known:
+                    raise InvalidInput(f"--{name} takes {', '.join(known)}, but not {word!r}", f"--{name} {known[0]}")
         for name in ("epochs", "batch_size", "test_batch_size", "log_interval", "depth"):
             self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
         for name in ("lr", "gamma", "width"):
@@ -198,16 +195,17 @@ class TrainConfig:
         self._number("seed", self.seed < 2**32, "< 2**32", "for example 1")
 
     def _check_model(self) -> None:
-        known = networks.exists(self.model)
-        hint = suggestion(self.model, (*networks.OWN, *networks.TORCHVISION))
         if self.model in networks.TOO_LARGE:
-            hint = "its weights exceed the 2 GB that one ONNX file holds"
-        require(known, f"--model is one of {', '.join(networks.OWN)} or a network of torchvision.models",
-                hint or "for example --model resnet18", model=self.model)  # fmt: skip
+            raise InvalidInput(f"--model {self.model} has more than the 2 GB of weights that one ONNX file holds",
+                               "choose a smaller one")  # fmt: skip
+        if not networks.exists(self.model):
+            known = (*networks.OWN, *networks.TORCHVISION)
+            raise InvalidInput(f"--model {self.model} is not one of {', '.join(networks.OWN)} or a network of "
+                               "torchvision.models", suggestion(self.model, known))  # fmt: skip
         for name, fixed in (("width", 1.0), ("dropout", 0.0)):
-            value = getattr(self, name)
-            require(self.is_own or value == fixed, f"--{name} is for {', '.join(networks.OWN)}", "networks of "
-                    f"torchvision keep theirs: leave --{name} out", model=self.model, **{name: value})  # fmt: skip
+            if not self.is_own and getattr(self, name) != fixed:
+                raise InvalidInput(f"--{name} is for {', '.join(networks.OWN)}; {self.model} keeps its own",
+                                   f"leave --{name} out")  # fmt: skip
 
     def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:
         value = getattr(self, name)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from podium.data import artifact
-from podium.data.schema import Array, DatasetInfo
+from podium.data.schema import DatasetInfo
 from podium.errors import Damaged, InvalidInput, NotFound, require
 from podium.trainer import processor, task
 from podium.trainer.config import TrainConfig
@@ -99,7 +99,8 @@ def load(config: TrainConfig) -> Dataset:
             smaller than a batch.
     """
     hint = "podium data prepare --output DIRECTORY makes a dataset"
-    require(bool(config.data), "--data names a prepared dataset", hint, data=config.data)
+    if not config.data:
+        raise InvalidInput("--data names no dataset", hint)
     try:
         info = artifact.describe(config.data)
         _check(config, info)
@@ -111,9 +112,9 @@ def load(config: TrainConfig) -> Dataset:
 
 
 def _check(config: TrainConfig, info: DatasetInfo) -> None:
-    wanted, count = config.dataset or info.name, info.parts["train"].count
-    require(info.name == wanted, "--data holds the dataset that --dataset names", f"give --dataset {info.name}",
-            dataset=wanted, data=info.name)  # fmt: skip
+    if config.dataset not in ("", info.name):
+        raise InvalidInput(f"--data {config.data} holds {info.name}, not {config.dataset}", f"--dataset {info.name}")
+    count = info.parts["train"].count
     require(config.batch_size <= count, "--batch-size <= training items", "make the batch smaller",
             batch_size=config.batch_size, items=count)  # fmt: skip
 
@@ -122,13 +123,9 @@ def _part(uri: str, name: str, learned: Task) -> Part:
     part = artifact.load(uri, name)
     array, target = part.inputs[learned.input], torch.from_numpy(np.array(part.target))
     target = target.float().view(len(target), -1) if learned.kind == "regression" else target.long()
-    return Part(inputs=_opened(array), target=target)
-
-
-def _opened(array: Array) -> Tensor | Mapped:
     if isinstance(array, np.memmap):
-        return Mapped(array, torch.device("cpu"))
-    return torch.from_numpy(np.array(array))
+        return Part(inputs=Mapped(array, torch.device("cpu")), target=target)
+    return Part(inputs=torch.from_numpy(np.array(array)), target=target)
 
 
 def stream(seed: int, epoch: int) -> torch.Generator:

@@ -12,13 +12,12 @@ from torch import Tensor, nn
 from podium.errors import Failed, PodiumError
 from podium.metrics import PACE
 from podium.text import duration
-from podium.trainer import data, models, objective, processor, recipe
+from podium.trainer import data, models, objective, processor
 from podium.trainer.augment import Augmentation
 from podium.trainer.config import TrainConfig
-from podium.trainer.evaluation import batch_size_for, evaluate
-from podium.trainer.gradients import GradientSum
-from podium.trainer.optimizer import Optimizer
-from podium.trainer.world import PeerLost, World
+from podium.trainer.objective import batch_size_for
+from podium.trainer.optimizer import Average, Optimizer, learning_rate
+from podium.trainer.world import GradientSum, PeerLost, World
 
 ENOUGH = 3.0
 """Seconds over which the pace is measured."""
@@ -59,26 +58,6 @@ class Progress:
     """Those weights, on the CPU."""
 
 
-class Clock:
-    """Measures the pace of a training once, over its first seconds."""
-
-    def __init__(self) -> None:
-        self.start: tuple[float, int] | None = None
-        self.measured = False
-
-    def pace(self, done: int) -> float | None:
-        """Return the steps per second the first time that there have been enough seconds, else None."""
-        now = time.perf_counter()
-        if self.start is None:
-            self.start = now, done  # not at the very first step, which is slower than all others
-            return None
-        began, before = self.start
-        if self.measured or now - began < ENOUGH:
-            return None
-        self.measured = True
-        return (done - before) / (now - began)
-
-
 class Training:
     """One rank's part of a training.
 
@@ -94,14 +73,14 @@ class Training:
         self.model = models.build(config, dataset.task).to(world.device)
         self.objective = objective.of(config, dataset.task, world.device)
         self.optimizer = Optimizer(config, self.model)
-        self.average = recipe.Average(self.model, config.average)
+        self.average = Average(self.model, config.average)
         self.precision = processor.pick_precision(config, world)
         self.gradients = GradientSum(self.model, world)
         self.augmentation = Augmentation(config, dataset.task, world.device)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
         self.progress = Progress()
         self.stop = False  # set by a signal handler
-        self.clock = Clock()
+        self.measured_from: tuple[float, int] | None = None  # time and finished steps
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to resume from here."""
@@ -197,7 +176,7 @@ class Training:
         loss = self.gradients.backward(weight * self.objective.loss(outputs.float(), targets))
         if self.objective.longest_gradient:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.objective.longest_gradient)
-        self.optimizer.step(recipe.learning_rate(config, done, self.steps))
+        self.optimizer.step(learning_rate(config, done, self.steps))
         self.average.update(done + 1, last=progress.step + 1 == self.steps)
         return loss
 
@@ -211,8 +190,18 @@ class Training:
 
     def report_pace(self) -> None:
         """Print once, some seconds after the first line of progress, how fast it is and what is left."""
-        config, done = self.config, (self.progress.epoch - 1) * self.steps + self.progress.step
-        if pace := self.clock.pace(done):
+        config, done, now = (
+            self.config,
+            (self.progress.epoch - 1) * self.steps + self.progress.step,
+            time.perf_counter(),
+        )
+        if self.measured_from is None:
+            self.measured_from = now, done  # not at the very first step, which is slower than all others
+            return
+        start, before = self.measured_from
+        if now - start >= ENOUGH:
+            self.measured_from = math.inf, 0
+            pace = (done - before) / (now - start)
             left = duration((config.epochs * self.steps - done) / pace)
             self.say(f"{PACE}{pace * config.batch_size:,.0f} items/s, epoch {self.progress.epoch} of {config.epochs}, "
                      f"about {left} left")  # fmt: skip
@@ -233,7 +222,7 @@ class Training:
         for module in dict.fromkeys((self.model, self.average.model)):  # in the same order in all ranks, unlike a set
             self.world.mean_buffers(module)
         size = batch_size_for(math.prod(self.dataset.task.info.shape), self.config.test_batch_size)
-        metrics = evaluate(self.average.model, self.dataset.validation, size, self.world, self.objective)
+        metrics = self.objective.evaluate(self.average.model, self.dataset.validation, size, self.world)
         self.require_finite(metrics["loss"], f"the validation after epoch {epoch}")
         record = {"epoch": epoch, **metrics, "train_loss": losses.mean().item(),
                   "seconds": round(progress.seconds, 3)}  # fmt: skip

@@ -31,62 +31,24 @@ TOO_LARGE = ("regnet_y_128gf", "vit_h_14")
 FIXED_SIZE = re.compile(r"alexnet|maxvit|vgg|vit_")
 """Networks of torchvision for pictures of 224x224 and no others."""
 
+_ONE_CYCLE: dict[str, Any] = {"schedule": "onecycle", "average": 200}
+_ADAMW = {**_ONE_CYCLE, "batch_size": 64, "optimizer": "adamw"}
+_PICTURES = {**_ONE_CYCLE, "dropout": 0.0, "label_smoothing": 0.1, "keep": "last"}
+_SGD = {**_PICTURES, "optimizer": "sgd", "weight_decay": 5e-4}
+
 # What a model changes in the defaults of TrainConfig; a flag given by the user overrides both.
 RECIPES: dict[str, dict[str, Any]] = {
     "tutorial": {},
     # Reaches 99.0 % soonest: two epochs of a small normalized network, about 0.9 million multiplications per image.
-    "fast": {
-        "epochs": 2,
-        "batch_size": 256,
-        "optimizer": "sgd",
-        "lr": 0.4,
-        "schedule": "onecycle",
-        "weight_decay": 5e-4,
-        "label_smoothing": 0.1,
-        "dropout": 0.0,
-        "average": 200,
-        "keep": "last",
-    },
+    "fast": {**_SGD, "epochs": 2, "batch_size": 256, "lr": 0.4},
     # Highest accuracy in a few minutes on two cores: a residual network on shifted and rotated digits. For clothes:
     # --epochs 16 --rotate 0 --shift 1 --flip --erase 6, see docs/trainer.md.
-    "best": {
-        "epochs": 12,
-        "batch_size": 128,
-        "optimizer": "sgd",
-        "lr": 0.2,
-        "schedule": "onecycle",
-        "weight_decay": 5e-4,
-        "label_smoothing": 0.1,
-        "dropout": 0.0,
-        "shift": 2,
-        "rotate": 10.0,
-        "average": 200,
-        "keep": "last",
-    },
-    "mlp": {
-        "epochs": 20,
-        "batch_size": 64,
-        "optimizer": "adamw",
-        "lr": 2e-3,
-        "schedule": "onecycle",
-        "weight_decay": 0.01,
-        "dropout": 0.1,
-        "average": 200,
-    },
+    "best": {**_SGD, "epochs": 12, "batch_size": 128, "lr": 0.2, "shift": 2, "rotate": 10.0},
+    "mlp": {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.1},
 }
 
-_TORCHVISION: dict[str, Any] = {
-    "epochs": 10,
-    "batch_size": 64,
-    "optimizer": "adamw",  # it suits all of them, also those without normalization, with about the same learning rate
-    "lr": 1e-3,
-    "schedule": "onecycle",
-    "weight_decay": 0.05,
-    "label_smoothing": 0.1,
-    "dropout": 0.0,
-    "average": 200,
-    "keep": "last",
-}
+# AdamW suits all of them, also those without normalization, with about the same learning rate.
+_TORCHVISION = {**_PICTURES, **_ADAMW, "epochs": 10, "lr": 1e-3, "weight_decay": 0.05}
 
 
 def recipe(model: str) -> dict[str, Any]:

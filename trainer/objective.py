@@ -1,4 +1,4 @@
-"""What a training minimizes and reports: classification or regression."""
+"""What a training minimizes and reports: loss and metrics of classes or of numbers, and how they are measured."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -6,14 +6,19 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from podium.metrics import format_metrics
+from podium.trainer import data
 from podium.trainer.config import TrainConfig
 from podium.trainer.task import Task
+from podium.trainer.world import World
 
 Record = dict[str, float]
 """Metrics by name."""
+
+PIXELS = 8 * 28 * 28
+"""Values of an item in a step of --test-batch-size; items of more take steps of fewer."""
 
 
 class Objective(ABC):
@@ -57,6 +62,24 @@ class Objective(ABC):
     @abstractmethod
     def merit(self, record: Record) -> Any:
         """Return a value that is greater for better metrics."""
+
+    def evaluate(self, model: nn.Module, part: data.Part, batch_size: int, world: World) -> Record:
+        """Evaluate a model over all ranks; exact for any number of them and any remainder.
+
+        Computed in fp32 whatever the precision of the training, as the exported model will.
+
+        Args:
+            model: Equal in all ranks; left in evaluation mode.
+            part: On the device of the world.
+            batch_size: Items per step.
+            world: Each rank evaluates its share.
+        """
+        model.eval()
+        totals = self.no_totals(world.device)
+        with torch.no_grad():
+            for piece in data.in_order(len(part), batch_size, world.rank, world.size):
+                totals += self.totals(model(part.inputs[piece]), part.target[piece])
+        return self.summarize(world.sum(totals), len(part))
 
     def line(self, record: Mapping[str, float]) -> str:
         """Return the metric line of an epoch."""
@@ -142,3 +165,8 @@ class Regression(Objective):
 def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> Objective:
     """Return the objective of a task, for outputs on a device (the CPU if None)."""
     return Regression(task, device) if task.kind == "regression" else Classification(config.label_smoothing)
+
+
+def batch_size_for(values: int, batch_size: int) -> int:
+    """Return how many items of a number of values are evaluated at once."""
+    return max(1, min(batch_size, batch_size * PIXELS // max(values, 1)))

@@ -39,8 +39,8 @@ def usable(uri: str) -> Iterator[None]:
     except InvalidInput:
         raise
     except PodiumError as error:
-        raise InvalidInput(f"`--output can be written` must hold, but got output={uri!r}: {error.message}",
-                           error.hint or "choose another directory or bucket") from error  # fmt: skip
+        hint = error.hint or "choose another directory or bucket"
+        raise InvalidInput(f"--output {uri} cannot be used: {error.message}", hint) from error
 
 
 def try_to_write(storage: Storage) -> None:

@@ -43,48 +43,38 @@ class Ranks:
 
 
 def read(environ: Mapping[str, str]) -> Ranks:
-    """Read the environment of a process; without a word of ranks in it there is one.
+    """Read the environment of a process; one that names no ranks has a single one.
 
     Raises:
         InvalidInput: A number is missing or not a number, or several processes of a node need torchrun.
     """
-    if environ.get("PET_NODE_RANK") and not environ.get("RANK"):
-        return _read_trainer(environ)
-    numbers = {name: _number(environ, name, default) for name, default in
-               (("WORLD_SIZE", 1), ("RANK", 0), ("LOCAL_RANK", 0))}  # fmt: skip
-    return _meeting(environ, "RANK", "WORLD_SIZE", "MASTER_", numbers, local=numbers["LOCAL_RANK"])
-
-
-def is_first(environ: Mapping[str, str]) -> bool:
-    """Return whether this is rank 0, the one that prints and saves."""
-    return (environ.get("RANK") or environ.get("PET_NODE_RANK") or "0") == "0"
-
-
-def _read_trainer(environ: Mapping[str, str]) -> Ranks:
-    """Read what Kubeflow Trainer sets: a node is a rank."""
+    is_node = bool(environ.get("PET_NODE_RANK")) and not environ.get("RANK")  # Kubeflow Trainer: a node is a rank
+    rank, size, master = (
+        ("PET_NODE_RANK", "PET_NNODES", "PET_MASTER_") if is_node else ("RANK", "WORLD_SIZE", "MASTER_")
+    )
     processes = environ.get("PET_NPROC_PER_NODE", "")
-    if processes not in ONE_PROCESS:
+    if is_node and processes not in ONE_PROCESS:
         raise InvalidInput(
             f"PET_NPROC_PER_NODE={processes} asks for that many processes on each node, but this process was started "
             "without torchrun",
             "start it with torchrun (`torchrun -m podium.trainer` in place of `python -m podium.trainer`), or set the "
             "TrainJob's spec.trainer.numProcPerNode to 1",
         )
-    numbers = {name: _number(environ, name, default) for name, default in (("PET_NNODES", 1), ("PET_NODE_RANK", 0))}
-    return _meeting(environ, "PET_NODE_RANK", "PET_NNODES", "PET_MASTER_", numbers, local=0)
-
-
-def _meeting(environ: Mapping[str, str], rank: str, size: str, master: str, numbers: dict[str, int],
-             local: int) -> Ranks:  # fmt: skip
-    """Check rank and size, and read where several ranks meet."""
-    require(0 <= numbers[rank] < numbers[size], f"0 <= {rank} < {size}", _HINT,
-            **{rank: numbers[rank], size: numbers[size]})  # fmt: skip
-    if numbers[size] == 1:
+    own, count = _number(environ, rank, 0), _number(environ, size, 1)
+    local = 0 if is_node else _number(environ, "LOCAL_RANK", 0)
+    require(0 <= own < count, f"0 <= {rank} < {size}", _HINT, **{rank: own, size: count})
+    if count == 1:
         return Ranks(local=local)
     for name in (f"{master}ADDR", f"{master}PORT"):
-        require(bool(environ.get(name)), f"{name} is set when {size} > 1", _HINT, **{size: numbers[size]})
-    return Ranks(rank=numbers[rank], size=numbers[size], local=local, address=environ[f"{master}ADDR"],
+        if not environ.get(name):
+            raise InvalidInput(f"{size} is {count}, but {name} is not set", _HINT)
+    return Ranks(rank=own, size=count, local=local, address=environ[f"{master}ADDR"],
                  port=_number(environ, f"{master}PORT", 0))  # fmt: skip
+
+
+def is_first(environ: Mapping[str, str]) -> bool:
+    """Return whether this is rank 0, the one that prints and saves."""
+    return (environ.get("RANK") or environ.get("PET_NODE_RANK") or "0") == "0"
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

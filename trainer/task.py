@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from podium.data.schema import DatasetInfo, InputInfo
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.trainer.config import TrainConfig
 
 SMALLEST = 8
@@ -27,10 +27,10 @@ class Task:
     """Number of classes, or of values for each item."""
 
     target_mean: tuple[float, ...] = ()
-    """Regression: of each value in the training part."""
+    """Mean of each value of a regression over the training part."""
 
     target_std: tuple[float, ...] = ()
-    """As target_mean, never zero."""
+    """Standard deviation of each, never zero."""
 
     @property
     def output(self) -> str:
@@ -87,23 +87,28 @@ def _only_input(info: DatasetInfo) -> tuple[str, InputInfo]:
 
 def _check_picture(config: TrainConfig, task: Task) -> None:
     (height, width), dtype = task.size, task.info.dtype
-    require(min(height, width) >= SMALLEST, f"pictures are at least {SMALLEST} pixels high and wide",
-            "podium data prepare images:DIRECTORY --option resize=64,64 enlarges them",
-            height=height, width=width)  # fmt: skip
-    require(config.is_own or task.channels in (1, 3), "networks of torchvision take 1 or 3 channels",
-            "--model fast and best take any number", channels=task.channels, model=config.model)  # fmt: skip
+    if min(height, width) < SMALLEST:
+        raise InvalidInput(f"pictures of {height}x{width} pixels are too small: {SMALLEST}x{SMALLEST} is the least",
+                           "podium data prepare images:DIRECTORY --option resize=64,64 enlarges them")  # fmt: skip
+    if not config.is_own and task.channels not in (1, 3):
+        raise InvalidInput(f"--model {config.model} takes pictures of 1 or 3 channels, but these have {task.channels}",
+                           "--model fast and best take any number")  # fmt: skip
     for name in ("shift", "erase"):
         value, most = getattr(config, name), min(height, width) // 2
-        require(value <= most, f"--{name} <= {most}, half of the pictures", "for example 2",
-                **{name: value, "height": height, "width": width})  # fmt: skip
-    require(not config.augment or dtype == "uint8", "--augment has pixels of uint8",
-            "--shift, --rotate, --flip and --erase take any", dtype=dtype, augment=config.augment)  # fmt: skip
+        if value > most:
+            raise InvalidInput(f"--{name} {value} is more than half of pictures of {height}x{width} pixels",
+                               f"at most --{name} {most}")  # fmt: skip
+    if config.augment and dtype != "uint8":
+        raise InvalidInput(f"--augment {config.augment} takes pixels of uint8, but these are {dtype}",
+                           "--shift, --rotate, --flip and --erase take any")  # fmt: skip
 
 
 def _check_numbers(config: TrainConfig, dataset: str, source: InputInfo) -> None:
-    require(config.model == "mlp", f"--model {config.model} has pictures to learn from", "--model mlp takes "
-            "tables and arrays", dataset=dataset, input=source.meaning)  # fmt: skip
+    kind = f"the input of {dataset} is {'a table' if source.meaning == 'table' else 'an array'}"
+    if config.model != "mlp":
+        raise InvalidInput(
+            f"--model {config.model} learns from pictures, but {kind}", "--model mlp takes tables and arrays"
+        )
     for name in ("shift", "rotate", "flip", "erase", "augment"):
-        value = getattr(config, name)
-        require(not value, f"--{name} has pictures to change", f"leave --{name} out", dataset=dataset,
-                input=source.meaning, **{name: value})  # fmt: skip
+        if getattr(config, name):
+            raise InvalidInput(f"--{name} changes pictures, but {kind}", f"leave --{name} out")

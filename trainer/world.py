@@ -1,4 +1,4 @@
-"""The ranks of one training: who takes part, on which device, and what they send each other.
+"""The ranks of one training: who takes part, on which device, what they send each other, and the sum of gradients.
 
 `podium.trainer.ranks` reads from the environment who takes part. What ranks send each other is read like a checkpoint:
 no code in it is run.
@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from podium.errors import PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 from podium.trainer import checkpoint, ranks
 from podium.trainer.config import TrainConfig
 from podium.trainer.ranks import Ranks
@@ -118,6 +118,53 @@ def peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
         raise PeerLost(f"another process of the training is gone ({reason})", hint) from error
 
 
+class GradientSum:
+    """Runs forward and backward pass of a model so that every rank ends up with the summed gradients.
+
+    With nccl DistributedDataParallel does it while the backward pass runs. Everywhere else one flat all-reduce follows
+    the backward pass: several processes on CPUs are a rehearsal of a cluster, not a way to be fast.
+
+    Args:
+        model: The same architecture in every rank.
+        world: The ranks; all of them have to construct this.
+    """
+
+    def __init__(self, model: nn.Module, world: World) -> None:
+        self.world, self.parameters = world, list(model.parameters())
+        self.forward = model
+        self.is_ddp = world.size > 1 and dist.get_backend() == "nccl"
+        if self.is_ddp:
+            from torch.nn.parallel import DistributedDataParallel
+
+            self.forward = DistributedDataParallel(model, device_ids=[world.device], broadcast_buffers=False)
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """Run the backward pass and sum the gradients.
+
+        Args:
+            loss: This rank's share of the loss; the shares add up to the mean over the global batch.
+
+        Returns:
+            The loss of the global batch, the same in every rank.
+
+        Raises:
+            PeerLost: Another rank is gone; no weight has been changed.
+        """
+        if self.is_ddp:
+            with peers(dist.DistError):
+                (loss * self.world.size).backward()  # DDP divides by the number of ranks
+            return self.world.sum(loss.detach().clone())
+        loss.backward()
+        if self.world.size == 1:
+            return loss.detach()
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        flat = torch.cat([*(gradient.flatten() for gradient in gradients), loss.detach().reshape(1)])
+        parts = self.world.sum(flat).split([*(gradient.numel() for gradient in gradients), 1])
+        for gradient, part in zip(gradients, parts, strict=False):
+            gradient.copy_(part.view_as(gradient))
+        return flat[-1]
+
+
 @contextmanager
 def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterator[World]:
     """Connect to the other ranks, and disconnect at the end.
@@ -210,13 +257,11 @@ def check_backend(config: TrainConfig) -> None:
     Raises:
         InvalidInput: nccl without a GPU, or mpi without a torch that has it.
     """
-    if config.backend == "nccl":
-        cuda = torch.cuda.is_available() and not config.no_cuda
-        require(cuda, "--backend nccl has a GPU to work with", "use --backend gloo on CPUs",
-                backend="nccl", cuda=torch.cuda.is_available(), no_cuda=config.no_cuda)  # fmt: skip
-    if config.backend == "mpi":
-        require(dist.is_mpi_available(), "--backend mpi has a torch built with MPI", "use --backend gloo",
-                backend="mpi", mpi=False)  # fmt: skip
+    if config.backend == "nccl" and (config.no_cuda or not torch.cuda.is_available()):
+        reason = "--no-cuda leaves it none" if config.no_cuda else "there is none here"
+        raise InvalidInput(f"--backend nccl needs a GPU, but {reason}", "use --backend gloo on CPUs")
+    if config.backend == "mpi" and not dist.is_mpi_available():
+        raise InvalidInput("--backend mpi needs a torch that is built with MPI", "use --backend gloo")
 
 
 def pick_device(config: TrainConfig, local_rank: int) -> torch.device:

@@ -156,9 +156,9 @@ def test_data_mapped_from_disk_give_the_same_losses(
 
 
 @pytest.mark.parametrize(("flags", "said"), [
-    (["--model", "fast"], "`--model fast has pictures to learn from` must hold, but got dataset='made', input='table'"),
-    (["--model", "mlp", "--flip"], "`--flip has pictures to change` must hold"),
-    (["--model", "mlp", "--augment", "crop"], "`--augment has pictures to change` must hold"),
+    (["--model", "fast"], "--model fast learns from pictures, but the input of made is a table"),
+    (["--model", "mlp", "--flip"], "--flip changes pictures, but the input of made is a table"),
+    (["--model", "mlp", "--augment", "crop"], "--augment changes pictures, but the input of made is a table"),
 ])  # fmt: skip
 def test_a_table_is_refused_by_what_needs_pictures(
     flags: list[str], said: str, prices: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -184,11 +184,11 @@ def test_pictures_that_are_too_small_are_refused(tmp_path: Path, capsys: pytest.
     images, labels = striped_pictures(60, 6, 20)
     dataset = write(tmp_path / "small", {"images": images}, labels, "image")
     assert main(["--data", str(dataset), "--batch-size", "8", *FLAGS]) == 2
-    assert "at least 8 pixels high and wide` must hold, but got height=6, width=20" in capsys.readouterr().err
+    assert "pictures of 6x20 pixels are too small: 8x8 is the least" in capsys.readouterr().err
 
 
 def test_an_augmentation_larger_than_half_a_picture_is_refused(
     stripes: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--data", str(stripes), "--shift", "11", *FLAGS]) == 2
-    assert "`--shift <= 10, half of the pictures` must hold, but got shift=11" in capsys.readouterr().err
+    assert "--shift 11 is more than half of pictures of 20x" in capsys.readouterr().err

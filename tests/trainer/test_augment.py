@@ -7,11 +7,11 @@ import torch
 from tasks import pictures, striped_pictures
 
 from podium.trainer.augment import Augmentation
-from podium.trainer.config import AUGMENTATIONS, TrainConfig
+from podium.trainer.config import CHOICES, TrainConfig
 from podium.trainer.data import stream
 
 PICTURES = torch.from_numpy(striped_pictures(12, 24, 32)[0])
-EVERY = ",".join(AUGMENTATIONS)
+EVERY = ",".join(CHOICES["augment"])
 
 
 def dot(row: int, column: int) -> torch.Tensor:
@@ -96,7 +96,7 @@ def test_a_turn_of_a_wide_picture_keeps_its_shapes() -> None:
     assert up.max().item() > 24
 
 
-@pytest.mark.parametrize("augment", [*AUGMENTATIONS, EVERY])
+@pytest.mark.parametrize("augment", [*CHOICES["augment"], EVERY])
 @pytest.mark.parametrize("images", [PICTURES, PICTURES[..., 0]], ids=["color", "gray"])
 def test_pictures_keep_size_and_type_but_change(augment: str, images: torch.Tensor) -> None:
     out = changed(images, augment=augment)

@@ -17,7 +17,6 @@ from podium.storage import connect
 from podium.trainer import data, loop, models, output, task
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
-from podium.trainer.evaluation import evaluate
 from podium.trainer.loop import Training
 from podium.trainer.objective import Classification
 from podium.trainer.seen import Seen
@@ -147,7 +146,7 @@ def test_evaluation_does_not_depend_on_the_size_of_its_batches(tiny_dataset: Pat
         logits = model(dataset.validation.inputs[:])
     loss = torch.nn.functional.cross_entropy(logits, dataset.validation.target).item()
     accuracy = (logits.argmax(1) == dataset.validation.target).double().mean().item()
-    metrics = evaluate(model, dataset.validation, batch_size, World(), Classification(0.1))
+    metrics = Classification(0.1).evaluate(model, dataset.validation, batch_size, World())
     assert metrics == {"accuracy": accuracy, "loss": pytest.approx(loss, rel=1e-5)}
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from tasks import digits, pictures
 
 from podium.errors import InvalidInput
-from podium.trainer import models, networks, onnx_graph, weights, zoo
+from podium.trainer import models, networks, onnx_graph, weights
 from podium.trainer.config import parse
 from podium.trainer.task import Task
 
@@ -77,7 +77,7 @@ def test_other_kinds_of_networks_become_onnx_as_well(name: str) -> None:
     ("inception_v3", (96, 96), (128, 128)), ("vit_b_16", (64, 96), (224, 224)), ("vgg11", (300, 300), (224, 224)),
 ])  # fmt: skip
 def test_small_pictures_are_enlarged_in_proportion(name: str, size: tuple[int, int], expected: tuple[int, int]) -> None:
-    assert zoo.fitting_size(name, size) == expected
+    assert models.fitting_size(name, size) == expected
 
 
 @pytest.mark.parametrize("ending", [".safetensors", ".pth"])
