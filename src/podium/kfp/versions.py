@@ -11,7 +11,7 @@ from typing import Any
 
 from podium.code.bundle import Bundle
 from podium.documents import load_yaml
-from podium.errors import Conflict, NotFound, require, suggestion
+from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import with_code
 from podium.kfp.definition import load as load_definition
@@ -82,11 +82,12 @@ class Version:
         """
         if self.pipeline not in PIPELINES or not self.ours or "model_name" in given:
             return
-        own = {parameter.name: parameter.default for parameter in self._defaults()}
-        model = next((known.default for known in self.parameters() if known.name == "model_name"), own["model_name"])
-        hint = f"--version {self.name} to run it, or for podium's own: podium upload {self.pipeline.replace('-', '_')}"
-        rule = f"{self.pipeline} is podium's own pipeline, and {self.name} was uploaded for another model"
-        require(model == own["model_name"], rule, hint, model_name=model)
+        usual = next(known.default for known in self._defaults() if known.name == "model_name")
+        model = next((known.default for known in self.parameters() if known.name == "model_name"), usual)
+        if model != usual:
+            what = f"{self.pipeline} is podium's own pipeline, but {self.name} was uploaded for another model, {model}"
+            own = f"for podium's own: podium upload {self.pipeline.replace('-', '_')}"
+            raise InvalidInput(what, f"--version {self.name} to run it (in a schedule, version: {self.name}), or {own}")
 
     def changes(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a run that are not podium's defaults, or of another pipeline not its own."""
