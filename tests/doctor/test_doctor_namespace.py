@@ -514,6 +514,8 @@ def test_a_webhook_that_is_away_is_asked_for_seconds(
     assert found["server-admits"].hint == (
         f"{webhook}kubectl -n kubeflow get endpoints,pods shows what is behind katib-controller"
     )
+    assert "failed calling webhook" in found["pod-security"].what
+    assert found["pod-security"].hint == found["server-admits"].hint
 
 
 def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace]) -> None:

@@ -213,6 +213,8 @@ def pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 def _security_hint(refusal: str, namespace: str) -> str:
+    if "violates PodSecurity" not in refusal:
+        return webhook_hint(refusal) or "see kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations"
     if (hint := refusal_hint(refusal)) in ADDED_HINTS.values():
         return hint
     label = f"kubectl label namespace {namespace} --overwrite {ENFORCE}=baseline"

@@ -86,8 +86,8 @@ def offer_pods(
         try:
             api.call("try a pod", api.core.create_namespaced_pod, api.namespace, _probe(pod), dry_run="All")
             refusal = None
-        except Unavailable:  # each further offer would wait as long for the same webhook
-            break
+        except Unavailable as error:  # each further offer would wait as long for the same webhook
+            return [*offers, Offer(name, error.message)]
         except PodiumError as error:
             _, violates, why = error.message.partition("violates PodSecurity")
             if not violates:

@@ -71,7 +71,7 @@ class Offer(NamedTuple):
     """Whose pod it is."""
 
     refusal: str | None
-    """Of Pod Security, in the API server's words; None for a pod that is allowed."""
+    """Of Pod Security or of a webhook that is away, in the API server's words; None for a pod that is allowed."""
 
     level: str = "fail"
     """Of a refusal."""
