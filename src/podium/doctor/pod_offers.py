@@ -81,7 +81,7 @@ def offer_pods(
     """
     if (labels or {}).get(ENFORCE, "privileged") == "privileged":
         return None
-    installed, offers = look_at_controllers(api, controllers), []
+    installed, offers = look_at_controllers(api, controllers), list[Offer]()
     for name, level, pod in written(installed, manifests) if manifests else usual(installed, unknown_kinds):
         try:
             api.call("try a pod", api.core.create_namespaced_pod, api.namespace, _probe(pod), dry_run="All")
