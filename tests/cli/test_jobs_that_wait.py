@@ -60,6 +60,7 @@ def test_a_job_whose_pods_wait_is_pending_and_says_why(podium: Callable[..., Res
     (row,) = json.loads(podium("list", "--json").stdout)
     assert row["state"] == "Pending"
     assert row["message"] == "pod spirals-master-0: ImagePullBackOff (Back-off pulling image nowhere/x:1)"
+    assert "\n  pod spirals-master-0: ImagePullBackOff (Back-off" in podium("list").stdout
     assert "PyTorchJob spirals: Pending. pod spirals-master-0: ImagePullBackOff" in podium("status", "spirals").stdout
     server.world.pod("spirals-master-0", LABELS, phase="Running")
     assert json.loads(podium("list", "--json").stdout)[0]["state"] == "Running"

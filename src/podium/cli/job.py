@@ -149,7 +149,7 @@ def list_(place: "Place", as_json: bool) -> None:
         rows = [_summary(cluster, job) for job in _all(cluster)]
     listed = [
         Row(phase=row["state"], cells=[row["name"], row["kind"], row["state"], row["created"]],
-            rest=row["message"] if row["state"] == "Pending" else "")
+            below=[row["message"]] if row["state"] == "Pending" else [])
         for row in rows
     ]  # fmt: skip
     drop = ("CREATED", "KIND", "STATE")
