@@ -43,10 +43,10 @@ ALLOWED: dict[str, set[str]] = {
         "search", "steps", "storage", "sweeps", "scoring",
     },
     "api": {
-        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "report", "runner", "scoring",
+        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "report", "scoring",
         "search", "steps", "storage", "sweeps",
     },
-    "runner": {"cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
+    "runner": {"api", "cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
     "kfp": {
         "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "steps", "storage",
     },

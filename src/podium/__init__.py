@@ -7,12 +7,13 @@ if TYPE_CHECKING:
     from podium.api.predictions import open_model
     from podium.api.prepare import prepare_data
     from podium.api.registry import registry
-    from podium.api.runs import run, runs
     from podium.api.space import Choice, Float, Int, log
     from podium.api.sweep import Sweep, open_sweep, sweep
     from podium.api.training import train
     from podium.api.tune import tune
     from podium.data.dataset import Dataset, load_dataset
+    from podium.runner.run import run
+    from podium.runner.runs import runs
 
 __version__ = "0.1.0"
 
@@ -38,7 +39,7 @@ __all__ = [
 _HOMES = {
     "Choice": "api.space", "Dataset": "data.dataset", "Float": "api.space", "Int": "api.space", "Sweep": "api.sweep",
     "load_dataset": "data.dataset", "log": "api.space", "open_model": "api.predictions", "open_sweep": "api.sweep",
-    "prepare_data": "api.prepare", "registry": "api.registry", "run": "api.runs", "runs": "api.runs",
+    "prepare_data": "api.prepare", "registry": "api.registry", "run": "runner.run", "runs": "runner.runs",
     "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
 }  # fmt: skip
 """Module below podium of each name: loaded on first use, so that ``import podium`` costs nothing."""

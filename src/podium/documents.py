@@ -142,8 +142,8 @@ def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, 
 def parse(kind: type[T], value: Any, name: str) -> T:
     """Convert a value to a dataclass, a plain type, a time, or a ``list``, ``dict``, ``tuple`` or union of these.
 
-    Whole numbers become floats where the type says so, and text a time, in UTC; nothing else is converted. Unknown
-    members are ignored.
+    Whole numbers become floats where the type says so, and text a path or a time (UTC); nothing else is converted.
+    Unknown members are ignored.
 
     Args:
         value: Result of load_json or load_yaml.
@@ -172,6 +172,8 @@ def parse_member(kind: Any, value: Any, name: str, field: str) -> Any:
         return {key: parse_member(args[1], item, name, _join(field, key)) for key, item in members.items()}
     if kind is datetime:
         return _parse_time(value, name, field)
+    if kind is Path:
+        return Path(_expect(str, value, name, field))
     if kind is float and type(value) is int and abs(value) < 2**1000:
         value = float(value)
     return _expect(kind, value, name, field)

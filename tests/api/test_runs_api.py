@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import podium
-from podium.api.runs import Run
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.runner.run import Run
 from podium.storage import path_of
 
 PIPELINE = """

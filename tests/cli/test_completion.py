@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.runner.runs import Run
+from podium.runner.record import RunRecord
 
 SCRIPT = """
 eval "$(_PODIUM_COMPLETE=bash_source podium)"
@@ -30,7 +30,7 @@ tab podium experiment run hyper
 def test_bash_completes_commands_options_runs_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "runs" / "20260101-010101-aaaa"
     directory.mkdir(parents=True)
-    Run(id=directory.name, pipeline="tune_and_promote", directory=directory, state="stopped").save()
+    RunRecord(id=directory.name, pipeline="tune_and_promote", directory=directory, state="stopped").save()
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     done = subprocess.run(["bash", "-c", SCRIPT], capture_output=True, text=True, timeout=120, cwd=tmp_path)

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from podium.api.runs import runs as api_runs
 from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.manifests.experiment import load
-from podium.runner.recording import record_end
-from podium.runner.runs import Run, Runs, StepRecord, locked
-from podium.settings import Settings
+from podium.runner.record import RunRecord, StepRecord, locked
+from podium.runner.runs import Runs
 
 EVIL = "\x1b]0;owned\x07\x1b[2J"
 
@@ -41,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "train": StepRecord(title="Train the model", state=state, started=time.time() - 120),
         }
         parameters = {"lr": lr, "storage": f"file://{tmp_path}/store"}
-        Run(id=name, pipeline="train_and_promote", directory=directory, steps=steps, state=state, began=began,
+        RunRecord(id=name, pipeline="train_and_promote", directory=directory, steps=steps, state=state, began=began,
             parameters=parameters).save()  # fmt: skip
         (directory / "logs" / "prepare-data.log").write_text(f"prepared with {lr}\n")
     return tmp_path
@@ -65,7 +63,7 @@ def test_runs_are_listed_with_the_state_they_are_in(podium: Callable[..., Result
 
 
 def test_a_run_is_named_by_its_beginning_or_latest(home: Path) -> None:
-    known = Runs(Settings.from_environment())
+    known = Runs()
     assert known["latest"].id == "20260110-010101-bbbb"
     assert known["20260101"].id == "20260101-010101-aaaa"
     with pytest.raises(InvalidInput, match="2 runs begin with '2026'"):
@@ -89,16 +87,16 @@ def test_a_killed_step_ran_until_its_last_sign(home: Path, podium: Callable[...,
 
 
 def test_a_stopped_step_ran_until_the_stop(home: Path) -> None:
-    run = Runs(Settings.from_environment())["20260101"]
+    run = Runs()["20260101"].record
     run.steps["train"].state = "running"
-    record_end(run, -signal.SIGINT, stopped=True)
-    assert Runs(Settings.from_environment())["20260101"].seconds == pytest.approx(122, abs=30)
+    run.end(-signal.SIGINT, stopped=True)
+    assert Runs()["20260101"].seconds == pytest.approx(122, abs=30)
 
 
 def test_a_value_from_a_file_is_shown_by_its_name(home: Path, podium: Callable[..., Result]) -> None:
     text = "".join(f"key{number}: value\n" for number in range(38))
     for name, words in (("20260101-010101-aaaa", []), ("20260110-010101-bbbb", ["experiment=sweep.yaml"])):
-        run = Runs(Settings.from_environment())[name]
+        run = Runs()[name].record
         run.parameters["experiment"], run.words = text, words
         run.save()
     assert "\n  experiment=sweep.yaml\n" in podium("show", "latest").stdout
@@ -108,7 +106,7 @@ def test_a_value_from_a_file_is_shown_by_its_name(home: Path, podium: Callable[.
 
 
 def test_a_repeated_step_takes_all_after_it_along(home: Path) -> None:
-    run = Runs(Settings.from_environment())["20260101"]
+    run = Runs()["20260101"].record
     run.steps["promote"] = StepRecord(title="Promote", state="succeeded", seconds=1.0)
     run.repeat("train")
     assert [(step.state, step.attempt) for step in run.steps.values()] == [
@@ -146,12 +144,12 @@ def test_what_a_step_printed_can_be_read_again(podium: Callable[..., Result]) ->
 def test_escape_sequences_of_a_step_are_shown_nowhere(home: Path, podium: Callable[..., Result]) -> None:
     name = "20260101-010101-aaaa"
     (home / "runs" / name / "logs" / "prepare-data.log").write_text(f"a{EVIL}b\n")
-    record = Runs(Settings.from_environment())[name]
+    record = Runs()[name].record
     record.pipeline, record.state, record.outputs = f"own{EVIL}.py", "succeeded", {"best": EVIL}
     record.save()
     assert podium("logs", name, "prepare-data").output == "ab\n"
-    run = api_runs()[name]
-    for shown in (repr(run), run._repr_html_(), repr(run.logs()), run.logs()._repr_html_(), api_runs()._repr_html_()):
+    run = Runs()[name]
+    for shown in (repr(run), run._repr_html_(), repr(run.logs()), run.logs()._repr_html_(), Runs()._repr_html_()):
         assert "\x1b" not in shown
         assert "own.py" in shown or "ab" in shown
 
@@ -163,7 +161,7 @@ def test_compared_runs_show_only_the_parameters_that_differ(podium: Callable[...
 
 
 def test_a_deleted_run_takes_its_candidates_along(home: Path, podium: Callable[..., Result]) -> None:
-    run = Runs(Settings.from_environment())["20260101"]
+    run = Runs()["20260101"].record
     run.repeat("train")
     run.save()
     (home / "store" / "runs" / run.identity()).mkdir()
@@ -191,7 +189,7 @@ def test_pruning_keeps_the_newest_and_the_young(home: Path, podium: Callable[...
 
 
 def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:
-    store = Store(Runs(Settings.from_environment())["latest"].cluster)
+    store = Store(Runs()["latest"].record.cluster)
     store.create({**load("random-job"), "metadata": {"name": "sweep-1"}})
     store.close()
     done = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--json"])

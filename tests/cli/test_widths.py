@@ -9,7 +9,7 @@ from terminals import on_terminal
 
 from podium.cluster.local.store import Store
 from podium.manifests.experiment import load
-from podium.runner.runs import Run, StepRecord
+from podium.runner.record import RunRecord, StepRecord
 from podium.tables import Row, table
 
 NAME = "sweep-0449dbba0d-a-long-name"
@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "prepare-data": StepRecord(title="Prepare the data", state="succeeded", seconds=2.0),
         "train": StepRecord(title="Train with the best hyperparameters of all", state="stopped", seconds=754.2),
     }
-    Run(id=directory.name, pipeline="tune_and_promote", directory=directory, steps=steps, state="stopped").save()
+    RunRecord(id=directory.name, pipeline="tune_and_promote", directory=directory, steps=steps, state="stopped").save()
     store = Store(directory / "cluster")
     store.create({**load("random-job"), "metadata": {"name": NAME}})
     write_trial(store, f"{NAME}-aaaa", "Succeeded", "0.9876")

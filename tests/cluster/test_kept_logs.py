@@ -23,7 +23,7 @@ from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial, load
 from podium.manifests.experiment.adapt import with_pods_retained
 from podium.manifests.workload import Workload
-from podium.runner.runs import Run
+from podium.runner.record import RunRecord
 from podium.steps import kept_logs, recorder
 from podium.steps.base import say
 from podium.steps.kept_logs import Excerpt, KeptLogs, hide, keep_replicas, known_secrets
@@ -353,7 +353,7 @@ def test_a_run_here_with_jobs_elsewhere_shows_their_logs(tmp_path: Path, monkeyp
     directory, storage = tmp_path / "runs" / "20260101-010101-aaaa", f"file://{tmp_path}/store"
     directory.mkdir(parents=True)
     parameters = {"cluster": "kubernetes://team", "storage": storage}
-    run = Run(
+    run = RunRecord(
         id=directory.name, pipeline="train_and_promote", directory=directory, parameters=parameters, state="failed"
     )
     run.save()

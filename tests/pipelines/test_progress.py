@@ -8,7 +8,7 @@ import pytest
 
 from podium import heartbeat
 from podium.runner.progress import View, progress
-from podium.runner.runs import Run, StepRecord
+from podium.runner.record import RunRecord, StepRecord
 from podium.steps.base import SAID
 from podium.terminal import console
 
@@ -21,7 +21,7 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
         "train": StepRecord(title="Train the model with the best of them", state="failed", started=1.0, seconds=99.9),
         "promote": StepRecord(title="Compare with the champion", state="pending"),
     }
-    run = Run(id="r", pipeline="tune_and_promote", directory=Path("r"), steps=steps)
+    run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps=steps)
     view = View()
     for number in range(3):
         view.update(run, "sweep", f"{SAID}trial sweep-9129a940c8-{number} succeeded in 19.0 s: 0.9 {'lr=0.1 ' * 30}")
@@ -44,7 +44,7 @@ def test_a_log_file_hears_of_a_step_that_says_nothing(
 ) -> None:
     monkeypatch.setattr(heartbeat._heartbeat, "every", 0.05)
     step = StepRecord(title="Sweep hyperparameters", state="running", started=time.time())
-    run = Run(id="r", pipeline="tune_and_promote", directory=Path("r"), steps={"sweep": step})
+    run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps={"sweep": step})
     with progress() as update:
         update(run, "sweep", "")
         time.sleep(0.5)
@@ -58,9 +58,9 @@ def test_a_log_file_hears_of_a_step_that_says_nothing(
 
 
 def test_a_run_begins_with_how_long_the_last_one_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(name: str, state: str, **parameters: object) -> Run:
+    def run(name: str, state: str, **parameters: object) -> RunRecord:
         steps = {"sweep": StepRecord(title="Sweep", state="succeeded", seconds=61.3)}
-        made = Run(id=name, pipeline="p", directory=tmp_path / name, steps=steps, state=state)
+        made = RunRecord(id=name, pipeline="p", directory=tmp_path / name, steps=steps, state=state)
         made.parameters = {"cluster": f"local://{name}", **parameters}
         made.directory.mkdir()
         made.save()

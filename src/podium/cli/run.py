@@ -15,7 +15,7 @@ from podium.errors import InvalidInput
 from podium.terminal import echo, echo_json, output
 
 if TYPE_CHECKING:
-    from podium.api.runs import Run
+    from podium.runner.run import Run
 
 FROM = "Repeat this step and all after it, even where they had finished."
 FREE = {"ignore_unknown_options": True, "allow_extra_args": True}
@@ -77,7 +77,7 @@ def run(
     if resume:
         carry_out(lambda: podium.runs()[resume].resume(first, wait=False), notifier, as_json)
         return
-    from podium.api.runs import begin
+    from podium.runner.run import begin
 
     carry_out(lambda: begin(pipeline, words, project.file if project else None), notifier, as_json)
 

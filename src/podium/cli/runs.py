@@ -20,9 +20,9 @@ from podium.terminal import Styled, echo, echo_json, output
 from podium.text import cut, duration, size, when
 
 if TYPE_CHECKING:
-    from podium.api.runs import Run, Runs
     from podium.kfp.runs import ServerRun
-    from podium.runner.stored_runs import StoredRun, StoredRuns
+    from podium.runner.run import Run
+    from podium.runner.runs import Runs, StoredRun, StoredRuns
 
 
 stored_option = click.option("--storage", help="Storage with what runs on a cluster left; else runs on this machine.")
@@ -48,35 +48,27 @@ def list_(context: click.Context, last: int, as_json: bool, server: ServerOption
       podium runs list --host http://127.0.0.1:8888
     """
     if context.get_parameter_source("host") is ParameterSource.COMMANDLINE:
-        _list_of_server(server, last, as_json)
+        from podium.kfp.runs import newest_runs
+
+        on_server = newest_runs(server.open(), last)
+        summaries = [run.summary for run in on_server]
+        output(as_json, summaries, lambda: _listed(on_server, "NAME", [run.name for run in on_server]))
         return
-    known = podium.runs().all
-    rows = [{**_summary(run), "bytes": run.size, "result": run.result} for run in known]
-    listed = [
+    known: Sequence[Run | ServerRun] = podium.runs().all
+    rows = [{**_summary(run), "bytes": run.size, "result": run.result} for run in podium.runs().all]
+    output(as_json, rows, lambda: _listed(known, ">SIZE", [size(row["bytes"]) for row in rows]))
+
+
+def _listed(runs: "Sequence[Run | ServerRun]", head: str, cells: Sequence[str]) -> Styled:
+    """Draw a row for each run, here or of a server, with one more column."""
+    rows = [
         Row(phase=run.state.capitalize(), cells=(run.id, run.pipeline, run.state, when(run.began),
-                                                 duration(run.seconds), size(row["bytes"]), row["result"]))
-        for run, row in zip(known, rows, strict=True)
+                                                 duration(run.seconds), cell, run.result))
+        for run, cell in zip(runs, cells, strict=True)
     ]  # fmt: skip
-    heads = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
-    drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE")
-    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="RUN"))
-
-
-def _list_of_server(server: ServerOptions, last: int, as_json: bool) -> None:
-    from podium.kfp.runs import newest, pipeline_names, server_run
-
-    kfp_server = server.open()
-    names = pipeline_names(kfp_server)
-    known = [server_run(run, names) for run in reversed(newest(kfp_server, last))]
-    listed = [
-        Row(phase=run.state.capitalize(), cells=(run.id, run.pipeline, run.state, when(run.began),
-                                                 duration(run.seconds), run.name, run.result))
-        for run in known
-    ]  # fmt: skip
-    heads = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", "NAME", "RESULT")
-    drop = ("NAME", "BEGAN (UTC)", "PIPELINE", "RESULT", "STATE")
-    rows = [_server_summary(run) for run in known]
-    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="RUN"))
+    heads = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", head, "RESULT")
+    drop = (head, "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE")
+    return table(heads, rows, width=screen_width(), drop=drop, shorten="RUN")
 
 
 @runs.command()
@@ -124,7 +116,7 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
 
 def _show_of_server(run: "ServerRun", as_json: bool) -> None:
     if as_json:
-        echo_json(_server_summary(run))
+        echo_json(run.summary)
         return
     echo(f"run {run.id} of {run.pipeline}: {run.state}, began {when(run.began)} UTC, took {duration(run.seconds)}")
     for parameter, value in run.parameters.items():
@@ -135,10 +127,6 @@ def _show_of_server(run: "ServerRun", as_json: bool) -> None:
     if run.result:
         echo(run.result)
     echo(f"what its steps printed: podium runs logs {run.id}")
-
-
-def _server_summary(run: "ServerRun") -> dict[str, Any]:
-    return {**vars(run), "run": run.id, "began": run.began.isoformat(), "seconds": round(run.seconds, 3)}
 
 
 def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
@@ -213,8 +201,7 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
       podium runs logs latest sweep-285315287b-w8cqfcdq
       podium runs logs 8c1d29f0 train --storage s3://models/podium
     """
-    from podium.runner.printed import of_kept, printed
-    from podium.runner.stored_runs import StoredRuns
+    from podium.runner.runs import StoredRuns
 
     try:
         run = podium.runs()[name] if storage is None else None
@@ -224,11 +211,8 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
             if not server.host:
                 raise
             name, storage = _of_server(name, server)
-    for log in printed(run.record, what) if run else of_kept(StoredRuns(str(storage)).logs(name), what):
-        if log.title:
-            echo(f"== {log.title}")
-        for line in log.lines:
-            echo(line)
+    for line in run.printed(what) if run else StoredRuns(str(storage)).logs(name).lines(what):
+        echo(line)
 
 
 @runs.command()
@@ -295,7 +279,7 @@ def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str 
 
 def _known(storage: str | None) -> "Runs | StoredRuns":
     """Return the runs on this machine, or what runs left in a storage."""
-    from podium.runner.stored_runs import StoredRuns
+    from podium.runner.runs import StoredRuns
 
     return StoredRuns(storage) if storage else podium.runs()
 

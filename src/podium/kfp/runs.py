@@ -231,6 +231,17 @@ class ServerRun:
         failed = [name for name, state in self.tasks.items() if state == "FAILED"]
         return f"failed at {', '.join(failed)}" if failed else self.error if self.state == "failed" else ""
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {**vars(self), "run": self.id, "began": self.began.isoformat(), "seconds": round(self.seconds, 3)}
+
+
+def newest_runs(server: Server, limit: int) -> list[ServerRun]:
+    """Return at most so many of the server's runs, the newest last."""
+    names = pipeline_names(server)
+    return [server_run(run, names) for run in reversed(newest(server, limit))]
+
 
 def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
     """Return a run of the server's list.

@@ -131,7 +131,7 @@ def _run(order: Order, reporter: Reporter) -> None:
     from podium.kfp.definition import load
     from podium.kfp.parameters import with_defaults
     from podium.runner.checks import check_here
-    from podium.runner.runs import locked
+    from podium.runner.record import locked
 
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
         os.environ.setdefault(variable, order.defaults[name])  # for components that no parameter reaches

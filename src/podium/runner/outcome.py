@@ -8,7 +8,7 @@ from typing import Any
 
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
-from podium.runner.runs import Run
+from podium.runner.record import RunRecord
 from podium.steps.handover import Evaluation
 from podium.storage import path_of
 from podium.tables import screen_width, table
@@ -41,7 +41,7 @@ class _StepOutput:
     artifacts: dict[str, _Artifacts] = field(default_factory=dict)
 
 
-def outcome_of(run: Run) -> dict[str, Any]:
+def outcome_of(run: RunRecord) -> dict[str, Any]:
     """Collect the results of a run's steps, and copy the report into the run's directory.
 
     Returns:
@@ -64,7 +64,7 @@ def outcome_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _report(run: Run) -> str:
+def _report(run: RunRecord) -> str:
     """Copy the report into the run's directory and return its path; empty, with a warning, if that fails."""
     target = run.directory / "report.html"
     try:
@@ -75,12 +75,12 @@ def _report(run: Run) -> str:
     return str(target)
 
 
-def _steps(run: Run) -> dict[str, Any]:
+def _steps(run: RunRecord) -> dict[str, Any]:
     steps = {name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()}
     return {"run": run.id, "pipeline": run.pipeline, "steps": steps}
 
 
-def step_outputs(run: Run) -> dict[str, dict[str, Any]]:
+def step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
     """Return what finished steps put out, by step and name: values, metrics, and the URIs of other artifacts."""
     outputs: dict[str, dict[str, Any]] = {}
     for step, record in run.steps.items():
@@ -118,7 +118,7 @@ def _brief(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _artifact(run: Run, step: str, name: str) -> Path:
+def _artifact(run: RunRecord, step: str, name: str) -> Path:
     files = sorted(run.directory.glob(f"artifacts/*/{step}/{name}"))
     if not files:
         raise PodiumError(f"step {step} of run {run.id} left no {name}", f"see {run.log(step)}")

@@ -1,13 +1,15 @@
-"""Progress of a pipeline run: a live table on a terminal, plain lines elsewhere."""
+"""Progress of a pipeline run: a live table on a terminal or in a notebook's cell, plain lines elsewhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from podium import notebook
 from podium.heartbeat import doing
-from podium.runner.run import Watcher
-from podium.runner.runs import Run, StepRecord, last_like
+from podium.notebook import LiveCell, in_notebook
+from podium.runner.process import Watcher
+from podium.runner.record import RunRecord, StepRecord, last_like
 from podium.steps.base import SAID
 from podium.tables import Row, table
 from podium.terminal import Styled, echo, live, styled
@@ -22,10 +24,38 @@ LINES = 8
 
 @contextmanager
 def progress() -> Iterator[Watcher]:
-    """Provide a watcher that shows a run on stderr."""
+    """Provide a watcher that shows a run in a notebook's cell, or on stderr."""
+    if in_notebook():
+        with LiveCell() as cell:
+            yield Cell(cell).update
+        return
     view, lines = View(), Lines()
     with doing(lines.state), live(view) as screen:
         yield view.update if screen else lines.update
+
+
+class Cell:
+    """A table in a notebook's cell."""
+
+    def __init__(self, cell: LiveCell) -> None:
+        self.cell = cell
+        self.said: dict[str, list[str]] = {}
+
+    def update(self, run: RunRecord, name: str, said: str) -> None:
+        """Show a change."""
+        if said.startswith(SAID):
+            self.said.setdefault(name, []).append(said.removeprefix(SAID))
+        self.cell.show(steps_as_html(run, self.said))
+
+
+def steps_as_html(run: RunRecord, said: Mapping[str, Sequence[str]]) -> str:
+    """Return a row for each step, with what it said last."""
+    rows = [
+        (step.title, step.state, duration(step.elapsed), (said.get(name) or [""])[-1])
+        for name, step in run.steps.items()
+    ]
+    title = f"run {run.id} of {run.pipeline}: {run.state}"
+    return notebook.table(("STEP", "STATE", ">TOOK", "SAID LAST"), rows, title=title)
 
 
 class Lines:
@@ -41,7 +71,7 @@ class Lines:
             return f"      {self.running.title}: {_clock(self.running)} so far"
         return "" if self.started else "starting"
 
-    def update(self, run: Run, name: str, said: str) -> None:
+    def update(self, run: RunRecord, name: str, said: str) -> None:
         """Print a change."""
         self.started = True
         step = run.steps.get(name)
@@ -56,7 +86,7 @@ class Lines:
             echo(f"{number} {step.title}{state}", err=True)
 
 
-def headline(run: Run) -> str:
+def headline(run: RunRecord) -> str:
     """Say what a run does, and how long that took the last time."""
     last = last_like(run)
     took = f"; the last run like it took {duration(last.seconds)}" if last else ""
@@ -73,11 +103,11 @@ class View:
     """A live table of a run, which rich redraws several times a second."""
 
     def __init__(self) -> None:
-        self.run: Run | None = None
+        self.run: RunRecord | None = None
         self.headline = ""
         self.said: dict[str, list[str]] = {}
 
-    def update(self, run: Run, name: str, said: str) -> None:
+    def update(self, run: RunRecord, name: str, said: str) -> None:
         """Record a change."""
         self.run = run
         self.headline = self.headline or headline(run)
@@ -90,7 +120,7 @@ class View:
         drawn = self.table(self.run, options.max_width) if self.run else styled("starting …")
         yield Text.from_ansi(drawn, no_wrap=True)
 
-    def table(self, run: Run, width: int) -> Styled:
+    def table(self, run: RunRecord, width: int) -> Styled:
         """Draw a row for each step, with what it said last."""
         rows = [
             Row(phase=step.state.capitalize(), cells=(step.title, _clock(step)), below=self._lines(name, step))

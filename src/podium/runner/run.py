@@ -1,241 +1,371 @@
-"""`podium run`: a pipeline on this machine, start to end, in one directory.
+"""Pipelines on this machine: ``podium.run("tune_and_promote", max_trials=6)``."""
 
-The pipeline itself runs in a child process in its own session (``podium.runner.child``), so that one signal to its
-process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``::
-
-    run.json        parameters, and the state and time of each step
-    logs/           one file per step with all its output
-    artifacts/      inputs and outputs of the steps, kept by kfp.local
-    cluster/        the local cluster: jobs, experiments, trials and their logs
-    report.html     the whole run as one page
-"""
-
-import atexit
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
-from copy import deepcopy
+import inspect
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
-from podium.errors import Conflict, Failed, InvalidInput
-from podium.heartbeat import doing
-from podium.identity import RUN_ID, new_run_id
-from podium.interrupts import Background, signals_interrupt
-from podium.runner.messages import Event, Order
-from podium.runner.recording import record_end, record_event
-from podium.runner.runs import Run, StepRecord, read_run
+from podium.cluster import connect
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
+from podium.manifests.kinds import JOB_KINDS
+from podium.manifests.resource import Resource
+from podium.notebook import Log, say
+from podium.runner.process import RunningPipeline, follow_elsewhere, resume_run, start_run
+from podium.runner.progress import progress, steps_as_html
+from podium.runner.record import RunRecord
 from podium.settings import Settings
-from podium.steps.base import SAID
+from podium.text import figure, one_line
 
-PATIENCE = 40
-"""Seconds a cancelled step has to stop what it started."""
-
-LOOK = 0.5
-"""Seconds between looks at a run of another process."""
-
-Watcher = Callable[[Run, str, str], None]
-"""Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
+if TYPE_CHECKING:
+    from podium.api.sweep import Sweep
 
 
-def start_run(
-    pipeline: str, words: Sequence[str], settings: Settings, project: Path | None = None
-) -> "RunningPipeline":
-    """Begin a run of a pipeline; return as soon as its parameters are checked.
+class Run:
+    """A run of a pipeline on this machine.
 
     Args:
-        pipeline: Its name, or ``FILE.py``.
+        record: What is recorded of it.
+        running: It, where this process carries it out.
+    """
+
+    def __init__(self, record: RunRecord, running: RunningPipeline | None = None) -> None:
+        self._known, self._running = record, running
+        self.id, self.pipeline, self.directory = record.id, record.pipeline, record.directory
+
+    @property
+    def record(self) -> RunRecord:
+        """What is recorded of it by now."""
+        if self._running is None and self._known.state == "running":
+            self._known = RunRecord.read(self.directory)
+        return self._known
+
+    @property
+    def state(self) -> str:
+        """``running``, ``succeeded``, ``failed``, ``stopped`` or ``killed``."""
+        return self.record.state
+
+    def wait(self) -> Self:
+        """Show its steps until it has ended: a table in a notebook's cell, lines or a live table anywhere else.
+
+        Ctrl-C, or the stop button of a notebook, stops a run of this process; one of another process goes on.
+
+        Raises:
+            Failed: A step failed; the message holds its error.
+        """
+        try:
+            with progress() as watcher:
+                if self._running:
+                    self._running.follow(watcher)
+                else:
+                    self._known = follow_elsewhere(self.record, watcher)
+        except KeyboardInterrupt as interrupt:
+            for note in getattr(interrupt, "__notes__", ()):
+                say(note)
+            raise
+        return self
+
+    def stop(self) -> Self:
+        """Stop it, and return when nothing of it runs any more; resume goes on.
+
+        Raises:
+            Conflict: Another process runs it.
+        """
+        if self._running is None and self.state == "running":
+            raise Conflict(f"run {self.id} belongs to another process", "press Ctrl-C there, or stop its cell")
+        if self._running:
+            self._running.stop()
+        return self
+
+    @property
+    def began(self) -> datetime:
+        """Start time, UTC."""
+        return datetime.fromisoformat(self.record.began)
+
+    @property
+    def seconds(self) -> float:
+        """Duration of its steps together; of a running one so far."""
+        return self.record.seconds
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters that differ from the pipeline's defaults."""
+        return dict(self.record.parameters)
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """State of each step, in the order they run."""
+        return {name: step.state for name, step in self.record.steps.items()}
+
+    @cached_property
+    def outcome(self) -> dict[str, Any]:
+        """All results as ``podium run --json`` prints them.
+
+        Raises:
+            PodiumError: It has not succeeded.
+        """
+        if self.state != "succeeded":
+            raise PodiumError(
+                f"run {self.id} has no result: it is {self.state}", f"podium.runs()[{self.id!r}].resume()"
+            )
+        from podium.runner.outcome import outcome_of  # which loads numpy: only for a run that has a result
+
+        return outcome_of(self.record)
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """What the pipeline returned: values, and URIs of artifacts."""
+        return dict(self.record.outputs)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Of the version, on the test part."""
+        return dict(self._promoting("test")["metrics"])
+
+    @property
+    def version(self) -> str:
+        """Id of the version that was stored in the registry."""
+        return str(self._promoting("decision")["version"])
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the version became champion."""
+        return bool(self._promoting("decision")["outcome"] == "promoted")
+
+    @property
+    def model(self) -> Any:
+        """The version in the registry, which predicts."""
+        from podium.api.registry import Registry
+
+        decision = self._promoting("decision")
+        return Registry(decision["storage"])[decision["model_name"]][decision["version"]]
+
+    @property
+    def report(self) -> Path:
+        """The HTML report of the whole run.
+
+        Raises:
+            PodiumError: It could not be written.
+        """
+        report = self._promoting("report")
+        if not report:
+            raise PodiumError(f"run {self.id} has no report: it could not be written", f"ls -l {self.directory}")
+        return Path(report)
+
+    def _promoting(self, part: str) -> Any:
+        if part not in self.outcome:
+            hint = "outputs and logs have its results"
+            raise PodiumError(f"{self.pipeline} stores no version in the registry", hint)
+        return self.outcome[part]
+
+    def logs(self, what: str | None = None) -> Log:
+        """Return what a step, a trial or a job printed; what all steps did if None.
+
+        Raises:
+            NotFound: There is none of this name, or it has printed nothing.
+        """
+        return Log("\n".join(self.printed(what)))
+
+    def printed(self, what: str | None = None) -> Iterator[str]:
+        """Yield the lines that logs returns, as they are read.
+
+        Raises:
+            NotFound: As logs.
+        """
+        record = self.record
+        if what is None:
+            for step in (step for step in record.steps if record.log(step).is_file()):
+                yield f"== {step}"
+                yield from _lines(record.log(step))
+        elif what not in record.steps:
+            yield from self._printed_by_job(what)
+        elif not record.log(what).is_file():
+            raise NotFound(f"step {what} of run {self.id} has printed nothing", f"it is {record.steps[what].state}")
+        else:
+            yield from _lines(record.log(what))
+
+    def _printed_by_job(self, name: str) -> Iterator[str]:
+        with connect(f"local://{self.record.cluster}") as cluster:
+            for kind in ("Trial", *JOB_KINDS):
+                with suppress(NotFound):
+                    yield from list(cluster.logs(kind, name))
+                    return
+            if kept := self.record.kept_logs:
+                yield from kept.lines(name)
+                return
+            names = [*self.record.steps, *(Resource.parse(trial).name for trial in cluster.list("Trial"))]
+        raise NotFound(f"run {self.id} has no step, trial or job {name!r}", suggestion(name, names))
+
+    @property
+    def sweep(self) -> "Sweep":
+        """Its sweep: ``.best``, ``.trials``, ``.plot.history()``.
+
+        Raises:
+            NotFound: It has none, or none on this machine.
+        """
+        from podium.api.place import Place
+        from podium.api.sweep import Sweep
+
+        place = Place.of(self.record.cluster)
+        with place.open() as cluster:
+            names = [Resource.parse(manifest).name for manifest in cluster.list("Experiment")]
+        if not names:
+            raise NotFound(f"run {self.id} has no sweep on this machine", "tune_and_promote has one")
+        return Sweep(place, names[-1])
+
+    def resume(self, first: str = "", *, wait: bool = True) -> "Run":
+        """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.
+
+        Args:
+            first: The first step to repeat although it has finished; empty repeats none.
+            wait: Whether to return at the end, or at once, as ``podium.run`` does.
+
+        Raises:
+            InvalidInput: It has succeeded.
+            Conflict: It is running.
+            Failed: A step failed.
+        """
+        settings = Settings.from_environment()
+        running = resume_run(RunRecord.read(self.directory), settings, first)
+        resumed = Run(running.run, running)
+        return resumed.wait() if wait else resumed
+
+    @property
+    def size(self) -> int:
+        """Bytes of its directory, and of the candidates it trained that are on this machine."""
+        return sum(map(bytes_of, (self.directory, *self.record.candidates)))
+
+    def delete(self) -> None:
+        """Remove its directory, logs and candidates; versions in the registry stay.
+
+        Raises:
+            Conflict: It is running.
+            InvalidInput: Its directory is a link.
+            PodiumError: The storage of its logs refused; nothing was removed on this machine.
+        """
+        record = self.record
+        if record.state == "running":
+            raise Conflict(f"run {self.id} is running", "stop it first")
+        if self.directory.is_symlink():
+            problem = f"{self.directory} is a link to {self.directory.resolve()}, and nothing is removed there"
+            raise InvalidInput(problem, f"rm {shlex.quote(str(self.directory))} removes the link")
+        if kept := record.kept_logs:
+            kept.delete()
+        for candidates in record.candidates:
+            shutil.rmtree(candidates, ignore_errors=True)
+        shutil.rmtree(self.directory)
+
+    @property
+    def result(self) -> str:
+        """What came of it, in some words: the winner's score and whether it was promoted, or what it put out."""
+        if self.state != "succeeded":
+            return ""
+        try:
+            outcome = self.outcome
+        except PodiumError:  # its directory is damaged
+            return ""
+        if "decision" not in outcome:
+            return ", ".join(f"{name} {value}" for name, value in self.outputs.items())
+        metric = outcome["metric"]["name"]
+        return f"{metric} {figure(self.metrics[metric])}, {outcome['decision']['outcome']}"
+
+    def __repr__(self) -> str:
+        return one_line(f"<run {self.id} of {self.pipeline}: {', '.join(filter(None, (self.state, self.result)))}>")
+
+    def _repr_html_(self) -> str:
+        steps = steps_as_html(self.record, {})
+        if self.state != "succeeded":
+            return steps
+        from podium.runner.outcome import show
+
+        return f"{steps}{Log(show(self.outcome))._repr_html_()}"
+
+
+def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait: bool = True, **parameters: Any) -> Run:
+    """Run a pipeline on this machine, and show its steps as they run.
+
+    Ctrl-C stops it; ``podium.runs()["latest"].resume()`` goes on without repeating finished steps and trials.
+
+    Args:
+        pipeline: ``tune_and_promote``, ``train_and_promote``, ``FILE.py`` with a KFP pipeline, or such a pipeline.
+        wait: Whether to return at the end, or as soon as the parameters are checked while the run goes on in the
+            background: ``.state``, ``.steps``, ``.wait()`` and ``.stop()`` watch it. It is stopped when this process
+            ends, and can be resumed then.
+        **parameters: Of the pipeline; the others keep their defaults.
+
+    Raises:
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+        Failed: A step failed; the message holds its error.
+
+    Example:
+        >>> import podium
+        >>> run = podium.run("train_and_promote", dataset=dataset, epochs=1, workers=0, network="fast")
+        >>> run.promoted, sorted(run.metrics)[:1]
+        (True, ['accuracy'])
+    """
+    name = (
+        pipeline if isinstance(pipeline, str) else str(pipeline) if isinstance(pipeline, Path) else _file_of(pipeline)
+    )
+    begun = begin(name, [f"{key}={_word(value)}" for key, value in parameters.items()])
+    return begun.wait() if wait else begun
+
+
+def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> Run:
+    """Begin a run as the command line names it, and return as soon as its parameters are checked.
+
+    Args:
+        pipeline: Its name, ``FILE.py`` or ``FILE.py:function``.
         words: Parameters as ``name=value``.
-        settings: Directories of runs and models.
         project: A ``podium.yaml`` that gives the parameters that are not among the words.
 
     Raises:
         InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
     """
-    run = Run(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
-    run.directory = settings.runs / run.id
-    return _start(_order(run, settings, words=list(words), project=str(project or "")), run)
+    running = start_run(pipeline, words, Settings.from_environment(), project)
+    return Run(running.run, running)
 
 
-def resume_run(run: Run, settings: Settings, first: str = "") -> "RunningPipeline":
-    """Go on with a run that was stopped, was killed or failed: its finished steps and trials are not repeated.
-
-    Args:
-        run: As Runs returns it.
-        settings: Directories of runs and models.
-        first: Step that is repeated with all after it, even where they had finished.
-
-    Raises:
-        InvalidInput: It has succeeded and no first step is named, or it has no such step.
-        Conflict: It is running.
-    """
-    if run.state == "running":
-        raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
-    if first:
-        run.repeat(first)
-    elif run.state == "succeeded":
-        hint = f"--from STEP repeats a step and all after it: {', '.join(run.steps)}"
-        raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", hint)
-    for name, step in run.steps.items():
-        if not step.is_done:
-            run.steps[name] = StepRecord(title=step.title, attempt=step.attempt)
-    run.state = "running"
-    attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
-    return _start(_order(run, settings, resumed=run.parameters, attempts=attempts), run)
+def _word(value: Any) -> str:
+    """Write a value as the command line has it."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float | dict | list | None) else str(value)
 
 
-def _order(run: Run, settings: Settings, **parameters: Any) -> Order:
-    defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
-    return Order(run=run.id, pipeline=run.pipeline, directory=str(run.directory), defaults=defaults,
-                 cache=str(settings.home / "cache"), **parameters)  # fmt: skip
-
-
-def _start(order: Order, run: Run) -> "RunningPipeline":
-    with signals_interrupt(), doing("starting"):
-        running = RunningPipeline(run, order)
-        try:
-            running.wait_for_steps()
-        except BaseException:
-            running.stop()
-            raise
-    return running
-
-
-class RunningPipeline:
-    """A run that this process carries out, in a child process; a thread records what the child reports.
-
-    The run is stopped when this process ends, however it does.
-
-    Args:
-        run: Its record, which changes as it runs.
-        order: What the child carries out.
-    """
-
-    def __init__(self, run: Run, order: Order) -> None:
-        self.run = run
-        self._error: BaseException | None = None
-        self._stopping = False
-        self._has_steps = threading.Event()
-        self._changes: SimpleQueue[tuple[Run, str, str] | None] = SimpleQueue()
-        self._child = _start_child(order, run.identity())
-        self._recorder = Background(self._record, f"podium-run-{run.id}")
-        self._recorder.start()
-        atexit.register(self.stop)
-
-    def wait_for_steps(self) -> None:
-        """Wait until the steps are known.
-
-        Raises:
-            InvalidInput: The parameters were refused.
-        """
-        self._has_steps.wait()
-        if self._error and not self.run.steps:
-            raise self._error
-
-    def follow(self, watcher: Watcher) -> None:
-        """Call a watcher for each change since the last call, in this thread, and return when nothing runs any more.
-
-        Raises:
-            Failed: A step failed; the message holds its error and the hint names its log.
-            KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived; everything was stopped, and a note says how to resume.
-        """
-        with signals_interrupt():
-            try:
-                while change := self._changes.get():
-                    watcher(*change)
-            except KeyboardInterrupt as interrupt:
-                self.stop()
-                interrupt.add_note(f"what finished is kept; go on with: {self.run.resume_command}")
-                raise
-        self._changes.put(None)  # for the next call
-        self._recorder.join()
-        if self._error:
-            raise self._error
-
-    def stop(self) -> None:
-        """Stop everything of the run; return when nothing of it runs any more."""
-        self._stopping = True
-        _signal(self._child, signal.SIGTERM)
-        if not self._recorder.join(PATIENCE):
-            _signal(self._child, signal.SIGKILL)
-        self._recorder.join()
-
-    def _record(self) -> None:
-        try:
-            assert self._child.stdout is not None
-            for line in self._child.stdout:
-                self._take(Event.of_line(line))
-            record_end(self.run, self._child.wait(), stopped=self._stopping)
-        except BaseException as error:  # raised where somebody waits
-            self._error = error
-        finally:
-            self._close()
-
-    def _take(self, event: Event) -> None:
-        if self._stopping and event.kind == "failure":
-            return  # the step was stopped, and did not fail by itself
-        if not record_event(self.run, event):
-            return
-        if event.kind != "line" or event.text.startswith(SAID):
-            self._changes.put((deepcopy(self.run), event.step, event.text))
-        self._has_steps.set()
-
-    def _close(self) -> None:
-        """Kill whatever is left of the child's process group."""
-        _signal(self._child, signal.SIGKILL)
-        self._child.wait()
-        for stream in (self._child.stdin, self._child.stdout):
-            if stream:
-                stream.close()
-        atexit.unregister(self.stop)
-        self._has_steps.set()
-        self._changes.put(None)
-
-
-def follow_elsewhere(run: Run, watcher: Watcher) -> Run:
-    """Call a watcher for each change of a run that another process carries out; return its last record.
+def _file_of(pipeline: Callable[..., Any]) -> str:
+    """Return ``FILE.py:function`` of a KFP pipeline.
 
     Raises:
-        Failed: It has not succeeded.
+        InvalidInput: It is not one, or it is not in a file.
     """
-    seen: dict[str, str] = {}
-    watcher(run, "", "")
-    while True:
-        for name, step in run.steps.items():
-            if step.state != seen.get(name, "pending"):
-                seen[name] = step.state
-                watcher(run, name, "")
-        if run.state != "running":
-            break
-        time.sleep(LOOK)
-        run = read_run(run.directory)
-        if run.state == "killed":  # or its process has ended, and the record follows
-            time.sleep(LOOK)
-            run = read_run(run.directory)
-    if run.state != "succeeded":
-        raise Failed(f"run {run.id} has not succeeded: it is {run.state}", f"go on with: {run.resume_command}")
-    return run
+    function = getattr(pipeline, "pipeline_func", None)
+    if function is None:
+        named = getattr(pipeline, "__name__", repr(pipeline))
+        raise InvalidInput(
+            f"{named} is not a pipeline", "decorate it with kfp.dsl.pipeline; podium.tune runs functions"
+        )
+    file = inspect.getsourcefile(function)
+    if file is None or not Path(file).is_file():
+        hint = "write it into a file of its own, and pass FILE.py"
+        raise InvalidInput(f"the pipeline {function.__name__} is not in a file", hint)
+    return f"{file}:{function.__name__}"
 
 
-def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
-    child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "podium.runner.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
-        start_new_session=True, encoding="utf-8", errors="surrogateescape",
-    )  # fmt: skip
-    assert child.stdin is not None
-    child.stdin.write(order.to_line())
-    child.stdin.flush()  # and left open: the child ends when it closes
-    return child
+def _lines(log: Path) -> Iterator[str]:
+    with log.open(errors="replace") as lines:
+        for line in lines:
+            yield line.rstrip("\n")
 
 
-def _signal(child: subprocess.Popen[str], number: int) -> None:
-    try:
-        os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        return
+def bytes_of(directory: Path) -> int:
+    """Return the size of everything in a directory; what vanishes meanwhile does not count."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_size if not path.is_dir() else 0
+    return total

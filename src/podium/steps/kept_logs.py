@@ -70,6 +70,18 @@ class KeptLogs:
         """
         return self.storage.get(self._key(name)).decode(errors="replace")
 
+    def lines(self, what: str | None) -> Iterator[str]:
+        """Yield the lines of all logs that `of` names, of several each below its name.
+
+        Raises:
+            NotFound: None is kept.
+        """
+        names = self.of(what)
+        for name in names:
+            if len(names) > 1:
+                yield f"== {name.removeprefix('steps/')}"
+            yield from self.read(name).splitlines()
+
     def keep(self, name: str, text: str) -> None:
         """Write a log anew; secret values that this process knows are replaced by asterisks."""
         self.storage.put(self._key(name), hide(text, self._secrets).encode(errors="replace"))

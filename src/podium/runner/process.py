@@ -1,0 +1,240 @@
+"""`podium run`: a pipeline on this machine, start to end, in one directory.
+
+The pipeline itself runs in a child process in its own session (``podium.runner.child``), so that one signal to its
+process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``::
+
+    run.json        parameters, and the state and time of each step
+    logs/           one file per step with all its output
+    artifacts/      inputs and outputs of the steps, kept by kfp.local
+    cluster/        the local cluster: jobs, experiments, trials and their logs
+    report.html     the whole run as one page
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from podium.errors import Conflict, Failed, InvalidInput
+from podium.heartbeat import doing
+from podium.identity import RUN_ID, new_run_id
+from podium.interrupts import Background, signals_interrupt
+from podium.runner.messages import Event, Order
+from podium.runner.record import RunRecord, StepRecord
+from podium.settings import Settings
+from podium.steps.base import SAID
+
+STOP_SECONDS = 40
+"""Seconds a cancelled step has to stop what it started."""
+
+POLL_SECONDS = 0.5
+"""Seconds between looks at a run of another process."""
+
+Watcher = Callable[[RunRecord, str, str], None]
+"""Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
+
+
+def start_run(
+    pipeline: str, words: Sequence[str], settings: Settings, project: Path | None = None
+) -> "RunningPipeline":
+    """Begin a run of a pipeline; return as soon as its parameters are checked.
+
+    Args:
+        pipeline: Its name, or ``FILE.py``.
+        words: Parameters as ``name=value``.
+        settings: Directories of runs and models.
+        project: A ``podium.yaml`` that gives the parameters that are not among the words.
+
+    Raises:
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+    """
+    run = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
+    run.directory = settings.runs / run.id
+    return _start(_order(run, settings, words=list(words), project=str(project or "")), run)
+
+
+def resume_run(run: RunRecord, settings: Settings, first: str = "") -> "RunningPipeline":
+    """Go on with a run that was stopped, was killed or failed: its finished steps and trials are not repeated.
+
+    Args:
+        run: Its record.
+        settings: Directories of runs and models.
+        first: Step that is repeated with all after it, even where they had finished.
+
+    Raises:
+        InvalidInput: It has succeeded and no first step is named, or it has no such step.
+        Conflict: It is running.
+    """
+    if run.state == "running":
+        raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
+    if first:
+        run.repeat(first)
+    elif run.state == "succeeded":
+        hint = f"--from STEP repeats a step and all after it: {', '.join(run.steps)}"
+        raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", hint)
+    for name, step in run.steps.items():
+        if not step.is_done:
+            run.steps[name] = StepRecord(title=step.title, attempt=step.attempt)
+    run.state = "running"
+    attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
+    return _start(_order(run, settings, resumed=run.parameters, attempts=attempts), run)
+
+
+def _order(run: RunRecord, settings: Settings, **parameters: Any) -> Order:
+    defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
+    return Order(run=run.id, pipeline=run.pipeline, directory=str(run.directory), defaults=defaults,
+                 cache=str(settings.home / "cache"), **parameters)  # fmt: skip
+
+
+def _start(order: Order, run: RunRecord) -> "RunningPipeline":
+    with signals_interrupt(), doing("starting"):
+        running = RunningPipeline(run, order)
+        try:
+            running.wait_for_steps()
+        except BaseException:
+            running.stop()
+            raise
+    return running
+
+
+class RunningPipeline:
+    """A run that this process carries out, in a child process; a thread records what the child reports.
+
+    The run is stopped when this process ends, however it does.
+
+    Args:
+        run: Its record, which changes as it runs.
+        order: What the child carries out.
+    """
+
+    def __init__(self, run: RunRecord, order: Order) -> None:
+        self.run = run
+        self._error: BaseException | None = None
+        self._stopping = False
+        self._has_steps = threading.Event()
+        self._changes: SimpleQueue[tuple[RunRecord, str, str] | None] = SimpleQueue()
+        self._child = _start_child(order, run.identity())
+        self._recorder = Background(self._record, f"podium-run-{run.id}")
+        self._recorder.start()
+        atexit.register(self.stop)
+
+    def wait_for_steps(self) -> None:
+        """Wait until the steps are known.
+
+        Raises:
+            InvalidInput: The parameters were refused.
+        """
+        self._has_steps.wait()
+        if self._error and not self.run.steps:
+            raise self._error
+
+    def follow(self, watcher: Watcher) -> None:
+        """Call a watcher for each change since the last call, in this thread, and return when nothing runs any more.
+
+        Raises:
+            Failed: A step failed; the message holds its error and the hint names its log.
+            KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived; everything was stopped, and a note says how to resume.
+        """
+        with signals_interrupt():
+            try:
+                while change := self._changes.get():
+                    watcher(*change)
+            except KeyboardInterrupt as interrupt:
+                self.stop()
+                interrupt.add_note(f"what finished is kept; go on with: {self.run.resume_command}")
+                raise
+        self._changes.put(None)  # for the next call
+        self._recorder.join()
+        if self._error:
+            raise self._error
+
+    def stop(self) -> None:
+        """Stop everything of the run; return when nothing of it runs any more."""
+        self._stopping = True
+        _signal(self._child, signal.SIGTERM)
+        if not self._recorder.join(STOP_SECONDS):
+            _signal(self._child, signal.SIGKILL)
+        self._recorder.join()
+
+    def _record(self) -> None:
+        try:
+            assert self._child.stdout is not None
+            for line in self._child.stdout:
+                self._take(Event.of_line(line))
+            self.run.end(self._child.wait(), stopped=self._stopping)
+        except BaseException as error:  # raised where somebody waits
+            self._error = error
+        finally:
+            self._close()
+
+    def _take(self, event: Event) -> None:
+        if self._stopping and event.kind == "failure":
+            return  # the step was stopped, and did not fail by itself
+        if not self.run.take(event):
+            return
+        if event.kind != "line" or event.text.startswith(SAID):
+            self._changes.put((deepcopy(self.run), event.step, event.text))
+        self._has_steps.set()
+
+    def _close(self) -> None:
+        """Kill whatever is left of the child's process group."""
+        _signal(self._child, signal.SIGKILL)
+        self._child.wait()
+        for stream in (self._child.stdin, self._child.stdout):
+            if stream:
+                stream.close()
+        atexit.unregister(self.stop)
+        self._has_steps.set()
+        self._changes.put(None)
+
+
+def follow_elsewhere(run: RunRecord, watcher: Watcher) -> RunRecord:
+    """Call a watcher for each change of a run that another process carries out; return its last record.
+
+    Raises:
+        Failed: It has not succeeded.
+    """
+    seen: dict[str, str] = {}
+    watcher(run, "", "")
+    while True:
+        for name, step in run.steps.items():
+            if step.state != seen.get(name, "pending"):
+                seen[name] = step.state
+                watcher(run, name, "")
+        if run.state != "running":
+            break
+        time.sleep(POLL_SECONDS)
+        run = RunRecord.read(run.directory)
+        if run.state == "killed":  # or its process has ended, and the record follows
+            time.sleep(POLL_SECONDS)
+            run = RunRecord.read(run.directory)
+    if run.state != "succeeded":
+        raise Failed(f"run {run.id} has not succeeded: it is {run.state}", f"go on with: {run.resume_command}")
+    return run
+
+
+def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "podium.runner.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
+        start_new_session=True, encoding="utf-8", errors="surrogateescape",
+    )  # fmt: skip
+    assert child.stdin is not None
+    child.stdin.write(order.to_line())
+    child.stdin.flush()  # and left open: the child ends when it closes
+    return child
+
+
+def _signal(child: subprocess.Popen[str], number: int) -> None:
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        return

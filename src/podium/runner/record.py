@@ -1,0 +1,324 @@
+"""The record of a run, run.json: what its child process reports, how it ended, and who holds its lock."""
+
+import fcntl
+import json
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from podium.documents import parse, parse_member, read_json
+from podium.drafts import appearing
+from podium.errors import Conflict, Failed, InvalidInput, PodiumError, suggestion
+from podium.identity import ATTEMPT
+from podium.kfp.parameters import pairs
+from podium.runner.messages import Event
+from podium.steps.base import FIX
+from podium.steps.kept_logs import KeptLogs
+from podium.storage import path_of
+
+PREPARING = ("fingerprint-data", "prepare-data")
+"""Steps after which nothing is lost by a new run, while a resumed one would keep a parameter that they refused."""
+
+MOST_ATTEMPTS = 10_000
+"""More than anybody resumes a run."""
+
+LOCK = "lock"
+"""File in a run's directory that its process holds locked as long as it lives."""
+
+
+@dataclass(kw_only=True)
+class StepRecord:
+    """A step of a run."""
+
+    title: str
+    state: str = "pending"
+    """pending, running, succeeded, cached, failed or stopped."""
+
+    started: float | None = None
+    """Seconds since the epoch."""
+
+    seconds: float | None = None
+    exit_code: int | None = None
+    """Exit code of its process, if it failed."""
+
+    attempt: int = 1
+    """The run's attempt that it belongs to."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds, of a running step so far."""
+        if self.seconds is None and self.started is not None and self.state == "running":
+            return time.time() - self.started
+        return self.seconds or 0.0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it succeeded, now or in the run that its result was cached by."""
+        return self.state in ("succeeded", "cached")
+
+    def take(self, event: Event) -> None:
+        """Change by what the child process reports."""
+        if event.kind == "start":
+            self.state, self.started, self.seconds = "running", time.time(), None
+        elif event.kind == "cached" and not self.is_done:
+            self.state, self.seconds = "cached", 0.0
+        elif event.kind in ("success", "failure"):
+            self.state = "succeeded" if event.kind == "success" else "failed"
+            self.exit_code = event.code
+            self.seconds = round(time.time() - (self.started or time.time()), 3)
+
+
+@dataclass(kw_only=True)
+class RunRecord:
+    """Content of run.json, and what follows from it."""
+
+    id: str
+    """Name of the run's directory, and part of its jobs' names."""
+
+    pipeline: str
+    """Name of the pipeline, or its file."""
+
+    directory: Path
+    words: list[str] | None = None
+    """Parameters as they were typed; None in a record of an older podium."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Parameters that differ from the pipeline's defaults."""
+
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    """By task name, in the order they run."""
+
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """What the pipeline returned: values, and URIs of artifacts."""
+
+    state: str = "running"
+    """running, succeeded, failed, stopped, or killed: its process is gone without a word."""
+
+    began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    """Start time."""
+
+    attempt: int = 1
+    """How often finished steps were begun anew, plus one. What a later attempt launches and stores has other names."""
+
+    def identity(self, attempt: int = 0) -> str:
+        """Return the run id that steps of an attempt see, in names and keys; of the last one if 0."""
+        attempt = attempt or self.attempt
+        return self.id if attempt == 1 else f"{self.id}{ATTEMPT}{attempt}"
+
+    def repeat(self, name: str) -> None:
+        """Begin a step and all after it anew, even where they had finished, in a new attempt.
+
+        Raises:
+            InvalidInput: The run has no such step.
+        """
+        if name not in self.steps:
+            hint = suggestion(name, self.steps) or f"its steps: {', '.join(self.steps)}"
+            raise InvalidInput(f"run {self.id} has no step {name!r}: it has {', '.join(self.steps) or 'none'}", hint)
+        self.attempt += 1
+        names = list(self.steps)
+        for at, (step, record) in enumerate(self.steps.items()):
+            if at >= names.index(name) or not record.is_done:
+                self.steps[step] = StepRecord(title=record.title, attempt=self.attempt)
+
+    def log(self, step: str) -> Path:
+        """Return the file with a step's output."""
+        return self.directory / "logs" / f"{step}.log"
+
+    def close(self, state: str, ended: float) -> None:
+        """Set the state of a run of which nothing has run since a moment; a step that was running is stopped."""
+        self.state = state
+        for step in self.steps.values():
+            if step.seconds is None and step.started is not None:
+                step.seconds = round(max(0.0, ended - step.started), 3)
+            step.state = "stopped" if step.state == "running" else step.state
+
+    @classmethod
+    def read(cls, directory: Path) -> "RunRecord":
+        """Read the record of a run, which was killed if it says running but no process of it lives.
+
+        Raises:
+            InvalidInput: It is damaged.
+        """
+        path = directory / "run.json"
+        written = parse(dict[str, Any], read_json(path), str(path))
+        record = parse(cls, {**written, "directory": str(directory)}, str(path))
+        parse_member(datetime, record.began, str(path), "began")  # it stays text, as it is shown and written
+        # What is deleted, read and shown with a run follows from its id, steps and attempts: the directory has the id.
+        wrong = next((name for name in record.steps if name != Path(name).name or name in ("", ".", "..")), None)
+        if record.id != directory.name or wrong is not None or not 1 <= record.attempt <= MOST_ATTEMPTS:
+            what = f"step {wrong!r}" if wrong is not None else f"id {record.id!r} and attempt {record.attempt}"
+            hint = f"look at it; rm -r {shlex.quote(str(directory))} removes it"
+            raise InvalidInput(f"{path} is damaged: it names {what}", hint)
+        if record.state == "running" and not is_locked(directory):
+            written_last = max(file.stat().st_mtime for file in (path, *directory.glob("logs/*.log")))
+            record.close("killed", written_last)
+        return record
+
+    def save(self) -> None:
+        """Write run.json, whole or not at all."""
+        with appearing(self.directory / "run.json") as draft:
+            draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
+
+    @property
+    def seconds(self) -> float:
+        """Duration of its steps together; of a running one so far."""
+        return sum(step.elapsed for step in self.steps.values())
+
+    @property
+    def candidates(self) -> list[Path]:
+        """Directories with the models its attempts trained, those of trials too, as far as they are on this machine."""
+        storage = str(self.parameters.get("storage") or "")
+        if not storage.startswith(("file://", "/")):
+            return []
+        known = (Path(path_of(storage)) / "runs" / self.identity(number + 1) for number in range(self.attempt))
+        return [directory for directory in known if directory.is_dir()]
+
+    @property
+    def kept_logs(self) -> KeptLogs | None:
+        """The logs of what it launched on another cluster; None if all was launched on this machine."""
+        storage, cluster = (str(self.parameters.get(name) or "") for name in ("storage", "cluster"))
+        return KeptLogs(storage, self.identity()) if storage and cluster.startswith("kubernetes:") else None
+
+    @property
+    def resume_command(self) -> str:
+        """The command that goes on with it."""
+        return f"podium run --resume {self.id}"
+
+    def command(self, changed: Mapping[str, Any]) -> str:
+        """Return the command that begins it anew, with some parameters changed."""
+        new = {name: value if isinstance(value, str) else json.dumps(value) for name, value in changed.items()}
+        values = {**dict(pairs(self.words or [])), **new}
+        return shlex.join(["podium", "run", self.pipeline, *(f"{name}={text}" for name, text in values.items())])
+
+    @property
+    def cluster(self) -> Path:
+        """Directory of its local cluster."""
+        return self.directory / "cluster"
+
+    def take(self, event: Event) -> bool:
+        """Change by what the child process reports; return whether that is anything to show.
+
+        Raises:
+            InvalidInput: The child refused the run.
+        """
+        if event.kind == "refused":
+            if self.steps:
+                self.state = "failed"
+                self.save()
+            raise InvalidInput(event.text, event.hint)
+        if event.kind == "steps":
+            self.parameters = dict(event.values)
+            self.steps = {name: self.steps.get(name, StepRecord(title=title)) for name, title in event.steps.items()}
+        elif event.kind == "outputs":
+            self.outputs = dict(event.values)
+            return False
+        elif event.step:  # one that is not known is inside a pipeline that is part of this one
+            self.steps.setdefault(event.step, StepRecord(title=event.step)).take(event)
+        if event.kind != "line":
+            self.save()
+        return True
+
+    def end(self, code: int, *, stopped: bool) -> None:
+        """Record how the run ended.
+
+        Args:
+            code: Exit code of its child.
+            stopped: Whether it was stopped on purpose.
+
+        Raises:
+            Failed: A step failed, or a signal killed it.
+            PodiumError: The child broke off by itself.
+        """
+        failed = next((name for name, step in self.steps.items() if step.state in ("failed", "running")), None)
+        if code and failed and not stopped:
+            self.steps[failed].state = "failed"
+        self.close("succeeded" if code == 0 else "stopped" if stopped else "failed", time.time())
+        if self.directory.is_dir():  # else it ended before it was begun
+            self.save()
+        if code and not stopped:
+            raise self._failure(failed, code)
+
+    def _failure(self, step: str | None, code: int) -> PodiumError:
+        """Return the error of a step, or of the run if it failed outside of all steps."""
+        who = f'step "{self.steps[step].title}"' if step else "run"
+        if killer := _killed_by(self.steps[step].exit_code or code if step else code):
+            hint = f"its log: {self.log(step or 'kfp')}; go on with: {self.resume_command}"
+            return Failed(f"{who} was killed by {killer}", hint)
+        if step is None:
+            return PodiumError(f"run {self.id} broke off (exit code {code})", f"see {self.log('kfp')}")
+        words, fix = _last_words(self.log(step))
+        again = self.resume_command
+        if step in PREPARING and self.words is not None:
+            again = self.command(fix)
+        go_on = "this command changes that" if fix else "once that is fixed go on with"
+        return Failed(f"{who} failed\n{words}", f"its log: {self.log(step)}; {go_on}: {again}")
+
+
+def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[RunRecord]:
+    """Yield the record of every run below a directory that can be read."""
+    for path in sorted(directory.glob("*/run.json"), reverse=newest_first):
+        with suppress(InvalidInput):
+            yield RunRecord.read(path.parent)
+
+
+def last_like(run: RunRecord) -> RunRecord | None:
+    """Return the newest earlier run that did the same, with any seed, in one go; None if there is none."""
+
+    def what(run: RunRecord) -> tuple[str, list[str], dict[str, Any]]:
+        own = ("cluster", "storage", "seed")  # of each run its own
+        return run.pipeline, list(run.steps), {name: run.parameters[name] for name in run.parameters if name not in own}
+
+    for other in records_below(run.directory.parent, newest_first=True):
+        if other.id < run.id and other.state == "succeeded" and other.attempt == 1 and what(other) == what(run):
+            return other
+    return None
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[IO[bytes]]:
+    """Hold a run's lock; the kernel releases it however the process ends.
+
+    Raises:
+        Conflict: Another process holds it.
+    """
+    with (directory / LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(f"run {directory.name} is running", "wait for its end, or stop it") from None
+        yield file
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether a process of the run lives."""
+    try:
+        with locked(directory):
+            return False
+    except (Conflict, OSError):
+        return (directory / LOCK).exists()
+
+
+def _killed_by(code: int) -> str | None:
+    """Return the signal of an exit code, as Popen or a shell gives it; None for any other."""
+    number = -code if code < 0 else code - 128
+    if number not in set(signal.Signals):
+        return None
+    name = signal.Signals(number).name
+    return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
+
+
+def _last_words(log: Path) -> tuple[str, dict[str, Any]]:
+    """Return a step's error, the log from its last line "error: …" on, else the end of the log; and what fixes it."""
+    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
+    while lines and not lines[-1].strip():
+        lines.pop()
+    start = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].startswith("error: ")), None)
+    words = lines[-12:] if start is None else [lines[start].removeprefix("error: "), *lines[start + 1 :]]
+    fix = json.loads(words.pop().removeprefix(FIX)) if start is not None and words[-1].startswith(FIX) else {}
+    return "\n".join(f"  {line}" for line in words), fix
