@@ -20,13 +20,7 @@ Transform = Callable[[Tensor], Tensor]
 
 
 class Augmentation:
-    """The configured changes of training images; none if none is configured.
-
-    Args:
-        config: Which, and how strong.
-        task: Has the size of the images.
-        device: Where batches are.
-    """
+    """The changes of training images that are configured, if any."""
 
     def __init__(self, config: TrainConfig, task: Task, device: torch.device) -> None:
         self.config, self.device = config, device

@@ -95,13 +95,7 @@ def fitting(message: str, hint: str) -> Iterator[None]:
 
 
 def refuse(storage: Storage, theirs: dict[str, Any], config: TrainConfig) -> None:
-    """Raise InvalidInput that names what differs between a stored training and this one.
-
-    Args:
-        storage: The output.
-        theirs: Hyperparameters of the stored training.
-        config: This training.
-    """
+    """Raise InvalidInput that names what differs between a stored training's hyperparameters and this one's."""
     pairs = {name: (theirs.get(name), value) for name, value in config.decisive.items() if theirs.get(name) != value}
     changes = ", ".join(f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items()) or "the dataset's digest"
     can_repeat = all(name in theirs for name in pairs)  # else it is from a version without these flags

@@ -23,12 +23,7 @@ RESIDENT = 256 << 20
 
 
 class Mapped:
-    """Items on disk: a batch is copied from a memory-mapped array to the device.
-
-    Args:
-        array: Mapped from a file, [n, …].
-        device: Where batches are wanted.
-    """
+    """Items [n, …] on disk: a batch is copied from a memory-mapped array to the device."""
 
     def __init__(self, array: "np.memmap[tuple[int, ...], np.dtype[np.generic]]", device: torch.device) -> None:
         self.array, self.device, self.read = array, device, 0
@@ -144,9 +139,8 @@ def batches(
     Every rank computes the same ones, then takes its share; the last batch may be smaller.
 
     Args:
-        count: Number of items.
         batch_size: Items per batch over all ranks.
-        generator: As `stream` returns it.
+        generator: The one that `stream` returns for the epoch.
         device: Where the indices are wanted; the CPU if None. The order is the same everywhere.
 
     Returns:

@@ -125,7 +125,7 @@ def save_model(
         predict: Command that predicts, as in ``["python", "predict.py"]``; podium adds ``--model``, ``--inputs`` and
             ``--output``. Empty if there is a model.onnx or a model.json.
         epoch: The epoch whose weights it has; the last one that was reported if None.
-        weights: As in save_onnx.
+        weights: File or URI of the weights that the training began with, as in save_onnx.
 
     Raises:
         InvalidInput: It holds neither model.onnx nor model.json, and no command is given.

@@ -15,12 +15,14 @@ from podium.text import duration
 from podium.trainer import data, models, objective, processor
 from podium.trainer.augment import Augmentation
 from podium.trainer.config import TrainConfig
-from podium.trainer.objective import batch_size_for
 from podium.trainer.optimizer import Average, Optimizer, learning_rate
 from podium.trainer.world import GradientSum, PeerLost, World
 
 ENOUGH = 3.0
 """Seconds over which the pace is measured."""
+
+SMALL_ITEM = 8 * 28 * 28
+"""Most values of an item of which --test-batch-size fit a step of the evaluation."""
 
 
 class Stopped(PodiumError):
@@ -62,9 +64,7 @@ class Training:
     """One rank's part of a training.
 
     Args:
-        config: The configuration.
         dataset: On the device of the world.
-        world: The ranks that take part.
         say: Prints a line of progress; only called in rank 0.
     """
 
@@ -221,8 +221,9 @@ class Training:
         self.require_finite_steps(losses)
         for module in dict.fromkeys((self.model, self.average.model)):  # in the same order in all ranks, unlike a set
             self.world.mean_buffers(module)
-        size = batch_size_for(math.prod(self.dataset.task.info.shape), self.config.test_batch_size)
-        metrics = self.objective.evaluate(self.average.model, self.dataset.validation, size, self.world)
+        metrics = self.objective.evaluate(
+            self.average.model, self.dataset.validation, self.evaluated_at_once(), self.world
+        )
         self.require_finite(metrics["loss"], f"the validation after epoch {epoch}")
         record = {"epoch": epoch, **metrics, "train_loss": losses.mean().item(),
                   "seconds": round(progress.seconds, 3)}  # fmt: skip
@@ -235,6 +236,11 @@ class Training:
         if self.world.rank == 0:
             self.say(self.objective.line(metrics))
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
+
+    def evaluated_at_once(self) -> int:
+        """Return how many items a step of the evaluation takes: fewer than --test-batch-size where they are large."""
+        size, values = self.config.test_batch_size, math.prod(self.dataset.task.info.shape)
+        return max(1, min(size, size * SMALL_ITEM // max(values, 1)))
 
     def require_finite_steps(self, losses: Tensor) -> None:
         """Raise Failed with the first step of the epoch whose loss is not finite."""

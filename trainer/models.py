@@ -30,8 +30,8 @@ class Normalize(nn.Module):
     It is part of the network, so that the exported model takes pixels.
 
     Args:
-        mean: Of each channel, or of gray pictures; of uint8 pixels scaled to 0..1.
-        std: As mean.
+        mean: One for each channel of the pixels, which are scaled to 0..1 if they are uint8.
+        std: One for each channel.
         levels: What pixels are divided by first: 255 for uint8, 1 for floats.
         has_channels: Whether pixels have an axis of channels.
     """
@@ -250,12 +250,7 @@ def _convolution(
 
 
 def build(config: TrainConfig, task: Task) -> nn.Sequential:
-    """Build the configured network with weights determined by the seed.
-
-    Args:
-        config: Names the network.
-        task: Input and output of the network.
-    """
+    """Build the configured network with weights determined by the seed."""
     torch.default_generator.manual_seed(config.seed)
     first, layers = _first_layer(task), _layers(config, task)
     if config.flip:
@@ -308,12 +303,7 @@ class Resize(nn.Module):
 
 
 def torchvision_layers(model: str, task: Task) -> list[nn.Module]:
-    """Return a network of torchvision with new weights, after what makes pictures fit it.
-
-    Args:
-        model: Its name in torchvision.models.
-        task: Pictures of one or three channels.
-    """
+    """Return a network of torchvision with new weights, after what makes pictures of one or three channels fit it."""
     import torchvision
 
     options: dict[str, Any] = {"num_classes": task.outputs}

@@ -17,12 +17,9 @@ from podium.trainer.world import World
 Record = dict[str, float]
 """Metrics by name."""
 
-PIXELS = 8 * 28 * 28
-"""Values of an item in a step of --test-batch-size; items of more take steps of fewer."""
-
 
 class Objective(ABC):
-    """Loss and metrics of one kind of dataset."""
+    """Loss and metrics of one kind of dataset, added up over its items."""
 
     shown: tuple[str, ...]
     """Metrics of a metric line, in order."""
@@ -52,12 +49,7 @@ class Objective(ABC):
 
     @abstractmethod
     def summarize(self, totals: Tensor, count: int) -> Record:
-        """Return the metrics.
-
-        Args:
-            totals: Added up over all items.
-            count: Number of items.
-        """
+        """Return the metrics of `count` items from their totals."""
 
     @abstractmethod
     def merit(self, record: Record) -> Any:
@@ -71,8 +63,6 @@ class Objective(ABC):
         Args:
             model: Equal in all ranks; left in evaluation mode.
             part: On the device of the world.
-            batch_size: Items per step.
-            world: Each rank evaluates its share.
         """
         model.eval()
         totals = self.no_totals(world.device)
@@ -127,8 +117,7 @@ class Regression(Objective):
     Several targets count alike: loss, rmse, mae and r2 are means over them, as scikit-learn's.
 
     Args:
-        task: Has mean and standard deviation of each target.
-        device: Of the outputs; the CPU if None.
+        device: Where the outputs are; the CPU if None.
     """
 
     shown = ("rmse", "r2", "loss")
@@ -165,8 +154,3 @@ class Regression(Objective):
 def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> Objective:
     """Return the objective of a task, for outputs on a device (the CPU if None)."""
     return Regression(task, device) if task.kind == "regression" else Classification(config.label_smoothing)
-
-
-def batch_size_for(values: int, batch_size: int) -> int:
-    """Return how many items of a number of values are evaluated at once."""
-    return max(1, min(batch_size, batch_size * PIXELS // max(values, 1)))

@@ -159,11 +159,7 @@ def export(model: nn.Sequential, task: Task) -> bytes:
 
 
 def export_with_torch(model: nn.Module, task: Task) -> bytes:
-    """Return what torch's exporter makes of a network; for layers that `write` does not know.
-
-    Raises:
-        Failed: It cannot write a layer either.
-    """
+    """Return what torch's exporter makes of a network; for layers that `write` does not know."""
     buffer: Any = io.BytesIO()  # typed as a path, but the older exporter takes files
     items = torch.from_numpy(np.zeros((2, *task.info.shape), task.info.dtype))
     axes = {task.input: {0: "n"}, task.output: {0: "n"}}

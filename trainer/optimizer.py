@@ -91,7 +91,6 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     """Return the learning rate of a step; a pure function, so a resumed run needs no scheduler state.
 
     Args:
-        config: Names the schedule.
         step: Counted from 0 over the whole training.
         steps: Steps per epoch.
     """

@@ -44,11 +44,7 @@ def usable(uri: str) -> Iterator[None]:
 
 
 def try_to_write(storage: Storage) -> None:
-    """Write and remove an object of our own, as every save will.
-
-    Raises:
-        PodiumError: It is not possible.
-    """
+    """Write and remove an object of our own, as every save will."""
     key = f"podium-check-{uuid.uuid4().hex}"
     storage.put(key, b"")
     storage.delete(key)
@@ -56,12 +52,6 @@ def try_to_write(storage: Storage) -> None:
 
 def finished(storage: Storage, config: TrainConfig, digest: str, objective: Objective) -> list[str] | None:
     """Return the metric lines of this very training if it is finished, else None.
-
-    Args:
-        storage: The output.
-        config: This training.
-        digest: Of its dataset.
-        objective: Of its task.
 
     Raises:
         InvalidInput: Another training is finished there, or metrics.json is damaged.
@@ -77,11 +67,7 @@ def finished(storage: Storage, config: TrainConfig, digest: str, objective: Obje
 
 
 def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
-    """Return a stored JSON object, or None if there is none.
-
-    Raises:
-        InvalidInput: It is something else.
-    """
+    """Return a stored JSON object, or None if there is none."""
     try:
         value = load_json(storage.get(key), storage.join(key))
     except NotFound:

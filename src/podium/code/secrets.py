@@ -22,10 +22,10 @@ NAMES = (
     "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.tfstate", "*.tfvars", ".*_history", ".histfile", ".lesshst",
     ".viminfo",
 )  # fmt: skip
-"""Of files, in small letters."""
+"""Patterns of file names, lower case."""
 
 FOLDERS = (".aws", ".azure", ".docker", ".gnupg", ".kube", ".mc", ".ssh", "gcloud")
-"""Of directories, in small letters."""
+"""Names of directories, lower case."""
 
 _CONTENT = {
     b"-----BEGIN ": ("a private key", rb"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
