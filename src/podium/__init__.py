@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from podium.api.jobs import Job, jobs, open_job, run_job
     from podium.api.predictions import open_model
     from podium.api.prepare import prepare_data
     from podium.api.registry import registry
@@ -22,14 +23,18 @@ __all__ = [
     "Dataset",
     "Float",
     "Int",
+    "Job",
     "Sweep",
+    "jobs",
     "load_dataset",
     "log",
+    "open_job",
     "open_model",
     "open_sweep",
     "prepare_data",
     "registry",
     "run",
+    "run_job",
     "runs",
     "sweep",
     "train",
@@ -39,6 +44,7 @@ __all__ = [
 _HOMES = {
     "Choice": "api.space", "Dataset": "data.dataset", "Float": "api.space", "Int": "api.space", "Sweep": "api.sweep",
     "load_dataset": "data.dataset", "log": "api.space", "open_model": "api.predictions", "open_sweep": "api.sweep",
+    "Job": "api.jobs", "jobs": "api.jobs", "open_job": "api.jobs", "run_job": "api.jobs",
     "prepare_data": "api.prepare", "registry": "api.registry", "run": "runner.run", "runs": "runner.runs",
     "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
 }  # fmt: skip

@@ -29,13 +29,23 @@ def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path, home: Pa
     model.promote("v1", {}, None)
     rows = [f"{at % 7},{'north' if at % 3 else 'south'},{at * 7},{at * 1.5}" for at in range(70)]
     (home.parent / "here/houses.csv").write_text("\n".join(["rooms,side,size,price", *rows]))
-    return {"experiment": parabola, "dataset": str(tiny_dataset), "images": images, "storage": tmp_path / "store"}
+    container = {"name": "hello", "image": "any", "command": ["echo", "hello"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "hello"}, "spec": {"template": template}}
+    return {
+        "manifest": manifest,
+        "experiment": parabola,
+        "dataset": str(tiny_dataset),
+        "images": images,
+        "storage": tmp_path / "store",
+    }
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("load_dataset", "log", "open_model", "open_sweep", "prepare_data", "registry", "runs", "sweep", "tune"),
+        *("jobs", "load_dataset", "log", "open_job", "open_model", "open_sweep", "prepare_data", "registry", "run_job"),
+        *("runs", "sweep", "tune"),
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("run", "train")),
     ],
 )

@@ -16,6 +16,9 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from trainjobs import program
 
+from podium.api.cluster_spec import ClusterSpec
+from podium.api.jobs import Job
+from podium.api.launched import Session
 from podium.cli import app
 from podium.cli.job_view import JobView
 from podium.cluster import connect
@@ -256,7 +259,7 @@ def test_what_a_killed_process_ran_is_not_shown_as_running(tmp_path: Path) -> No
 def test_a_narrow_terminal_keeps_mark_replica_and_state(width: int, podium: Any, tmp_path: Path) -> None:
     podium("run", documents=[training("echo step 7 " + 50 * "loss=0.123 ")])
     with connect(f"local://{tmp_path}/cluster") as cluster:
-        view = JobView(cluster, [("PyTorchJob", "train")], logs=False)
+        view = JobView(cluster, [Job(Session(ClusterSpec.of(cluster.url), cluster), "PyTorchJob", "train")], logs=False)
         view.finish()
         view.look()
         assert not list(view.output())

@@ -9,6 +9,9 @@ import pytest
 from api_server import ApiServer
 from click.testing import CliRunner, Result
 
+from podium.api.cluster_spec import ClusterSpec
+from podium.api.jobs import Job
+from podium.api.launched import Session
 from podium.cli import app
 from podium.cli.job_view import JobView
 from podium.cluster.kubernetes import pods
@@ -91,7 +94,9 @@ def test_an_api_server_that_does_not_answer_is_said(server: ApiServer, monkeypat
     put_job(server)
     server.world.pod("spirals-master-0", LABELS, phase="Running")
     with KubernetesCluster("kubernetes://team") as cluster:
-        view = JobView(cluster, [("PyTorchJob", "spirals")], logs=False)
+        view = JobView(
+            cluster, [Job(Session(ClusterSpec.of(cluster.url), cluster), "PyTorchJob", "spirals")], logs=False
+        )
         view.look()
         assert "has not answered" not in view.doing()
         server.stop()

@@ -1,21 +1,19 @@
 """A sweep: an Experiment that runs on this machine or on a cluster, from its start to its best model."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.api import experiments
 from podium.api.best import Best, model_of
-from podium.api.place import Place, Session
+from podium.api.cluster_spec import ClusterSpec
+from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
 from podium.api.trials import TrialNews, cells, failed, failure, finished, heads, measured, parameters, trials_of
-from podium.api.watching import follow
 from podium.cluster.base import Cluster
-from podium.errors import NotFound, PodiumError, suggestion
+from podium.errors import NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
-from podium.interrupts import signals_interrupt
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
 from podium.manifests.names import named
 from podium.notebook import LiveCell, Log, in_notebook, say, table
@@ -30,23 +28,18 @@ SHOWN = 50
 """Rows of the table in a notebook at most; the best are shown."""
 
 
-class Sweep:
+class Sweep(Launched):
     """An Experiment that runs, or has run.
 
     Args:
-        place: Where.
+        spec: Where.
         name: metadata.name.
         cluster: The open cluster if this process has it open; it is opened when needed otherwise.
     """
 
-    def __init__(self, place: Place, name: str, cluster: Cluster | None = None) -> None:
-        self.place, self.name = place, name
-        self._session = Session(place, cluster)
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster, open."""
-        return self._session.cluster
+    def __init__(self, spec: ClusterSpec, name: str, cluster: Cluster | None = None) -> None:
+        super().__init__(Session(spec, cluster), "Experiment", name)
+        self._news: TrialNews | None = None
 
     @property
     def experiment(self) -> Experiment:
@@ -177,9 +170,7 @@ class Sweep:
 
     def stop(self) -> Self:
         """Stop the trials that run; resume goes on. Katib cannot do that: on Kubernetes it is refused."""
-        self.cluster.stop("Experiment", self.name)
-        self._session.join()
-        return self
+        return super().stop()
 
     def resume(
         self, trials: int | None = None, *, parallel: int | None = None, failures: int | None = None, wait: bool = True
@@ -214,23 +205,21 @@ class Sweep:
         Raises:
             Failed: The sweep failed.
         """
-        news = TrialNews(self.cluster, self.name, reported or {})
-        try:
-            with signals_interrupt(), LiveCell() as cell:
-                if in_notebook():
-                    follow(self.cluster, [("Experiment", self.name)], lambda: cell.show(self._repr_html_()))
-                else:
-                    with doing(news.state):
-                        follow(self.cluster, [("Experiment", self.name)], lambda: _print(news))
-        except KeyboardInterrupt:
-            if not self.cluster.traits.outlives_client:
-                with suppress(PodiumError):
-                    self.stop()
-                say(f"sweep {self.name} is stopped; go on with: podium.open_sweep({self.name!r}).resume()")
-            raise
-        self.close()
-        self.check()
-        return self
+        self._news = TrialNews(self.cluster, self.name, reported or {})
+        return super().wait()
+
+    def _show(self, cell: LiveCell) -> None:
+        if in_notebook():
+            cell.show(self._repr_html_())
+        elif self._news:
+            for line in self._news.lines():
+                say(line)
+
+    def _sign_of_life(self) -> str:
+        return self._news.state() if self._news and not in_notebook() else ""
+
+    def _say_stopped(self) -> None:
+        say(f"sweep {self.name} is stopped; go on with: podium.open_sweep({self.name!r}).resume()")
 
     def check(self) -> None:
         """Raise Failed if the sweep failed."""
@@ -238,15 +227,6 @@ class Sweep:
             opened = f"podium.open_sweep({self.name!r})"
             raise failure(self.cluster, self.name, trials=f"{opened}.trials", logs=f"{opened}.logs('TRIAL')",
                           objective='objective="NAME"')  # fmt: skip
-
-    def delete(self) -> None:
-        """Stop the sweep and remove it with its trials and logs; models stay where trials put them."""
-        self.cluster.delete("Experiment", self.name)
-        self.close()
-
-    def close(self) -> None:
-        """Stop what still runs in this process and release the cluster; the object can be used on."""
-        self._session.close()
 
     def __repr__(self) -> str:
         trials = self.cluster.trials(self.name)
@@ -265,16 +245,11 @@ class Sweep:
         return table(heads(names, metrics), rows, bold=at, title=title)
 
 
-def _print(news: TrialNews) -> None:
-    for line in news.lines():
-        say(line)
-
-
 def sweep(
     experiment: Any,
     *,
     data: str | Path | None = None,
-    cluster: str | Path | Place | None = None,
+    cluster: str | Path | ClusterSpec | None = None,
     storage: str | Path | None = None,
     output: str | Path | None = None,
     trials: int | None = None,
@@ -328,16 +303,18 @@ def sweep(
         experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, max_trials=trials,
         parallel_trials=parallel, queue=queue, queue_priority=queue_priority, **changes,
     )  # fmt: skip
-    begun = begin(changed, Place.of(cluster, images=images), exact=name is not None, data=data, output=output)
+    begun = begin(changed, ClusterSpec.of(cluster, images=images), exact=name is not None, data=data, output=output)
     return begun.wait() if wait else begun
 
 
-def begin(experiment: Experiment, place: Place, *, exact: bool, data: object = None, output: object = None) -> Sweep:
+def begin(
+    experiment: Experiment, spec: ClusterSpec, *, exact: bool, data: object = None, output: object = None
+) -> Sweep:
     """Create an Experiment and return at once.
 
     Args:
         experiment: As changed.
-        place: Where to create it.
+        spec: Where to create it.
         exact: Whether it must have its own name; else one that is taken gets a number.
         data: What the user gave as data.
         output: What the user gave for the trials' models.
@@ -347,7 +324,7 @@ def begin(experiment: Experiment, place: Place, *, exact: bool, data: object = N
         Conflict: There is one of this name.
     """
     experiment = Experiment.parse(named(experiment.manifest))
-    cluster = place.open()
+    cluster = spec.open()
     try:
         home = Settings.from_environment().home
         experiment = experiments.ready(experiment, cluster, home, data=data, output=output, say=say)
@@ -362,12 +339,12 @@ def begin(experiment: Experiment, place: Place, *, exact: bool, data: object = N
         say(warning)
     warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
     say(f"Experiment {experiment.name}{warm}, at {cluster.url}")
-    begun = Sweep(place, experiment.name, cluster)
+    begun = Sweep(spec, experiment.name, cluster)
     begun._session.keep_open("Experiment", begun.name)
     return begun
 
 
-def open_sweep(name: str, *, cluster: str | Path | Place | None = None) -> Sweep:
+def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> Sweep:
     """Return a sweep that runs or has run, also one of another process.
 
     Args:
@@ -383,6 +360,6 @@ def open_sweep(name: str, *, cluster: str | Path | Place | None = None) -> Sweep
         >>> podium.open_sweep("again").best.name == begun.best.name
         True
     """
-    opened = Sweep(Place.of(cluster), name)
+    opened = Sweep(ClusterSpec.of(cluster), name)
     opened.experiment  # noqa: B018  raises NotFound
     return opened

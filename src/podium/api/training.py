@@ -7,19 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import check_here
-from podium.api.place import Place, Session
-from podium.api.watching import follow
+from podium.api.jobs import Job
+from podium.api.launched import Session
 from podium.documents import load_yaml, read_text
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.frames import data_frame
-from podium.heartbeat import doing
 from podium.identity import RunIdentity, new_run_id, object_name
 from podium.interrupts import signals_interrupt
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
 from podium.metrics import PACE
-from podium.notebook import LiveCell, Log, in_notebook, say, table
+from podium.notebook import LiveCell, in_notebook, say, table
 from podium.settings import Settings
 from podium.steps.follow import read_metrics
 from podium.steps.launch import launch
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from podium.api.predictions import Predictions
 
 
-class Training:
-    """A training that runs, or has run.
+class Training(Job):
+    """A training that runs, or has run: a job that reports epochs and leaves a model.
 
     Args:
         session: The cluster it runs on.
@@ -45,8 +45,9 @@ class Training:
     """
 
     def __init__(self, session: Session, planned: PlannedTraining, target: LaunchTarget) -> None:
-        self._session, self._planned, self._target = session, planned, target
-        self.name, self.model = planned.job.name, planned.output
+        super().__init__(session, planned.job.kind, planned.job.name)
+        self._planned, self._target, self.model = planned, target, planned.output
+        self._shown, self._began = 0, time.monotonic()
         self._epochs: list[dict[str, float]] = []
         self._last = ""
 
@@ -58,12 +59,12 @@ class Training:
     @property
     def is_remote(self) -> bool:
         """Whether it runs elsewhere than on this machine."""
-        return not self._session.cluster.traits.shares_files
+        return not self.cluster.traits.shares_files
 
     @property
     def status(self) -> str:
         """``Created``, ``Running``, ``Waiting``, ``Stopped``, ``Succeeded`` or ``Failed``."""
-        state = self._session.cluster.resource(self.job.kind, self.name).state
+        state = self.workload.state
         return "Stopped" if state.reason.endswith("Stopped") else state.phase  # PyTorchJobStopped
 
     @property
@@ -91,43 +92,21 @@ class Training:
         """Return the metrics of each line of its log; those read before if it cannot be read any more."""
         metrics, formats = self._planned.recipe.metrics, self._planned.recipe.formats
         with suppress(NotFound, Unavailable, Denied):
-            lines = list(self._session.cluster.logs(self.job.kind, self.name))
+            lines = list(self.cluster.logs(self.kind, self.name))
             self._last = next((one_line(line) for line in reversed(lines) if line.strip()), "")
             read = [values for line in lines if (values := read_metrics(line, metrics, formats))]
             self._epochs = max(self._epochs, read, key=len)
         return self._epochs
 
-    def logs(self, replica: str | None = None) -> Log:
-        """Return what a replica printed: ``master-0``, ``worker-1`` …; the one that reports metrics if None."""
-        return Log("\n".join(self._session.cluster.logs(self.job.kind, self.name, replica)))
-
     def wait(self) -> Self:
-        """Show its epochs until it has ended: a table in a notebook's cell, lines anywhere else.
-
-        Ctrl-C, or the stop button of a notebook, stops it on this machine; on Kubernetes it goes on.
+        """Show its epochs until it has ended, as Job.wait does its replicas.
 
         Raises:
             Failed: The training failed.
             NotFound: It left no model.
         """
-        began = time.monotonic()
-        try:
-            with signals_interrupt(), LiveCell() as cell, doing(lambda: self._sign_of_life(time.monotonic() - began)):
-                shown = _Shown(cell, self)
-                follow(self._session.cluster, [(self.job.kind, self.name)], shown.update)
-        except KeyboardInterrupt:
-            if not self._session.cluster.traits.outlives_client:
-                with suppress(PodiumError):
-                    self.stop()
-            raise
-        self._session.close()
-        self.check()
-        return self
-
-    def _sign_of_life(self, seconds: float) -> str:
-        """Return what its program printed last, which says more than epochs that take minutes."""
-        last = self._last.removeprefix(PACE) or "nothing printed yet"
-        return f"{self.name}, {duration(seconds)} so far: {last}"
+        self._shown, self._began = 0, time.monotonic()
+        return super().wait()
 
     def check(self) -> None:
         """Raise what went wrong; nothing if it succeeded or was stopped.
@@ -136,22 +115,23 @@ class Training:
             Failed: The training failed.
             NotFound: It left no model.
         """
-        status = self.status
-        if status == "Failed":
-            raise self._session.cluster.failure(self.job.kind, self.name)
-        if status == "Succeeded":
+        super().check()
+        if self.status == "Succeeded":
             self._trained  # noqa: B018  records what there is
 
-    def stop(self) -> Self:
-        """Stop it; its record and what it printed stay."""
-        self._session.cluster.stop(self.job.kind, self.name)
-        self._session.join()
-        return self
+    def _show(self, cell: LiveCell) -> None:
+        epochs = self._read()
+        if in_notebook():
+            cell.show(_table(self.name, epochs))
+            return
+        for number, values in enumerate(epochs[self._shown :], self._shown + 1):
+            say(f"epoch {number}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
+        self._shown = len(epochs)
 
-    def delete(self) -> None:
-        """Stop it and remove it with what it printed; its model stays."""
-        self._session.cluster.delete(self.job.kind, self.name)
-        self._session.close()
+    def _sign_of_life(self) -> str:
+        """Return what its program printed last, which says more than epochs that take minutes."""
+        last = self._last.removeprefix(PACE) or "nothing printed yet"
+        return f"{self.name}, {duration(time.monotonic() - self._began)} so far: {last}"
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
         """Predict new items, as ``ModelVersion.predict`` does."""
@@ -166,22 +146,6 @@ class Training:
     def _repr_html_(self) -> str:
         rows = [(name, figure(value)) for name, value in self.metrics.items()]
         return table(("METRIC", ">VALUE"), rows, title=f"{self.name}: {self.status}, {self.model}")
-
-
-class _Shown:
-    """What a training shows of its epochs."""
-
-    def __init__(self, cell: LiveCell, training: Training) -> None:
-        self._cell, self._training, self._said = cell, training, 0
-
-    def update(self) -> None:
-        epochs = self._training._read()
-        if in_notebook():
-            self._cell.show(_table(self._training.name, epochs))
-            return
-        for number, values in enumerate(epochs[self._said :], self._said + 1):
-            say(f"epoch {number}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
-        self._said = len(epochs)
 
 
 def train(
@@ -228,14 +192,14 @@ def train(
         >>> sorted(training.metrics)
         ['accuracy', 'epoch', 'loss']
     """
-    place = Place.of(cluster)
+    spec = ClusterSpec.of(cluster)
     pods = {"queue": queue, "queue_priority": queue_priority}
-    target = LaunchTarget(trainer_image=image, cluster=place.url, gpus_per_worker=gpus, pods=pods,
-                          storage=_storage(storage, place))  # fmt: skip
+    target = LaunchTarget(trainer_image=image, cluster=spec.url, gpus_per_worker=gpus, pods=pods,
+                          storage=_storage(storage, spec))  # fmt: skip
     settings = _settings(job, command, workers, hyperparameters)
     with signals_interrupt():
         check_here(data)
-        begun = _begin(absolute(str(data)), place, settings, target)
+        begun = _begin(absolute(str(data)), spec, settings, target)
         try:
             return begun.wait() if wait else begun
         except KeyboardInterrupt:
@@ -245,8 +209,8 @@ def train(
             raise
 
 
-def _begin(data: str, place: Place, settings: TrainSettings, target: LaunchTarget) -> Training:
-    run, session = RunIdentity(id=new_run_id()), Session(place)
+def _begin(data: str, spec: ClusterSpec, settings: TrainSettings, target: LaunchTarget) -> Training:
+    run, session = RunIdentity(id=new_run_id()), Session(spec)
     try:
         cluster = session.cluster
         uri, name = target.data_url(data, run, cluster), object_name("train", run.id, "train")
@@ -260,10 +224,10 @@ def _begin(data: str, place: Place, settings: TrainSettings, target: LaunchTarge
     return Training(session, planned, target)
 
 
-def _storage(named: str | Path | None, place: Place) -> str:
+def _storage(named: str | Path | None, spec: ClusterSpec) -> str:
     if named:
         return absolute(named)
-    return "" if place.url.startswith("kubernetes:") else Settings.from_environment().storage
+    return "" if spec.url.startswith("kubernetes:") else Settings.from_environment().storage
 
 
 def _settings(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podium.api.place import Place
+from podium.api.cluster_spec import ClusterSpec
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
 from podium.api.sweep import Sweep, begin
@@ -228,7 +228,7 @@ def tune(
     given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
                          algorithm=algorithm, settings=settings, seed=seed,
                          pods=Pods(queue=queue, queue_priority=queue_priority))  # fmt: skip
-    begun = plan(train, space, given, place=Place.of(cluster), data=data, storage=storage, name=name).start()
+    begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
     return begun.wait() if wait else begun
 
 
@@ -237,7 +237,7 @@ class Plan:
     """What tune runs, before it is started."""
 
     experiment: Experiment
-    place: Place
+    spec: ClusterSpec
 
     words: tuple[str, ...]
     """The command that a trial's flags follow."""
@@ -255,7 +255,7 @@ class Plan:
         Raises:
             Conflict: There is one of this name.
         """
-        return begin(self.experiment, self.place, exact=self.exact, data=self.data, output=self.output)
+        return begin(self.experiment, self.spec, exact=self.exact, data=self.data, output=self.output)
 
 
 def plan(
@@ -263,7 +263,7 @@ def plan(
     space: Mapping[str, Any],
     settings: TuneSettings,
     *,
-    place: Place,
+    spec: ClusterSpec,
     data: str | Path | None = None,
     storage: str | Path | None = None,
     name: str | None = None,
@@ -276,7 +276,7 @@ def plan(
     searched, fixed = split(space)
     program = program_of(train, searched, fixed, settings.goal.metric)
     home = Settings.from_environment().home
-    if traits_of(place.url).shares_files:
+    if traits_of(spec.url).shares_files:
         program, root = program.here(home), absolute(storage) if storage else str(home)
     else:
         root = _remote(storage)
@@ -285,7 +285,7 @@ def plan(
     experiment = experiment_of(program, searched, settings, name=name, data=given, output=output)
     flags = (f"--data={given}",) if given and program.takes_data else ()
     say(f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
-    return Plan(experiment=experiment, place=place, words=(*program.words, *flags), output=output, data=data,
+    return Plan(experiment=experiment, spec=spec, words=(*program.words, *flags), output=output, data=data,
                 exact=name is not None)  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from podium.terminal import echo, echo_json, output
 from podium.text import size
 
 if TYPE_CHECKING:
-    from podium.api.place import Place
+    from podium.api.cluster_spec import ClusterSpec
     from podium.api.sweep import Sweep
     from podium.cluster.base import Cluster
     from podium.manifests.experiment import Experiment, Trial
@@ -95,7 +95,7 @@ def experiment() -> None:
 @process_options()
 @notify_option
 @json_option
-def run(source: str, place: "Place", notifier: Notifier, as_json: bool, **options: Any) -> None:
+def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, **options: Any) -> None:
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
     Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
@@ -111,7 +111,7 @@ def run(source: str, place: "Place", notifier: Notifier, as_json: bool, **option
     """
     trials, parallel = options.pop("max_trials"), options.pop("parallel_trials")
     with notifier.about("Experiment") as notice:
-        begun = podium.sweep(source, cluster=place, trials=trials, parallel=parallel, wait=False, **options)
+        begun = podium.sweep(source, cluster=spec, trials=trials, parallel=parallel, wait=False, **options)
         notice.run = begun.name
         with closing(begun):
             notice.metrics = follow_to_end(begun, as_json)
@@ -125,7 +125,7 @@ def run(source: str, place: "Place", notifier: Notifier, as_json: bool, **option
 @cluster_options
 @process_options()
 @json_option
-def resume(name: str, place: "Place", as_json: bool, **counts: int | None) -> None:
+def resume(name: str, spec: "ClusterSpec", as_json: bool, **counts: int | None) -> None:
     """Resume an Experiment that was stopped or killed, or with more trials than it had.
 
     A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in Katib.
@@ -135,7 +135,7 @@ def resume(name: str, place: "Place", as_json: bool, **counts: int | None) -> No
       podium experiment resume random
       podium experiment resume random --max-trials 12
     """
-    known = podium.open_sweep(name, cluster=place)
+    known = podium.open_sweep(name, cluster=spec)
     with closing(known):
         reported = known.finished
         known.resume(**counts, wait=False)
@@ -190,7 +190,7 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
 @experiment.command("list")
 @cluster_options
 @json_option
-def list_(place: "Place", as_json: bool) -> None:
+def list_(spec: "ClusterSpec", as_json: bool) -> None:
     """List the Experiments of a cluster, this machine's by default.
 
     \b
@@ -201,7 +201,7 @@ def list_(place: "Place", as_json: bool) -> None:
     from podium.manifests.experiment import Experiment
     from podium.tables import Row, screen_width, table
 
-    with place.open() as cluster:
+    with spec.open() as cluster:
         rows = [summary_of(Experiment.parse(manifest)) for manifest in cluster.list("Experiment")]
     fields = ("name", "state", "trials", "algorithm", "created")
     listed = [Row(phase=row["state"], cells=[str(row[field]) for field in fields]) for row in rows]
@@ -212,14 +212,14 @@ def list_(place: "Place", as_json: bool) -> None:
 
 @experiment.command()
 @named_object
-def status(name: str, place: "Place", as_json: bool) -> None:
+def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Show an Experiment's progress.
 
     \b
     Example:
       podium experiment status random
     """
-    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         experiment = sweep.experiment
         waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
     summary = {**summary_of(experiment), "status": experiment.status}
@@ -236,20 +236,20 @@ def status(name: str, place: "Place", as_json: bool) -> None:
 
 @experiment.command()
 @named_object
-def best(name: str, place: "Place", as_json: bool) -> None:
+def best(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Show the best trial: its parameters and metrics.
 
     \b
     Example:
       podium experiment best random --json
     """
-    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         show_best(sweep, as_json)
 
 
 @experiment.command()
 @named_object
-def trials(name: str, place: "Place", as_json: bool) -> None:
+def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """List an Experiment's trials, best first.
 
     \b
@@ -260,7 +260,7 @@ def trials(name: str, place: "Place", as_json: bool) -> None:
     from podium.manifests.experiment import leaderboard
     from podium.tables import screen_width
 
-    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:EXPLAINED]
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
@@ -283,7 +283,7 @@ def _why_failed(cluster: "Cluster", trial: str) -> list[str]:
 
 @experiment.command()
 @named_object
-def stop(name: str, place: "Place", as_json: bool) -> None:
+def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop an Experiment that runs in another terminal; podium experiment resume continues it.
 
     Katib cannot stop an Experiment and keep it: on Kubernetes this is refused.
@@ -292,7 +292,7 @@ def stop(name: str, place: "Place", as_json: bool) -> None:
     Example:
       podium experiment stop random
     """
-    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         resume = next_command(f"experiment resume {name}", sweep.stop().cluster)
     if as_json:
         echo_json({"experiment": name, "stopping": True})
@@ -302,7 +302,7 @@ def stop(name: str, place: "Place", as_json: bool) -> None:
 @experiment.command()
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write this one instead.")
 @named_object
-def report(name: str, file: Path | None, place: "Place", as_json: bool) -> None:
+def report(name: str, file: Path | None, spec: "ClusterSpec", as_json: bool) -> None:
     """Write an HTML report: best trial, leaderboard, figures, and why trials failed.
 
     It is written beside the Experiment on this machine, of one on Kubernetes below podium-work/reports/; also of an
@@ -313,21 +313,21 @@ def report(name: str, file: Path | None, place: "Place", as_json: bool) -> None:
       podium experiment report random
       podium experiment report random -o random.html --json
     """
-    with closing(podium.open_sweep(name, cluster=place)) as sweep:
+    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         written = str(sweep.report(file))
     output(as_json, {"experiment": name, "report": written}, lambda: written)
 
 
 @experiment.command()
 @named_object
-def delete(name: str, place: "Place", as_json: bool) -> None:
+def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop an Experiment and remove it with its trials and logs; models stay where trials put them.
 
     \b
     Example:
       podium experiment delete random
     """
-    podium.open_sweep(name, cluster=place).delete()
+    podium.open_sweep(name, cluster=spec).delete()
     if as_json:
         echo_json({"experiment": name, "deleted": True})
 
@@ -338,7 +338,7 @@ def delete(name: str, place: "Place", as_json: bool) -> None:
 @click.option("--delete", "deleting", is_flag=True, help="Delete the others' weights; otherwise they are only listed.")
 @cluster_options
 @json_option
-def keep(name: str, best: int, deleting: bool, place: "Place", as_json: bool) -> None:
+def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: bool) -> None:
     """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only with --delete.
 
     What a trial left under its --output goes, but for metrics.json, hyperparameters.json and environment.json.
@@ -350,7 +350,7 @@ def keep(name: str, best: int, deleting: bool, place: "Place", as_json: bool) ->
     """
     from podium.steps.retention import plan_retention, remove
 
-    with place.open() as cluster:
+    with spec.open() as cluster:
         plan = plan_retention(cluster, name, best)
         if deleting:
             remove(plan.removed)

@@ -1,7 +1,7 @@
 """`podium job`: run the YAML of PyTorchJobs, TrainJobs and Jobs on this machine or on a cluster."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,17 +18,14 @@ from podium.cli.options import (
     queue_options,
 )
 from podium.documents import MAX_YAML, load_yaml
-from podium.errors import Failed, InvalidInput, NotFound, PodiumError, UnknownKind
+from podium.errors import Failed, NotFound, PodiumError
 from podium.heartbeat import paused
-from podium.manifests.kinds import JOB_KINDS, or_list
-from podium.manifests.labels import IGNORED_FIELDS
+from podium.manifests.kinds import JOB_KINDS
 from podium.terminal import echo, echo_json, output
 
 if TYPE_CHECKING:
-    from podium.api.place import Place
-    from podium.api.watching import ObjectKey
-    from podium.cluster.base import Cluster
-    from podium.manifests.workload import Workload
+    from podium.api.cluster_spec import ClusterSpec
+    from podium.api.jobs import Job
 
 
 @click.group(cls=Commands)
@@ -51,7 +48,7 @@ def run(
     logs: bool,
     queue: str,
     queue_priority: str,
-    place: "Place",
+    spec: "ClusterSpec",
     notifier: Notifier,
     as_json: bool,
 ) -> None:
@@ -67,32 +64,24 @@ def run(
       podium job run train.yaml --cluster kubernetes://team
       podium job run train.yaml --cluster kubernetes://team --queue vision --queue-priority urgent
     """
-    from podium.api.experiments import with_store
+    from podium.api.jobs import begin_jobs, read_jobs
+    from podium.api.launched import Session
     from podium.cli.job_view import JobView
     from podium.cli.live import follow
-    from podium.manifests.placement import Pods
-    from podium.manifests.placement import place as placed
+    from podium.manifests.placement import Pods, place
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
-    jobs = [placed(job, pods) for job in _read(file, name)]
+    jobs = [place(job, pods) for job in read_jobs(load_yaml(file.read(MAX_YAML + 1), file.name), file.name, name or "")]
     shown = logs and not as_json
-    known = ", ".join(job.name for job in jobs)
-    with notifier.about("job", run=known), place.open() as cluster:
-        for job in jobs:
-            _check_suspended(job, cluster)
-        if not cluster.traits.shares_files:
-            jobs = [with_store(job, cluster.url, lambda line: echo(line, err=True)) for job in jobs]
-        started = [job.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
-        for job in started:
-            _say_where(cluster, job)
-        names = [(job.kind, job.name) for job in started]
-        with _naming_what_stays(cluster, names):
-            follow(cluster, names, JobView(cluster, names, shown))
-        cluster.close()  # Workers may outlive a Master that succeeded, but not this command
-        ended = [cluster.workload(*key) for key in names]
+    with notifier.about("job", run=", ".join(job.name for job in jobs)), closing(Session(spec)) as session:
+        begun = begin_jobs(jobs, session)
+        with _naming_what_stays(begun):
+            follow(session.cluster, [(job.kind, job.name) for job in begun], JobView(session.cluster, begun, shown))
+        session.cluster.close()  # Workers may outlive a Master that succeeded, but not this command
         if as_json:
-            echo_json([_summary(cluster, job) for job in ended])
-        _raise_for(cluster, ended, shown)
+            echo_json([job.summary for job in begun])
+        for job in begun:
+            _check(job, shown)
 
 
 @job.command()
@@ -100,7 +89,7 @@ def run(
 @click.option("--replica", help="master-0, worker-1, node-0 …; the one that reports metrics if missing.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the replica has ended.")
 @cluster_options
-def logs(name: str, replica: str | None, follow: bool, place: "Place") -> None:
+def logs(name: str, replica: str | None, follow: bool, spec: "ClusterSpec") -> None:
     """Print the log of a job's replica.
 
     NAME is a job or a trial of an Experiment.
@@ -109,14 +98,14 @@ def logs(name: str, replica: str | None, follow: bool, place: "Place") -> None:
     Example:
       podium job logs spirals --replica worker-0
     """
-    with place.open() as cluster, paused() if follow else nullcontext():
-        for line in cluster.logs(_kind_of(cluster, name, (*JOB_KINDS, "Trial")), name, replica, follow):
+    with _opened(name, spec, "Trial") as job, paused() if follow else nullcontext():
+        for line in job.cluster.logs(job.kind, name, replica, follow):
             echo(line)
 
 
 @job.command()
 @named_object
-def status(name: str, place: "Place", as_json: bool) -> None:
+def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Show the state of a job and its replicas.
 
     \b
@@ -125,17 +114,16 @@ def status(name: str, place: "Place", as_json: bool) -> None:
     """
     from podium.cli.job_view import draw_replicas
 
-    with place.open() as cluster:
-        job = cluster.workload(_kind_of(cluster, name), name)
-        summary, replicas = _summary(cluster, job), cluster.replicas(job.kind, name)
+    with _opened(name, spec) as job:
+        summary, replicas, status = job.summary, job.replicas, dict(job.workload.status)
     title = f"{job.kind} {name}: {summary['state']}. {summary['message']}".rstrip()
-    output(as_json, {**summary, "status": dict(job.status)}, lambda: f"{title}\n{draw_replicas(replicas)}")
+    output(as_json, {**summary, "status": status}, lambda: f"{title}\n{draw_replicas(replicas)}")
 
 
 @job.command("list")
 @cluster_options
 @json_option
-def list_(place: "Place", as_json: bool) -> None:
+def list_(spec: "ClusterSpec", as_json: bool) -> None:
     """List the jobs of a cluster, this machine's by default.
 
     \b
@@ -143,10 +131,12 @@ def list_(place: "Place", as_json: bool) -> None:
       podium job list
       podium job list --cluster kubernetes://team --json
     """
+    from podium.api.jobs import all_jobs
+    from podium.api.launched import Session
     from podium.tables import Row, screen_width, table
 
-    with place.open() as cluster:
-        rows = [_summary(cluster, job) for job in _all(cluster)]
+    with closing(Session(spec)) as session:
+        rows = [job.summary for job in all_jobs(session)]
     listed = [
         Row(phase=row["state"], cells=[row["name"], row["kind"], row["state"], row["created"]],
             below=[row["message"]] if row["state"] == "Pending" else [])
@@ -159,7 +149,7 @@ def list_(place: "Place", as_json: bool) -> None:
 
 @job.command()
 @named_object
-def stop(name: str, place: "Place", as_json: bool) -> None:
+def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop a job and keep it: on this machine it has failed then, on Kubernetes it is suspended.
 
     \b
@@ -167,147 +157,79 @@ def stop(name: str, place: "Place", as_json: bool) -> None:
       podium job stop spirals
       podium job stop spirals --cluster kubernetes://team
     """
-    _act("stop", name, place, "stopping" if as_json else None)
+    with _opened(name, spec) as job:
+        job.stop()
+    if as_json:
+        echo_json({"kind": job.kind, "name": name, "stopping": True})
 
 
 @job.command()
 @named_object
-def resume(name: str, place: "Place", as_json: bool) -> None:
+def resume(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Let a job that was stopped on Kubernetes go on with new pods.
 
     \b
     Example:
       podium job resume spirals --cluster kubernetes://team
     """
-    _act("resume", name, place, "resumed" if as_json else None)
+    with _opened(name, spec) as job:
+        job.resume()
+    if as_json:
+        echo_json({"kind": job.kind, "name": name, "resumed": True})
 
 
 @job.command()
 @named_object
-def delete(name: str, place: "Place", as_json: bool) -> None:
+def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop a job, whichever process runs it, and remove it with its logs.
 
     \b
     Example:
       podium job delete spirals
     """
-    _act("delete", name, place, "deleted" if as_json else None)
-
-
-def _act(verb: str, name: str, place: "Place", reported: str | None) -> None:
-    """Call a verb of the cluster for a job; print JSON that says what was done, if a word for it is given."""
-    with place.open() as cluster:
-        kind = _kind_of(cluster, name)
-        getattr(cluster, verb)(kind, name)
-    if reported:
-        echo_json({"kind": kind, "name": name, reported: True})
-
-
-def _read(file: Any, name: str | None) -> "list[Workload]":
-    documents = load_yaml(file.read(MAX_YAML + 1), file.name)
-    jobs = [_check_document(document, number, file.name) for number, document in enumerate(documents, 1)]
-    if not jobs:
-        raise InvalidInput(f"{file.name} has no object in it", "it must hold a job")
-    if name is not None:
-        if len(jobs) > 1:
-            raise InvalidInput(f"`one job for --name` must hold, but {file.name} has {len(jobs)}")
-        jobs = [job.with_metadata({**job.metadata, "name": name}) for job in jobs]
-    return jobs
-
-
-def _check_document(document: Any, number: int, file: str) -> "Workload":
-    from podium.manifests.workload import Workload
-
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if kind not in JOB_KINDS:
-        source = "FILE" if file.startswith("<") else file
-        hint = f"podium experiment run {source}" if kind == "Experiment" else "put other objects into another file"
-        raise InvalidInput(
-            f"`kind is {or_list([*JOB_KINDS])}` must hold, but document {number} has kind={kind!r}", hint
-        )
-    return Workload.parse(document)
-
-
-def _check_suspended(job: "Workload", cluster: "Cluster") -> None:
-    """Refuse a job that nobody would start; Kueue starts those in its queues."""
-    if job.suspended and not (cluster.traits.outlives_client and job.queue):
-        raise InvalidInput(f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true")
-
-
-def _with_free_name(cluster: "Cluster", job: "Workload") -> "Workload":
-    from podium.api.experiments import free_name
-
-    if not job.name or "/" in job.name:
-        return job  # for create to refuse
-    return job.with_metadata({**job.metadata, "name": free_name(cluster, job.kind, job.name)})
-
-
-def _say_where(cluster: "Cluster", job: "Workload") -> None:
-    directory = cluster.directory(job.kind, job.name)
-    where = f"everything under {directory}" if directory else f"at {cluster.url}"
-    echo(f"{job.kind} {job.name}, {where}", err=True)
-    if ignored := job.annotations.get(IGNORED_FIELDS):
-        echo(f"without meaning on this machine, ignored: {ignored}", err=True)
+    with _opened(name, spec) as job:
+        job.delete()
+    if as_json:
+        echo_json({"kind": job.kind, "name": name, "deleted": True})
 
 
 @contextmanager
-def _naming_what_stays(cluster: "Cluster", names: "Sequence[ObjectKey]") -> "Iterator[None]":
+def _opened(name: str, spec: "ClusterSpec", *kinds: str) -> "Iterator[Job]":
+    """Find a job, or an object of other kinds, on its open cluster."""
+    from podium.api.jobs import find_job
+    from podium.api.launched import Session
+
+    with closing(Session(spec)) as session:
+        try:
+            job = find_job(session, name, (*JOB_KINDS, *kinds))
+        except NotFound as error:
+            raise NotFound(error.message, f"{next_command('job list', session.cluster)} lists them") from None
+        yield job
+
+
+@contextmanager
+def _naming_what_stays(jobs: "Sequence[Job]") -> "Iterator[None]":
     """Add to an error how to delete the jobs that would go on without this command, or start days later."""
     try:
         yield
     except PodiumError as error:
-        staying = [name for _, name in names if cluster.traits.outlives_client]
+        cluster = jobs[0].cluster
+        staying = [job for job in jobs if cluster.traits.outlives_client]
         with suppress(PodiumError):
-            staying = [
-                name for kind, name in names if name in staying and not cluster.resource(kind, name).state.finished
-            ]
+            staying = [job for job in staying if not job.workload.state.finished]
         if staying:
-            commands = "; ".join(next_command(f"job delete {name}", cluster) for name in staying)
+            commands = "; ".join(next_command(f"job delete {job.name}", cluster) for job in staying)
             stays = f"what is left at {cluster.url} may start later, and goes by: {commands}"
             error.hint = f"{error.hint}; {stays}" if error.hint else stays
         raise
 
 
-def _raise_for(cluster: "Cluster", ended: "list[Workload]", shown: bool) -> None:
-    failed = next((job for job in ended if not job.state.succeeded), None)
-    if failed is None:
+def _check(job: "Job", shown: bool) -> None:
+    """Raise Failed if a job has not succeeded, without its last lines where they were shown."""
+    state = job.workload.state
+    if state.succeeded:
         return
     if not shown:
-        raise cluster.failure(failed.kind, failed.name)
-    hint = f"{next_command(f'job status {failed.name}', cluster)} shows its replicas"
-    raise Failed(f"{failed.kind} {failed.name} failed: {failed.state.message}", hint)
-
-
-def _summary(cluster: "Cluster", job: "Workload") -> dict[str, Any]:
-    from podium.cli.job_view import document
-
-    directory, replicas = cluster.directory(job.kind, job.name), cluster.replicas(job.kind, job.name)
-    state, message = job.state.phase, job.state.message
-    waits = not job.state.finished and all(replica.phase == "Pending" for replica in replicas)
-    if waits and (why := cluster.waits_for(job)):  # the operator calls it Running, or Created
-        state, message = "Pending", why
-    return {
-        "kind": job.kind,
-        "name": job.name,
-        "state": state,
-        "message": message,
-        "created": job.created,
-        "directory": None if directory is None else str(directory),
-        "replicas": [document(replica) for replica in replicas],
-    }
-
-
-def _all(cluster: "Cluster") -> "Iterator[Workload]":
-    from podium.manifests.workload import Workload
-
-    for kind in JOB_KINDS:
-        with suppress(UnknownKind):  # a cluster without the training operator has Jobs all the same
-            yield from map(Workload.parse, cluster.list(kind))
-
-
-def _kind_of(cluster: "Cluster", name: str, kinds: tuple[str, ...] = tuple(JOB_KINDS)) -> str:
-    for kind in kinds:
-        with suppress(NotFound, UnknownKind):
-            cluster.get(kind, name)
-            return kind
-    raise NotFound(f"no job {name} in {cluster.url}", f"{next_command('job list', cluster)} lists them")
+        raise job.cluster.failure(job.kind, job.name)
+    hint = f"{next_command(f'job status {job.name}', job.cluster)} shows its replicas"
+    raise Failed(f"{job.kind} {job.name} failed: {state.message}", hint)

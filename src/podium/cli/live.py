@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from podium.api import watching
-from podium.api.watching import ObjectKey
+from podium.api import launched
+from podium.api.launched import ObjectKey
 from podium.cli.options import next_command
 from podium.cluster.base import Cluster
 from podium.heartbeat import doing
@@ -88,7 +88,7 @@ def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
     """
     try:
         with doing(view.doing), live(view) as screen:
-            watching.follow(cluster, objects, lambda: _show(view, screen), view.finish)
+            launched.follow(cluster, objects, lambda: _show(view, screen), view.finish)
     except KeyboardInterrupt:
         _say_what_becomes_of(cluster, objects)
         raise

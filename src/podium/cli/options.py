@@ -17,7 +17,7 @@ from podium.settings import STORAGE, Settings
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.api.place import Place
+    from podium.api.cluster_spec import ClusterSpec
     from podium.cluster.base import Cluster
     from podium.kfp.client import Server
     from podium.models import Registry
@@ -81,7 +81,7 @@ def pairs_option(*names: str, metavar: str, example: str, help: str, empty: bool
 
 
 def cluster_options(command: F) -> F:
-    """Add --cluster, --dir and --run; the command gets ``place``."""
+    """Add --cluster, --dir and --run; the command gets ``spec``."""
 
     @click.option("--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir if missing.")
     @click.option(
@@ -98,8 +98,8 @@ def cluster_options(command: F) -> F:
         help="The local cluster of this run of `podium run`; or latest.",
     )
     @functools.wraps(command)
-    def with_place(*args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any) -> Any:
-        from podium.api.place import Place
+    def with_spec(*args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any) -> Any:
+        from podium.api.cluster_spec import ClusterSpec
 
         given = {"--cluster": cluster, "--dir": directory, "--run": of_run}
         named = [option for option, value in given.items() if value is not None]
@@ -107,13 +107,15 @@ def cluster_options(command: F) -> F:
             raise InvalidInput(f"{' and '.join(named)} name {len(named)} clusters", "give one of them")
         if of_run is not None:
             directory = podium.runs()[of_run].record.cluster
-        return command(*args, place=Place.of(directory) if cluster is None else Place(url=cluster), **options)
+        return command(
+            *args, spec=ClusterSpec.of(directory) if cluster is None else ClusterSpec(url=cluster), **options
+        )
 
-    return with_place  # type: ignore[return-value]
+    return with_spec  # type: ignore[return-value]
 
 
 def process_options(*aliases: str) -> Callable[[F], F]:
-    """Add --image-dir, also under other names, --entrypoint and --fork-server to a command with a ``place``."""
+    """Add --image-dir, also under other names, --entrypoint and --fork-server to a command with a ``spec``."""
 
     def add(command: F) -> F:
         @pairs_option(
@@ -135,10 +137,10 @@ def process_options(*aliases: str) -> Callable[[F], F]:
             "--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process, on this machine."
         )
         @functools.wraps(command)
-        def with_processes(*args: Any, place: "Place", entrypoints: dict[str, str], **options: Any) -> Any:
+        def with_processes(*args: Any, spec: "ClusterSpec", entrypoints: dict[str, str], **options: Any) -> Any:
             words = {image: _words(image, line) for image, line in entrypoints.items()}
             here = {name: options.pop(name) for name in ("images", "fork_server")}
-            return command(*args, place=replace(place, entrypoints=words, **here), **options)
+            return command(*args, spec=replace(spec, entrypoints=words, **here), **options)
 
         return with_processes  # type: ignore[return-value]
 
@@ -167,9 +169,11 @@ def queue_options(command: F) -> F:
 
 def next_command(words: str, cluster: "Cluster") -> str:
     """Return what to type about an object of this cluster."""
-    from podium.api.place import Place
+    from podium.api.cluster_spec import ClusterSpec
 
-    return f"podium {words}" + ("" if cluster.url == Place.of(None).url else f" --cluster {shlex.quote(cluster.url)}")
+    return f"podium {words}" + (
+        "" if cluster.url == ClusterSpec.of(None).url else f" --cluster {shlex.quote(cluster.url)}"
+    )
 
 
 def registry_options(command: F) -> F:

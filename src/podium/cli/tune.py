@@ -27,7 +27,7 @@ from podium.terminal import echo
 from podium.text import relative
 
 if TYPE_CHECKING:
-    from podium.api.place import Place
+    from podium.api.cluster_spec import ClusterSpec
     from podium.api.sweep import Sweep
     from podium.api.tune import Plan, TuneSettings
     from podium.notify import Notice
@@ -58,7 +58,7 @@ SIMPLE = ", ".join(name for name, algorithm in ALGORITHMS.items() if not algorit
 def tune(
     words: tuple[str, ...],
     command: tuple[str, ...],
-    place: "Place",
+    spec: "ClusterSpec",
     notifier: Notifier,
     as_json: bool,
     no_run: bool,
@@ -91,7 +91,7 @@ def tune(
     from podium.api.tune import plan
 
     with notifier.about("Experiment") as notice:
-        planned = plan(train, space, _settings(**options), place=place, **given)
+        planned = plan(train, space, _settings(**options), spec=spec, **given)
         if save:
             _save(planned, save)
         if no_run:
@@ -176,7 +176,7 @@ def _save(planned: "Plan", file: Path) -> None:
     from podium.cluster import traits_of
     from podium.yaml_loader import dump
 
-    experiment, url = planned.experiment, planned.place.url
+    experiment, url = planned.experiment, planned.spec.url
     if not traits_of(url).shares_files:
         experiment = with_store(experiment, url, lambda line: echo(line, err=True))
     write_file(file, dump(experiment.manifest))

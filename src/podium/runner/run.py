@@ -208,15 +208,15 @@ class Run:
         Raises:
             NotFound: It has none, or none on this machine.
         """
-        from podium.api.place import Place
+        from podium.api.cluster_spec import ClusterSpec
         from podium.api.sweep import Sweep
 
-        place = Place.of(self.record.cluster)
-        with place.open() as cluster:
+        spec = ClusterSpec.of(self.record.cluster)
+        with spec.open() as cluster:
             names = [Resource.parse(manifest).name for manifest in cluster.list("Experiment")]
         if not names:
             raise NotFound(f"run {self.id} has no sweep on this machine", "tune_and_promote has one")
-        return Sweep(place, names[-1])
+        return Sweep(spec, names[-1])
 
     def resume(self, first: str = "", *, wait: bool = True) -> "Run":
         """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.

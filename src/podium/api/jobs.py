@@ -1,0 +1,269 @@
+"""Jobs of a cluster: ``podium.run_job("train.yaml")``, ``podium.open_job("train").logs()``."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from podium.api.cluster_spec import ClusterSpec
+from podium.api.experiments import free_name, with_store
+from podium.api.launched import Launched, Session
+from podium.cluster.base import Cluster, ReplicaStatus
+from podium.documents import load_yaml, read_text
+from podium.errors import InvalidInput, NotFound, UnknownKind
+from podium.manifests.kinds import JOB_KINDS, or_list
+from podium.manifests.labels import IGNORED_FIELDS
+from podium.manifests.placement import Pods, place
+from podium.manifests.workload import Workload
+from podium.notebook import LiveCell, Log, in_notebook, say, table
+from podium.text import one_line
+
+
+class Job(Launched):
+    """A Job, PyTorchJob, TrainJob … that runs, or has run."""
+
+    _said = ""
+    """What wait printed last."""
+
+    @property
+    def workload(self) -> Workload:
+        """The job with its present status, typed."""
+        return self.cluster.workload(self.kind, self.name)
+
+    @property
+    def replicas(self) -> Sequence[ReplicaStatus]:
+        """Its replicas: name, phase, restarts, exit code, reason …"""
+        return self.cluster.replicas(self.kind, self.name)
+
+    @property
+    def status(self) -> str:
+        """``Created``, ``Pending``, ``Running``, ``Waiting``, ``Succeeded`` or ``Failed``."""
+        return str(self.summary["state"])
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What ``podium job status --json`` prints: kind, name, state, message, created, directory, replicas."""
+        job, replicas, directory = self.workload, self.replicas, self.cluster.directory(self.kind, self.name)
+        state, message = job.state.phase, job.state.message
+        waits = not job.state.finished and all(replica.phase == "Pending" for replica in replicas)
+        if waits and (why := self.cluster.waits_for(job)):  # the operator calls it Running, or Created
+            state, message = "Pending", why
+        names = {"name": "replica", "exit_code": "exitCode"}
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "state": state,
+            "message": message,
+            "created": job.created,
+            "directory": None if directory is None else str(directory),
+            "replicas": [
+                {names.get(field.name, field.name): getattr(replica, field.name) for field in fields(replica)}
+                for replica in replicas
+            ],
+        }
+
+    def logs(self, replica: str | None = None) -> Log:
+        """Return what a replica printed: ``master-0``, ``worker-1`` …; the one that reports metrics if None."""
+        return Log("\n".join(self.cluster.logs(self.kind, self.name, replica)))
+
+    def check(self) -> None:
+        """Raise Failed, with the last lines of the replica that did, if the job failed."""
+        if self.status == "Failed":
+            raise self.cluster.failure(self.kind, self.name)
+
+    def resume(self) -> None:
+        """Let a job that was stopped on Kubernetes go on with new pods."""
+        self.cluster.resume(self.kind, self.name)
+
+    def progress(self) -> str:
+        """Return in a line what its replicas do."""
+        return progress_of(self.workload, self.replicas)
+
+    def _show(self, cell: LiveCell) -> None:
+        if in_notebook():
+            cell.show(self._repr_html_())
+        elif (line := self.progress()) != self._said:
+            self._said = line
+            say(f"{self.name} {line}")
+
+    def _sign_of_life(self) -> str:
+        return f"{self.name} {self._said or 'starting'}"
+
+    def __repr__(self) -> str:
+        return one_line(f"<{self.kind} {self.name}: {self.progress()}>")
+
+    def _repr_html_(self) -> str:
+        rows = [(replica.name, replica.phase, str(replica.restarts), replica.reason) for replica in self.replicas]
+        return table(("REPLICA", "STATE", ">RESTARTS", "REASON"), rows, title=f"{self.kind} {self.name}: {self.status}")
+
+
+def progress_of(job: Workload, replicas: Sequence[ReplicaStatus]) -> str:
+    """Return in a line what the replicas of a job do."""
+    if job.state.phase == "Waiting":
+        return f"waits. {job.state.message}"
+    words = (
+        f"{replica.name} {replica.phase.lower()}"
+        + (f" ({replica.reason})" if replica.reason else "")
+        + (f" (restart {replica.restarts})" if replica.restarts else "")
+        for replica in replicas
+    )
+    return f"{job.state.phase}: {', '.join(words) or 'starting'}"
+
+
+def run_job(
+    job: str | Path | Mapping[str, Any],
+    *,
+    name: str | None = None,
+    cluster: str | Path | ClusterSpec | None = None,
+    queue: str = "",
+    queue_priority: str = "",
+    images: Mapping[str, str | Path] | None = None,
+    wait: bool = True,
+) -> Job:
+    """Run a Job, PyTorchJob, TrainJob, TFJob, XGBoostJob or JAXJob, here or on a cluster.
+
+    Args:
+        job: A YAML file, or a manifest as a dict.
+        name: metadata.name; the manifest's own if None, with a number behind it if that is taken.
+        cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of PODIUM_HOME if None.
+        queue: Kueue's local queue, in which the job waits for its turn on a cluster.
+        queue_priority: Kueue's WorkloadPriorityClass, with a queue.
+        images: Directories that stand for images on this machine.
+        wait: Whether to return at the end, or at once while it runs in the background of this process.
+
+    Raises:
+        InvalidInput: It is not one job, or it breaks a rule; nothing was started.
+        Failed: The job failed.
+
+    Example:
+        >>> import podium
+        >>> job = podium.run_job(manifest)
+        >>> job.status, job.logs()
+        ('Succeeded', hello)
+    """
+    if isinstance(job, Mapping):
+        documents, source = [dict(job)], "the manifest"
+    else:
+        documents, source = load_yaml(read_text(Path(job)), str(job)), str(job)
+    (workload,) = read_jobs(documents, source, name or "", most=1)
+    session = Session(ClusterSpec.of(cluster, images=images))
+    try:
+        (begun,) = begin_jobs([place(workload, Pods(queue=queue, queue_priority=queue_priority))], session)
+    except BaseException:
+        session.close()
+        raise
+    session.keep_open(begun.kind, begun.name)
+    return begun.wait() if wait else begun
+
+
+def read_jobs(documents: Sequence[Any], source: str, name: str = "", *, most: int | None = None) -> list[Workload]:
+    """Return the jobs of a file.
+
+    Args:
+        documents: Its documents.
+        source: Its name, for errors.
+        name: metadata.name instead of its own, of one job.
+        most: How many it may hold.
+
+    Raises:
+        InvalidInput: It holds none, too many, or something else.
+    """
+    for number, document in enumerate(documents, 1):
+        kind = document.get("kind") if isinstance(document, dict) else None
+        if kind not in JOB_KINDS:
+            file = "FILE" if source.startswith("<") else source
+            hint = f"podium experiment run {file}" if kind == "Experiment" else "put other objects into another file"
+            problem = f"document {number} has kind={kind!r}, but {source} must hold a {or_list([*JOB_KINDS])}"
+            raise InvalidInput(problem, hint)
+    if not documents:
+        raise InvalidInput(f"{source} has no object in it", "it must hold a job")
+    jobs = [Workload.parse(document) for document in documents]
+    if len(jobs) > (most or len(jobs)):
+        raise InvalidInput(f"{source} holds {len(jobs)} jobs, but one is run", "podium job run runs all of a file")
+    if name and len(jobs) > 1:
+        raise InvalidInput(f"--name is for one job, but {source} holds {len(jobs)}")
+    return [job.with_metadata({**job.metadata, "name": name}) for job in jobs] if name else jobs
+
+
+def begin_jobs(jobs: Sequence[Workload], session: Session) -> list[Job]:
+    """Create jobs on a cluster, say where, and return at once.
+
+    Raises:
+        InvalidInput: One breaks a rule, or nobody would start it; none was created.
+    """
+    cluster = session.cluster
+    for job in jobs:
+        if job.suspended and not (cluster.traits.outlives_client and job.queue):  # Kueue starts those in its queues
+            raise InvalidInput(f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true")
+    if not cluster.traits.shares_files:
+        jobs = [with_store(job, cluster.url, say) for job in jobs]
+    created = [Workload.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
+    for job in created:
+        directory = cluster.directory(job.kind, job.name)
+        say(f"{job.kind} {job.name}, {f'everything under {directory}' if directory else f'at {cluster.url}'}")
+        if ignored := job.annotations.get(IGNORED_FIELDS):
+            say(f"without meaning on this machine, ignored: {ignored}")
+    return [Job(session, job.kind, job.name) for job in created]
+
+
+def _with_free_name(cluster: Cluster, job: Workload) -> Workload:
+    if not job.name or "/" in job.name:
+        return job  # for create to refuse
+    return job.with_metadata({**job.metadata, "name": free_name(cluster, job.kind, job.name)})
+
+
+def open_job(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> Job:
+    """Return a job that runs or has run, also one of another process.
+
+    Args:
+        name: metadata.name.
+        cluster: Where it is, as podium.run_job takes it.
+
+    Raises:
+        NotFound: There is none.
+
+    Example:
+        >>> import podium
+        >>> job = podium.run_job(manifest)
+        >>> podium.open_job(job.name).status
+        'Succeeded'
+    """
+    return find_job(Session(ClusterSpec.of(cluster)), name)
+
+
+def find_job(session: Session, name: str, kinds: Sequence[str] = tuple(JOB_KINDS)) -> Job:
+    """Return the job of a cluster that has this name, of the first of these kinds that has one.
+
+    Raises:
+        NotFound: There is none.
+    """
+    for kind in kinds:
+        with suppress(NotFound, UnknownKind):  # a cluster without the training operator has Jobs all the same
+            session.cluster.get(kind, name)
+            return Job(session, kind, name)
+    raise NotFound(f"no job {name} in {session.cluster.url}", "podium.jobs() lists them")
+
+
+def jobs(*, cluster: str | Path | ClusterSpec | None = None) -> list[Job]:
+    """Return the jobs of a cluster, those of sweeps and trainings too.
+
+    Args:
+        cluster: As podium.run_job takes it.
+
+    Example:
+        >>> import podium
+        >>> job = podium.run_job(manifest)
+        >>> [job.name for job in podium.jobs()]
+        ['hello']
+    """
+    return all_jobs(Session(ClusterSpec.of(cluster)))
+
+
+def all_jobs(session: Session) -> list[Job]:
+    """Return the jobs of an open cluster."""
+    found = list[Job]()
+    for kind in JOB_KINDS:
+        with suppress(UnknownKind):
+            found += [Job(session, kind, Workload.parse(manifest).name) for manifest in session.cluster.list(kind)]
+    return found

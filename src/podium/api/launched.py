@@ -1,0 +1,209 @@
+"""What a sweep, a training and a job share: they run on a cluster, are waited for, stopped and deleted."""
+
+import atexit
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Self
+
+from podium.api.cluster_spec import ClusterSpec
+from podium.cluster.base import Cluster
+from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
+from podium.heartbeat import doing
+from podium.interrupts import Background, signals_interrupt
+from podium.manifests.resource import Resource
+from podium.notebook import LiveCell
+
+SHORTEST_PAUSE = 0.2
+"""Seconds between looks at least; a cluster that answers slowly is asked less often."""
+
+LONGEST_PAUSE = 2.0
+"""Seconds between looks at most."""
+
+ObjectKey = tuple[str, str]
+"""Kind and name."""
+
+
+class Session:
+    """A cluster that this process opens when it is needed, and keeps open while something it began runs there.
+
+    Args:
+        spec: Names it.
+        cluster: It, if it is open already.
+    """
+
+    def __init__(self, spec: ClusterSpec, cluster: Cluster | None = None) -> None:
+        self.spec = spec
+        self._cluster = cluster
+        self._background: Background | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, open."""
+        if self._cluster is None:
+            self._cluster = self.spec.open()
+        return self._cluster
+
+    def keep_open(self, kind: str, name: str) -> None:
+        """Let an object run in the background; what runs on this machine is stopped when Python exits."""
+        cluster = self.cluster
+        if cluster.traits.outlives_client:
+            return
+
+        def release() -> None:
+            cluster.join(kind, name)
+            with self._lock:
+                own, self._cluster = self._cluster is cluster, None if self._cluster is cluster else self._cluster
+            if own:
+                atexit.unregister(cluster.close)
+                cluster.close()
+
+        atexit.register(cluster.close)
+        self._background = Background(release, f"podium-{kind}-{name}")
+        self._background.start()
+
+    def join(self) -> None:
+        """Wait until nothing that runs in the background of this process is left."""
+        if self._background:
+            self._background.join()
+
+    def close(self) -> None:
+        """Stop what still runs in this process and release the cluster, which can be opened again."""
+        with self._lock:
+            cluster, self._cluster = self._cluster, None
+        if cluster:
+            atexit.unregister(cluster.close)
+            cluster.close()
+        self.join()
+
+
+class Launched(ABC):
+    """An object of a cluster that runs, or has run.
+
+    Args:
+        session: The cluster, and how long this process keeps it open.
+        kind: ``Experiment`` or a kind of job.
+        name: metadata.name.
+    """
+
+    def __init__(self, session: Session, kind: str, name: str) -> None:
+        self._session = session
+        self.kind, self.name = kind, name
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, open."""
+        return self._session.cluster
+
+    def wait(self) -> Self:
+        """Show its progress until it has ended: a table in a notebook's cell, lines anywhere else.
+
+        Ctrl-C, or the stop button of a notebook, stops it on this machine; on Kubernetes it goes on by itself.
+
+        Raises:
+            Failed: It failed.
+        """
+        try:
+            with signals_interrupt(), LiveCell() as cell, doing(self._sign_of_life):
+                follow(self.cluster, [(self.kind, self.name)], lambda: self._show(cell))
+        except KeyboardInterrupt:
+            if not self.cluster.traits.outlives_client:
+                with suppress(PodiumError):
+                    self.stop()
+                self._say_stopped()
+            raise
+        self.close()
+        self.check()
+        return self
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise Failed if it failed."""
+
+    @abstractmethod
+    def _show(self, cell: LiveCell) -> None:
+        """Show its progress, several times a second."""
+
+    @abstractmethod
+    def _sign_of_life(self) -> str:
+        """Say how far it is, where nothing was shown for long; empty for nothing."""
+
+    def _say_stopped(self) -> None:  # noqa: B027  nothing to say by default
+        """Say how to go on after Ctrl-C."""
+
+    def stop(self) -> Self:
+        """Stop it; its record and what it printed stay."""
+        self.cluster.stop(self.kind, self.name)
+        self._session.join()
+        return self
+
+    def delete(self) -> None:
+        """Stop it and remove it with what it printed; its models stay."""
+        self.cluster.delete(self.kind, self.name)
+        self.close()
+
+    def close(self) -> None:
+        """Stop what still runs in this process and release the cluster; the object can be used on."""
+        self._session.close()
+
+
+def follow(
+    cluster: Cluster, objects: Sequence[ObjectKey], look: Callable[[], None], finish: Callable[[], None] = lambda: None
+) -> None:
+    """Wait until all objects have ended.
+
+    Args:
+        cluster: Runs them.
+        objects: What to wait for.
+        look: Called at the start, several times a second, and at the end.
+        finish: Called before the last look.
+
+    Raises:
+        Failed: One can never start, or was deleted.
+        Unavailable: The cluster does not answer.
+    """
+    woken = threading.Event()
+    watches = [_Watch(cluster, key, woken) for key in objects]
+    while True:
+        ended, started = all(watch.thread.join(0) for watch in watches), time.monotonic()
+        if ended:
+            finish()
+        with suppress(NotFound, Unavailable, Denied):  # the watch decides what that means
+            look()
+        if ended:
+            break
+        woken.wait(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, 20 * (time.monotonic() - started))))
+        woken.clear()
+    for watch in watches:
+        watch.check()
+
+
+class _Watch:
+    """Waits for the end of an object in a thread: the cluster may have to tell that it can never start."""
+
+    def __init__(self, cluster: Cluster, key: ObjectKey, woken: threading.Event) -> None:
+        self._cluster, self._key, self._woken = cluster, key, woken
+        self._finished = False
+        self._error: PodiumError | None = None
+        self.thread = Background(self._run, f"podium-watch-{key[1]}")
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            for manifest in self._cluster.watch(*self._key):
+                self._finished = Resource.parse(manifest).state.finished
+            if self._key[0] == "Experiment":  # trials may end after it; a job's Workers may never
+                self._cluster.join(*self._key)
+        except PodiumError as error:
+            self._error = error
+        self._woken.set()
+
+    def check(self) -> None:
+        """Raise what ended the watch before the object ended."""
+        if self._error:
+            raise self._error
+        if not self._finished:
+            raise Failed(f"{' '.join(self._key)} was deleted while it ran", "another command or user deleted it")
